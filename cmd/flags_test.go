@@ -49,7 +49,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 
 // harmless lists the flags that work together with every other flag: they select
 // inputs, or how something is reached, done or reported.
-const harmless = "config environment ca-cert client client-secret deployment column parallel sha2 timings bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
+const harmless = "config environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state state-key secret lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
@@ -93,6 +93,8 @@ func together() [][2]string {
 		{"init", "provider purpose name release sha1 job incomplete mirror force"},
 		{"fleet-report", "html out"},
 		{"dev", "any-cpi skip-drain"},
+		{"fleet-delete", "only include-blocked fix keep-disk skip-drain"},
+		{"fleet-delete", "removed fix keep-disk skip-drain"},
 		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked created-before fix allow-shrink keep-old-disk skip-drain recreate workers"},
 	}
 }

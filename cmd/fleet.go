@@ -40,7 +40,7 @@ recorded beside the fleet file, after every verdict.`,
 		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
 	}
-	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetStatus(c), newFleetReport(c), newFleetWorker(c),
+	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetDelete(c), newFleetStatus(c), newFleetReport(c), newFleetWorker(c),
 		newFleetAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
 		newFleetAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
 		newFleetAsk(c, rollout.Abort, "End the running run", "Abort starts no further member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),
@@ -55,6 +55,8 @@ type fleetAsked struct {
 	members  []string // flags for every member
 	only     []string
 	blocked  bool
+	removed  bool
+	action   fleet.Strategy // empty: the fleet file's
 	before   string
 	ask      asking
 	workers  bool // members run where workers are
@@ -147,10 +149,17 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
 	}
+	all := f.Members
+	if a.action == fleet.DeleteStrategy {
+		opts.Action, opts.Removed = a.action, a.removed
+		if all, err = deletable(opts); err != nil {
+			return opts, err
+		}
+	}
 	for _, text := range a.only {
 		s, err := fleet.ParseSelector(text)
 		if err == nil {
-			err = s.Check(f.Members)
+			err = s.Check(all)
 		}
 		if err != nil {
 			return opts, usage.Wrong(cmd, fmt.Errorf("--only: %w", err))
@@ -335,6 +344,10 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 	if ask := c.confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
+			showFleetPlan(c, r)
+			if ui.FleetCreates(r) { // as deploy does not ask before it creates a deployment
+				return nil
+			}
 			return agreed(ctx, ask, ui.FleetQuestion(r))
 		}
 	}
@@ -344,6 +357,23 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 	opts.Urgent = urgent
 	_, err := rollout.Deploy(ctx, opts)
 	return err
+}
+
+// showFleetPlan prints the table of fleet plan before a person is asked, where the
+// question is shown.
+func showFleetPlan(c *console, r *rollout.Record) {
+	in, ok := c.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return
+	}
+	screen, closeScreen, err := c.screen()
+	if err != nil {
+		return // the question cannot be shown either
+	}
+	defer closeScreen()
+	w := writerTo(c, screen)
+	ui.FleetPlan(w, r)
+	_ = w.Flush() // the question reports the error
 }
 
 // fleetRenderer returns a function that shows the events of a run. hide makes room for a
@@ -380,29 +410,6 @@ func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File
 		func() int { _, h := size(); return h })
 }
 
-func newFleetStatus(c *console) *cobra.Command {
-	return &cobra.Command{
-		Use:     "status FLEET",
-		Short:   "Show what became of each member in the last run",
-		Long:    "Status shows the run that runs, or the last one: the verdict of each member, how long\nit took, how long its service was down, and why it failed. It asks no VM.",
-		Example: "  bootstrap fleet status fleet.yml\n  bootstrap fleet status fleet.yml --json",
-		Args:    oneFleet,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := lastRun(c, args[0])
-			if err != nil {
-				return err
-			}
-			if c.json {
-				printLines(c, "fleet_run", []*rollout.Record{r})
-				return nil
-			}
-			running := rollout.Running(r.Fleet)
-			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r, running) })
-			return nil
-		},
-	}
-}
-
 // fleetPath returns the absolute path of a fleet file of which there is at least a
 // record.
 func fleetPath(c *console, path string) (string, error) {
@@ -417,19 +424,6 @@ func fleetPath(c *console, path string) (string, error) {
 		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
 	}
 	return absolute, nil
-}
-
-// lastRun returns the record of the last run of a fleet.
-func lastRun(c *console, path string) (*rollout.Record, error) {
-	absolute, err := fleetPath(c, path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := rollout.Load(absolute)
-	if err == nil && r == nil {
-		err = &rollout.NotRunningError{Fleet: path}
-	}
-	return r, err
 }
 
 // newFleetAsk returns a command that asks something of a running run.

@@ -9,6 +9,7 @@ import (
 	"bootstrap/fleet/report"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/manifest/document"
 )
 
 func newFleetReport(c *console) *cobra.Command {
@@ -25,7 +26,7 @@ code is 0 if the report was made, also of a run that failed.`,
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			runs := rollout.Running(args[0])
-			r, err := lastRun(c, args[0])
+			r, err := lastRun(cmd.Context(), c, args[0], document.Options{})
 			if err != nil {
 				return err
 			}

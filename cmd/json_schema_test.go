@@ -40,7 +40,7 @@ func printed() map[string]any {
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
 		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{}, "initialized": scaffold.Result{},
 		"timings": timeline.Timeline{}, "report": observe.Report{},
-		"fleet_run": rollout.Record{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
+		"fleet_run": rollout.Record{}, "fleet_members": rollout.Now{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {
 		kinds[string(kind)] = report.Event{}

@@ -73,6 +73,7 @@ type Strategy string
 const (
 	UpdateStrategy   Strategy = "update"   // deploy what changed
 	RecreateStrategy Strategy = "recreate" // replace the VM, also if its agent is silent
+	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; no fleet file says so
 )
 
 // Order is the order in which members are started.

@@ -32,6 +32,7 @@ func Rules() []Rule {
 		{"logs", "dir out", "tail follow", "logs are either written to an archive or shown"},
 		{"logs", "dir", "out", "each of them names the place of the archive"},
 		{"fleet-report", "junit", "html", "a report has one form"},
+		{"fleet-delete", "removed", "only include-blocked", "--only takes the names of removed members, too"},
 		{"cache-prune", "older-than", "all", ""},
 		{"state-import", "from", cids, "the file contains the CIDs"},
 		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},

@@ -32,11 +32,25 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	table.Print()
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, FleetNumbers(r))
+	fleetRemoved(out, r.Fleet, r.Removed)
 	for _, m := range r.Members {
 		if m.Verdict == schedule.Failed {
 			unplanned(out, m.Name, m.Reason, m.Hint)
 		}
 	}
+}
+
+// fleetRemoved names the members that the fleet file does not have any more and that
+// are still deployed, and the command that deletes them.
+func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
+	if len(removed) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "Not in the fleet file any more, but still deployed:")
+	for _, one := range removed {
+		fmt.Fprintf(out, "  %s\n", out.clean(one.String(), maxMessage))
+	}
+	fmt.Fprintf(out, "  to delete: %s\n", rollout.DeleteRemoved(fleetFile))
 }
 
 // unplanned prints why a member cannot be planned, and what to do.
@@ -91,34 +105,62 @@ func FleetNumbers(r *rollout.Record) string {
 	switch {
 	case failed > n.MaxFailures:
 		return fmt.Sprintf("%d of %s cannot be planned: none is started", failed, count(n.Members, "member"))
+	case n.ToDo == 0 && r.Deletes():
+		return "Nothing to delete"
 	case n.ToDo == 0:
-		return fmt.Sprintf("Nothing is to do for %s", count(n.Members, "member"))
+		return unchanged(r)
 	}
-	text := fmt.Sprintf("%d of %s to do", n.ToDo, count(n.Members, "member"))
-	var order []string
+	change := "will change"
+	if r.Deletes() {
+		change = "will be deleted"
+	}
+	first, then := "no canaries", "up to"
 	if n.Canaries > 0 {
-		order = append(order, count(n.Canaries, "canary")+" first")
-	} else {
-		order = append(order, "no canaries")
+		first, then = count(n.Canaries, "canary")+" first", "then up to"
 	}
 	if len(n.Waves) > 0 {
 		sizes := make([]string, len(n.Waves))
 		for i, size := range n.Waves {
 			sizes[i] = fmt.Sprint(size)
 		}
-		order = append(order, fmt.Sprintf("then waves of %s members, of which the last repeats", strings.Join(sizes, ", ")))
+		first += fmt.Sprintf(", then waves of %s members, of which the last repeats", strings.Join(sizes, ", "))
+		then = "up to"
 	}
-	order = append(order, fmt.Sprintf("at most %d at the same time", n.MaxInFlight))
+	stops := "at the first failure"
 	if n.MaxFailures > 0 {
-		order = append(order, fmt.Sprintf("none is started after more than %s", count(n.MaxFailures, "failure")))
-	} else {
-		order = append(order, "none is started after a failure")
+		stops = "after more than " + count(n.MaxFailures, "failure")
 	}
-	return text + ": " + strings.Join(order, ", ")
+	return fmt.Sprintf("%d of %s %s: %s, %s %d at a time; the run stops %s", n.ToDo, count(n.Members, "member"), change, first, then, n.MaxInFlight, stops)
 }
 
-// FleetQuestion returns what a person is asked before a run: which VMs are replaced
-// and how many members are updated.
+// unchanged returns that no member changes.
+func unchanged(r *rollout.Record) string {
+	blocked := r.Count()[schedule.Blocked]
+	text := fmt.Sprintf("No changes: %s are up to date", count(len(r.Members)-blocked, "member"))
+	if len(r.Members)-blocked == 1 {
+		text = "No changes: 1 member is up to date"
+	}
+	switch blocked {
+	case 0:
+		return text
+	case 1:
+		return text + ", 1 is blocked"
+	}
+	return fmt.Sprintf("%s, %d are blocked", text, blocked)
+}
+
+// FleetCreates reports whether a run only creates members that do not exist yet.
+func FleetCreates(r *rollout.Record) bool {
+	for _, m := range r.Members {
+		if m.Verdict == schedule.Waiting && slices.ContainsFunc(m.Changes, func(c string) bool { return !strings.HasPrefix(c, "create ") }) {
+			return false
+		}
+	}
+	return true
+}
+
+// FleetQuestion returns what a person is asked before a run, below the table of its
+// plan: which VMs are replaced.
 func FleetQuestion(r *rollout.Record) []string {
 	var replaced []string
 	for _, m := range r.Members {
@@ -126,12 +168,15 @@ func FleetQuestion(r *rollout.Record) []string {
 			replaced = append(replaced, m.Name)
 		}
 	}
-	what := []string{FleetNumbers(r)}
+	var what []string
 	if len(replaced) > 0 {
 		what = append(what, fmt.Sprintf("the VMs of %s are replaced: %s", count(len(replaced), "member"), strings.Join(replaced, ", ")))
 	}
 	return what
 }
+
+// Count returns a number of things in words.
+func Count(n int, what string) string { return count(n, what) }
 
 func count(n int, what string) string {
 	switch {
@@ -179,6 +224,36 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	}
 	table.Print()
 	fmt.Fprintf(out, "\n%s\n", r.Summary())
+	fleetRemoved(out, r.Fleet, r.Removed)
+	for _, m := range r.Members {
+		if m.Hint != "" && m.Verdict != schedule.Done {
+			fmt.Fprintf(out, "\n%s: what to do:\n", m.Name)
+			fmt.Fprintf(out, "  %s\n", out.clean(m.Hint, maxMessage))
+		}
+	}
+}
+
+// FleetNow prints what the members are at present.
+func FleetNow(out *Writer, n *rollout.Now) {
+	table := NewTable(out, "MEMBER", "STATE", "VM", "PROBLEM").Yield("PROBLEM", 16).Yield("VM", 0).Yield("PROBLEM", 12)
+	counts := map[rollout.Condition]int{}
+	for _, m := range n.Members {
+		counts[m.State]++
+		problem := m.Problem
+		if m.Blocked != "" {
+			problem = strings.TrimPrefix(problem+"; blocked: "+m.Blocked, "; ")
+		}
+		table.Row(m.Name, string(m.State), orDash(m.VM), orDash(problem))
+	}
+	table.Print()
+	var words []string
+	for _, s := range []rollout.Condition{rollout.Runs, rollout.Stopped, rollout.NotWell, rollout.Unreachable, rollout.NoVM, rollout.Unknown} {
+		if counts[s] > 0 {
+			words = append(words, fmt.Sprintf("%d %s", counts[s], s))
+		}
+	}
+	fmt.Fprintf(out, "\n%s: %s\n", count(len(n.Members), "member"), strings.Join(words, ", "))
+	fleetRemoved(out, n.File, n.Removed)
 }
 
 // FleetJSON returns a renderer of a run's events as JSON, one object per line.
@@ -205,7 +280,11 @@ func FleetPlain(out *Writer) func(rollout.Event) {
 func fleetLine(out *Writer, e rollout.Event) {
 	switch {
 	case e.Kind == rollout.Begun:
-		fmt.Fprintf(out, "Fleet '%s', run %s, logs in '%s'\n%s\n\n", e.Record.Name, e.Run, e.Record.Logs, FleetNumbers(e.Record))
+		fmt.Fprintf(out, "Fleet '%s', run %s, logs in '%s'\n%s\n", e.Record.Name, e.Run, e.Record.Logs, FleetNumbers(e.Record))
+		if !e.Record.Deletes() {
+			fleetRemoved(out, e.Record.Fleet, e.Record.Removed)
+		}
+		fmt.Fprintln(out)
 	case e.Kind == rollout.Phase:
 		fmt.Fprintf(out, "-- %s\n", out.clean(e.Message, maxMessage))
 	case e.Kind == rollout.Notice:

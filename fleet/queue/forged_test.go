@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/postgrestest"
 )
@@ -20,8 +21,9 @@ func testForged(t *testing.T, l *lab) {
 	l.notice("No worker is running")
 	postgrestest.Exec(t, l.url, "UPDATE "+schema+".tasks SET flags = '{--ruby=/bin/evil}' WHERE member = 'a'; UPDATE "+schema+".tasks SET action = 'recreate' WHERE member = 'b'")
 	defer l.work("h1", "hush-hush", nil)()
-	for _, name := range []string{"a", "b"} {
-		if o := l.outcome(name); o.Verdict != schedule.Failed || !strings.Contains(o.Error, "refuses the start of "+name+": no coordinator with its key has written it") || !strings.Contains(o.Hint, "fleet.key") {
+	for range 2 {
+		p := l.next("an end", func(p rollout.Progress) bool { return p.Ended != nil })
+		if o := p.Ended; o.Verdict != schedule.Failed || !strings.Contains(o.Error, "refuses the start of "+p.Member+": no coordinator with its key has written it") || !strings.Contains(o.Hint, "fleet.key") {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -76,8 +76,11 @@ func (v *Report) page() page {
 	p := page{Report: v, Timeline: v.timeline(), MadeAt: report.Minute(v.Made)}
 	p.headline()
 	what := "Update"
-	if v.Action == string(fleet.RecreateStrategy) {
+	switch v.Action {
+	case string(fleet.RecreateStrategy):
 		what = "Recreate"
+	case string(fleet.DeleteStrategy):
+		what = "Delete"
 	}
 	p.Intro = fmt.Sprintf("%s of %s, started %s by %s@%s", what, count(len(v.Members), "member"), report.Minute(v.Started), v.By.User, v.By.Host)
 	if v.Ended != nil {

@@ -1,6 +1,9 @@
 package report
 
-import "bootstrap/internal/webpage"
+import (
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/webpage"
+)
 
 // markup is the text of a page.
 type markup = webpage.Page
@@ -9,6 +12,7 @@ type markup = webpage.Page
 func (p *page) write(m *markup) {
 	m.Begin("Fleet "+p.Fleet+": "+p.Headline, pageStyle)
 	p.writeHeader(m)
+	p.writeRemoved(m)
 	p.writeProblems(m)
 	if p.Timeline != nil {
 		p.Timeline.write(m)
@@ -54,6 +58,25 @@ func (p *page) writeHeader(m *markup) {
 	m.Put(`
 </ul>
 </header>`)
+}
+
+// writeRemoved names the members that the fleet file does not have any more.
+func (p *page) writeRemoved(m *markup) {
+	if len(p.Removed) == 0 {
+		return
+	}
+	m.Put(`
+<section aria-labelledby="removed">
+<h2 id="removed">Not in the fleet file any more, but still deployed</h2>
+<ul>`)
+	for _, one := range p.Removed {
+		m.Put(`
+<li class="text">%s</li>`, plain(one.String()))
+	}
+	m.Put(`
+</ul>
+<p>To delete: <code>%s</code></p>
+</section>`, rollout.DeleteRemoved(p.File))
 }
 
 func (p *page) writeProblems(m *markup) {

@@ -6,6 +6,7 @@ package report
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"bootstrap/fleet/rollout"
@@ -48,6 +49,9 @@ type Report struct {
 	Counts  map[string]int  `json:"counts"` // members by verdict, of all verdicts
 	Logs    string          `json:"logs"`   // folder of the members' logs
 	Members []Member        `json:"members"`
+	// Removed are the members that the fleet file does not have any more and that are
+	// still deployed.
+	Removed []rollout.Removed `json:"removed,omitempty"`
 }
 
 // By is who started a run.
@@ -113,6 +117,14 @@ func New(in Input) *Report {
 	v.Seconds = seconds(v.Started, end)
 	for _, verdict := range schedule.Verdicts() {
 		v.Counts[verdict.String()] = 0
+	}
+	for _, one := range r.Removed {
+		one.Name, one.State, one.VM, one.Problem = in.Clean(one.Name), in.Clean(one.State), in.Clean(one.VM), in.Clean(one.Problem)
+		one.Disks = slices.Clone(one.Disks)
+		for i, cid := range one.Disks {
+			one.Disks[i] = in.Clean(cid)
+		}
+		v.Removed = append(v.Removed, one)
 	}
 	ends := 0
 	for i, m := range r.Members {

@@ -51,7 +51,7 @@ func (e *NotRunningError) Error() string {
 // Next returns the command that goes on.
 func (e *NotRunningError) Next() string {
 	if e.Record != nil && e.Record.Ended == nil {
-		return fmt.Sprintf("%s continues it, and \"bootstrap fleet abort %s\" ends it", again(e.Record.Action, e.Fleet), e.Fleet)
+		return fmt.Sprintf("%s continues it, and \"bootstrap fleet abort %s\" ends it", e.Record.again(), e.Fleet)
 	}
 	return fmt.Sprintf("\"bootstrap fleet deploy %s\" starts one", e.Fleet)
 }

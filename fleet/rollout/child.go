@@ -83,7 +83,10 @@ func (p Program) bounded(width int) []string {
 // args returns the arguments that name a member's deployment, and its variables
 // for standard input.
 func args(m fleet.Member) (list []string, stdin []byte) {
-	list = []string{m.Manifest, "--bootstrap-yml="} // the fleet file has all flags
+	if m.Manifest != "" {
+		list = append(list, m.Manifest)
+	}
+	list = append(list, "--bootstrap-yml=") // the fleet file has all flags
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			if v != "" {
@@ -104,6 +107,9 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 }
 
 func command(t Task) []string {
+	if t.Action == fleet.DeleteStrategy {
+		return []string{"delete", "--skip-if-missing"}
+	}
 	if t.Action == fleet.RecreateStrategy {
 		return append([]string{"recreate", "--fix"}, once(t.Run, t.Cut)...)
 	}
@@ -161,7 +167,11 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	if info, err := os.Stat(events); err == nil {
 		from = info.Size()
 	}
-	list, stdin := args(t.Member)
+	member := t.Member
+	if t.Action == fleet.DeleteStrategy {
+		member.PackagesGroup = "" // nothing is compiled
+	}
+	list, stdin := args(member)
 	list = append(append(command(t), list...), h.program.Flags...)
 	list = append(list, "--events="+events)
 	if t.Watch != "" {
@@ -183,12 +193,13 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		return fmt.Errorf("cannot start %s: %w", t.Member.Name, err)
 	}
 	h.running[t.Member.Name] = cmd.Process.Pid
-	guard.Go(ctx, func() { h.watch(context.WithoutCancel(ctx), t.Member.Name, cmd, events, from) })
+	guard.Go(ctx, func() { h.watch(context.WithoutCancel(ctx), t, cmd, events, from) })
 	return nil
 }
 
 // watch passes on what a process writes until it has ended.
-func (h *Here) watch(ctx context.Context, name string, cmd *exec.Cmd, events string, from int64) {
+func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, from int64) {
+	name := t.Member.Name
 	ended := guard.Start(ctx, cmd.Wait)
 	h.tell(Progress{Member: name, Process: cmd.Process.Pid, At: time.Now()})
 	f := follower{name: name, path: events, at: from, tell: h.tell}
@@ -203,6 +214,9 @@ func (h *Here) watch(ctx context.Context, name string, cmd *exec.Cmd, events str
 		f.read()
 	}
 	outcome := f.outcome(cmd, err)
+	if t.Action == fleet.DeleteStrategy && outcome.Verdict == schedule.Unchanged {
+		outcome.Verdict = schedule.Done // a delete has no plan
+	}
 	h.mu.Lock()
 	if h.asked[name] && outcome.ExitCode == exitTerminated {
 		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: "it was asked to end before it began"}

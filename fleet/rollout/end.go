@@ -3,6 +3,8 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"bootstrap/fleet"
@@ -15,7 +17,11 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	text := fmt.Sprintf("the fleet %s is not updated: %s", e.Record.Name, e.Record.Reason)
+	what := "updated"
+	if e.Record.Action == fleet.DeleteStrategy {
+		what = "deleted"
+	}
+	text := fmt.Sprintf("the fleet %s is not %s: %s", e.Record.Name, what, e.Record.Reason)
 	if len(e.Record.Count()) > 1 {
 		text += " (" + e.Record.Summary() + ")"
 	}
@@ -24,7 +30,7 @@ func (e *EndedError) Error() string {
 
 // Next returns the command that goes on.
 func (e *EndedError) Next() string {
-	again := again(e.Record.Action, e.Record.Fleet)
+	again := e.Record.again()
 	switch e.Record.Result {
 	case Failed:
 		return fmt.Sprintf("\"bootstrap fleet status %s\" names the reasons and the logs; correct the cause, then %s does what is left", e.Record.Fleet, again)
@@ -36,13 +42,27 @@ func (e *EndedError) Next() string {
 	return again + " does what is left"
 }
 
-// again returns the command that does the same with a fleet.
-func again(action fleet.Strategy, fleetFile string) string {
+// again returns the command that does the same with the same members.
+func (r *Record) again() string {
 	verb := "deploy"
-	if action == fleet.RecreateStrategy {
-		verb = "recreate"
+	if r.Action == fleet.RecreateStrategy || r.Action == fleet.DeleteStrategy {
+		verb = string(r.Action)
 	}
-	return fmt.Sprintf("\"bootstrap fleet %s %s\"", verb, fleetFile)
+	words := []string{"bootstrap fleet", verb, r.Fleet}
+	for _, word := range strings.Fields(r.Chosen) {
+		created, isTime := strings.CutPrefix(word, "--created-before=")
+		seconds, wrong := strconv.ParseInt(created, 10, 64)
+		before, err := time.Unix(seconds, 0).UTC().MarshalText()
+		switch {
+		case isTime && wrong == nil && err == nil:
+			words = append(words, "--created-before "+string(before))
+		case strings.HasPrefix(word, "--"):
+			words = append(words, word)
+		default:
+			words = append(words, "--only "+word)
+		}
+	}
+	return "\"" + strings.Join(words, " ") + "\""
 }
 
 // end records the end of the run.

@@ -48,6 +48,8 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 		return nil, err
 	}
 	c.record = newRecord(opts, members)
+	c.record.Removed = old.RemovedFrom(opts.Fleet, opts.Home)
+	c.record.Known = knownOf(opts.Fleet, c.record.Removed)
 	for i, m := range members {
 		c.index[m.Name], c.byName[m.Name] = i, m
 	}
@@ -98,7 +100,15 @@ func (c *coordinator) decide(old *Record) {
 func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	var list []fleet.Member
 	continued := continues(old, opts)
-	for _, m := range opts.Fleet.Members {
+	all := opts.Fleet.Members
+	if opts.Action == fleet.DeleteStrategy {
+		removed := Members(old.RemovedFrom(opts.Fleet, opts.Home), all)
+		if opts.Choice.Removed {
+			all = nil
+		}
+		all = append(slices.Clip(all), removed...)
+	}
+	for _, m := range all {
 		wanted := func(s fleet.Selector) bool {
 			last := old.Find(m.Name) // of a run that goes on: selected when it began
 			return s.Matches(m) && (!s.Failed || last != nil && (continued || last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
@@ -107,7 +117,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 			list = append(list, m)
 		}
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && !opts.Choice.Removed {
 		return nil, errors.New("no member is selected: \"bootstrap fleet status FLEET\" lists them")
 	}
 	switch opts.Fleet.Update.Order {
@@ -161,6 +171,9 @@ func (c Choice) String() string {
 	for _, s := range c.Only {
 		words = append(words, s.String())
 	}
+	if c.Removed {
+		words = append(words, "--removed")
+	}
 	if c.IncludeBlocked {
 		words = append(words, "--include-blocked")
 	}
@@ -186,7 +199,7 @@ func continues(old *Record, opts Options) bool {
 	case "":
 		return true
 	case Failed, Busy, Interrupted:
-		return opts.Action == fleet.RecreateStrategy
+		return opts.Action != fleet.UpdateStrategy
 	}
 	return false
 }
@@ -276,10 +289,16 @@ func (c *coordinator) plan(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// InterruptedError says that a run was interrupted before it had begun.
-type InterruptedError struct{}
+// InterruptedError says that a run was interrupted before it had begun, or a question
+// to the members.
+type InterruptedError struct {
+	Asking bool // while members were asked how they are
+}
 
 func (e *InterruptedError) Error() string {
+	if e.Asking {
+		return "interrupted while the members were asked how they are"
+	}
 	return "interrupted while the members were planned; nothing was changed"
 }
 
@@ -290,6 +309,9 @@ func (c *coordinator) planned(m *Member) {
 
 // planOne returns what the plan of a member makes of it.
 func (c *coordinator) planOne(ctx context.Context, m Member) Member {
+	if c.record.Action == fleet.DeleteStrategy {
+		return c.planDelete(m)
+	}
 	was := m.Verdict
 	one := c.byName[m.Name]
 	m.Verdict, m.Reason = schedule.Waiting, ""
@@ -316,6 +338,9 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		m.Ended = &now
 	case p.ExitCode == exitNothing:
 		m.Verdict = schedule.Unchanged
+		if c.stopped(one) {
+			m.Reason = "it was stopped with bootstrap stop"
+		}
 	case p.ExitCode == exitChanges && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Down
 	case m.cut: // what its earlier start left may be in the middle of a change
@@ -323,6 +348,16 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, p.ExitCode, p.Error, p.Hint
 	}
 	return m
+}
+
+// stopped reports whether somebody has stopped the jobs of a member.
+func (c *coordinator) stopped(m fleet.Member) bool {
+	path, err := file.Path(m.Manifest, m.State)
+	if err != nil {
+		return false
+	}
+	st, found, err := file.Read(path, c.opts.Home)
+	return err == nil && found && st.Own.Stopped
 }
 
 // skips returns why a member is not recreated, or is too new; empty: it is not.

@@ -54,6 +54,12 @@ type Record struct {
 	Numbers Numbers        `json:"numbers"`
 	Logs    string         `json:"logs"`    // folder of the members' logs
 	Members []*Member      `json:"members"` // in the order in which they start
+	// Known are all members that the fleet file has, and those that it had and that
+	// were still deployed.
+	Known []Known `json:"known,omitempty"`
+	// Removed are the members that the fleet file did not have any more when the run
+	// began, and that were still deployed.
+	Removed []Removed `json:"removed,omitempty"`
 }
 
 // Numbers are the rules of a run, in members.
@@ -158,6 +164,9 @@ func (r *Record) save() error {
 	}
 	return nil
 }
+
+// Deletes reports whether the run deletes members.
+func (r *Record) Deletes() bool { return r.Action == fleet.DeleteStrategy }
 
 // Count returns how many members have each verdict.
 func (r *Record) Count() map[schedule.Verdict]int {

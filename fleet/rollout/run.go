@@ -37,6 +37,9 @@ type Options struct {
 type Choice struct {
 	Only           []fleet.Selector // members that one of them selects; none: all
 	IncludeBlocked bool
+	// Removed leaves out the members of the fleet file when others are deleted that
+	// it does not have any more.
+	Removed bool
 	// CreatedBefore leaves out members whose VM was created later and whose last
 	// deploy was not interrupted; zero: none.
 	CreatedBefore time.Time
@@ -235,6 +238,9 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if s.Canary {
 		watch = c.opts.Fleet.Update.CanaryWatch
 	}
+	if c.record.Action == fleet.DeleteStrategy {
+		watch = ""
+	}
 	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Cut: m.cut, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
 	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
@@ -266,7 +272,13 @@ func (c *coordinator) take(p Progress) error {
 	switch {
 	case p.Ended != nil:
 		c.serviceIs(m, false, at)
-		return c.verdict(i, *p.Ended, at)
+		o := *p.Ended
+		if o.Verdict == schedule.Failed && c.record.Action == fleet.DeleteStrategy {
+			if left := c.planDelete(*m).Verdict; left == schedule.Unchanged || left == schedule.Done {
+				o = Outcome{Verdict: schedule.Done} // an earlier start, which it waited for, has deleted it
+			}
+		}
+		return c.verdict(i, o, at)
 	case p.Step != "":
 		m.Step, m.Since = p.Step, &at
 		c.serviceIs(m, p.Down, at)

@@ -1,0 +1,163 @@
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/fleet"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/process"
+)
+
+// Condition is the state of a member at present.
+type Condition string
+
+// The states of members.
+const (
+	NoVM        Condition = "no VM"
+	Unreachable Condition = "unreachable" // its agent does not answer
+	Stopped     Condition = "stopped"     // with bootstrap stop
+	Runs        Condition = "running"     // and all is well
+	NotWell     Condition = "not well"
+	Unknown     Condition = "unknown" // bootstrap status failed
+)
+
+// Now is what the members of a fleet are at present.
+type Now struct {
+	Fleet   string      `json:"fleet"` // its name
+	File    string      `json:"file"`  // path of the fleet file
+	Asked   time.Time   `json:"asked"`
+	Well    bool        `json:"well"` // all members run, and all is well
+	Members []NowMember `json:"members"`
+	Removed []Removed   `json:"removed,omitempty"` // that the fleet file does not have any more
+}
+
+// NowMember is what a member is at present.
+type NowMember struct {
+	Name    string            `json:"name"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	State   Condition         `json:"state"`
+	VM      string            `json:"vm,omitempty"`      // CID
+	Problem string            `json:"problem,omitempty"` // the first one
+	Blocked string            `json:"blocked,omitempty"` // why
+}
+
+// AskNow asks every member of a fleet how it is. It changes nothing.
+func AskNow(ctx context.Context, p Program, f *fleet.Fleet, members []fleet.Member, removed []Removed) (*Now, error) {
+	now := &Now{Fleet: f.Name, File: f.Path, Asked: time.Now().UTC().Truncate(time.Millisecond), Well: true, Members: make([]NowMember, len(members)), Removed: removed}
+	next := make(chan int)
+	var workers []<-chan error
+	var mu sync.Mutex
+	for range min(atOnce, len(members)) {
+		workers = append(workers, guard.Start(ctx, func() error {
+			for i := range next {
+				one := p.status(ctx, members[i])
+				mu.Lock()
+				now.Members[i] = one
+				now.Well = now.Well && one.State == Runs
+				mu.Unlock()
+			}
+			return nil
+		}))
+	}
+	for i := range members {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	for _, w := range workers {
+		if err := <-w; err != nil {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, &InterruptedError{Asking: true}
+	}
+	return now, nil
+}
+
+// condition is what AskNow reads of the output of status.
+type condition struct {
+	Kind     string
+	Well     bool
+	Problems []string
+	Stopped  bool
+	VM       *struct{ CID string }
+	Agent    *struct{ Answers bool }
+	Error    string // of a result
+	ExitCode int    `json:"exit_code"`
+}
+
+// exitNoState is the exit code of status without a state file, and exitSilent that of
+// one whose agent does not answer.
+const (
+	exitNoState = 66
+	exitSilent  = 69
+)
+
+// status asks one member how it is.
+func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
+	one := NowMember{Name: m.Name, Labels: m.Labels, State: Unknown}
+	if m.Blocked != nil {
+		one.Blocked = m.Blocked.Why
+	}
+	m.PackagesGroup = "" // nothing is compiled
+	list, stdin := args(m)
+	cmd := exec.Command(p.Self, append(append(append([]string{"status"}, list...), p.Flags...), "--json")...)
+	cmd.Env, cmd.Stdin = p.Env, bytes.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	process.OwnGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		one.Problem = fmt.Sprintf("cannot start its process: %v", err)
+		return one
+	}
+	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
+	var seen condition
+	failure := fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
+	for line := range bytes.Lines(out.Bytes()) {
+		var c condition
+		if json.Unmarshal(line, &c) != nil {
+			continue
+		}
+		switch c.Kind {
+		case "status":
+			seen = c
+		case "result":
+			failure = c.Error
+		}
+	}
+	if seen.VM != nil {
+		one.VM = seen.VM.CID
+	}
+	if len(seen.Problems) > 0 {
+		one.Problem = seen.Problems[0]
+	}
+	code := process.ExitCode(cmd.ProcessState)
+	switch {
+	case code == exitNoState || seen.Kind != "" && seen.VM == nil:
+		one.State, one.Problem = NoVM, ""
+	case code == exitSilent || seen.Agent != nil && !seen.Agent.Answers:
+		one.State = Unreachable
+	case seen.Kind == "":
+		one.Problem = failure
+	case seen.Stopped:
+		one.State, one.Problem = Stopped, ""
+	case seen.Well:
+		one.State = Runs
+	default:
+		one.State = NotWell
+	}
+	if one.State == Unreachable && one.Problem == "" {
+		one.Problem = failure
+	}
+	return one
+}

@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Known is a member that the fleet file has, or had when an earlier run began.
+type Known struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // path of its state file; a relative one starts from the fleet file's folder
+}
+
+// Removed is a member that the fleet file does not have any more and that is still
+// deployed.
+type Removed struct {
+	Name  string   `json:"name"`
+	State string   `json:"state"` // absolute path of its state file
+	VM    string   `json:"vm,omitempty"`
+	Disks []string `json:"disks,omitempty"` // CIDs
+	// Problem is why its state cannot be read; empty: it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// String returns the member with what it still has.
+func (r Removed) String() string {
+	var has []string
+	if r.VM != "" {
+		has = append(has, "VM "+r.VM)
+	}
+	for _, cid := range r.Disks {
+		has = append(has, "disk "+cid)
+	}
+	if r.Problem != "" {
+		has = append(has, r.Problem)
+	}
+	if len(has) == 0 {
+		return r.Name
+	}
+	return fmt.Sprintf("%s (%s)", r.Name, strings.Join(has, ", "))
+}
+
+// DeleteRemoved returns the command that deletes the removed members.
+func DeleteRemoved(fleetFile string) string {
+	return fmt.Sprintf("bootstrap fleet delete %s --removed", fleetFile)
+}
+
+// knownOf returns the members that a record lists: those of the fleet file, and those
+// that were removed from it.
+func knownOf(f *fleet.Fleet, removed []Removed) []Known {
+	dir := filepath.Dir(f.Path)
+	var list []Known
+	add := func(name, path string) {
+		if inside, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(inside) {
+			path = filepath.ToSlash(inside) // the folder may be moved
+		}
+		list = append(list, Known{Name: name, State: path})
+	}
+	for _, m := range f.Members {
+		if path, err := file.Path(m.Manifest, m.State); err == nil {
+			add(m.Name, path)
+		}
+	}
+	for _, r := range removed {
+		add(r.Name, r.State)
+	}
+	return list
+}
+
+// RemovedFrom returns the members of an earlier run that the fleet file does not have
+// any more and that are still deployed. If f is nil, the file cannot be read: then only
+// those are known that the run found.
+func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
+	if r == nil {
+		return nil
+	}
+	candidates, present := r.Known, map[string]bool{}
+	if f == nil {
+		candidates = nil
+		for _, one := range r.Removed {
+			candidates = append(candidates, Known{Name: one.Name, State: one.State})
+		}
+	} else {
+		for _, m := range f.Members {
+			if path, err := file.Path(m.Manifest, m.State); err == nil {
+				present[path] = true
+			}
+		}
+	}
+	var list []Removed
+	for _, k := range candidates {
+		path := filepath.FromSlash(k.State)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(r.Fleet), path)
+		}
+		if present[path] {
+			continue
+		}
+		one := Removed{Name: k.Name, State: path}
+		st, found, err := file.Read(path, home)
+		switch {
+		case err != nil:
+			one.Problem = "its state cannot be read: " + err.Error()
+		case !found || !deployed(st):
+			continue
+		default:
+			one.VM = st.CurrentVMCID
+			for _, d := range st.Disks {
+				one.Disks = append(one.Disks, d.CID)
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// deployed reports whether something of a deployment exists that delete removes.
+func deployed(st state.State) bool {
+	return st.CurrentVMCID != "" || len(st.Disks) > 0 || len(st.Stemcells) > 0 || st.Own.Swap != nil || len(st.Own.Intents) > 0
+}
+
+// Members returns removed members as members without a manifest. has are the names of
+// the fleet file's members.
+func Members(removed []Removed, has []fleet.Member) []fleet.Member {
+	var list []fleet.Member
+	for _, r := range removed {
+		m := fleet.Member{Name: r.Name, State: r.State}
+		for slices.ContainsFunc(has, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) || slices.ContainsFunc(list, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) {
+			m.Name += ".removed" // its state moved, and the member of that name is another one
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// planDelete returns what there is to delete of a member.
+func (c *coordinator) planDelete(m Member) Member {
+	was, one := m.Verdict, c.byName[m.Name]
+	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil
+	path, err := file.Path(one.Manifest, one.State)
+	var st state.State
+	found := false
+	if err == nil {
+		st, found, err = file.Read(path, c.opts.Home)
+	}
+	switch {
+	case err != nil:
+		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, 1, err.Error()
+	case found && deployed(st):
+		for what, has := range map[string]bool{"delete vm": st.CurrentVMCID != "", "delete disk": len(st.Disks) > 0, "delete stemcell": len(st.Stemcells) > 0} {
+			if has {
+				m.Changes = append(m.Changes, what)
+			}
+		}
+		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // vm, stemcell, disk
+	case was == schedule.Done || m.cut:
+		m.Verdict = schedule.Done
+	default:
+		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
+	}
+	return m
+}
