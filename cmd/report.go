@@ -42,10 +42,17 @@ as a picture.`,
 			}
 			opts.Manifest = args[0]
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
-				if err := deployed(opts); err != nil { // before anything is downloaded
+				missing, err := missingState(opts)
+				switch {
+				case err != nil:
 					return err
+				case missing != nil && (noPlan || missing.Manifest != ""):
+					return missing
+				case missing != nil: // said before anything is downloaded
+					c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
 				}
-				made, err := deployer.PlanFile{}, errors.New("--no-plan was given")
+				var made deployer.PlanFile
+				err = errors.New("--no-plan was given")
 				if !noPlan {
 					made, err = deployer.MakePlan(ctx, opts)
 				}
@@ -104,15 +111,15 @@ func recorded(ctx context.Context, c *console, opts deployer.Options, made deplo
 	return r, nil
 }
 
-// deployed returns an error if there is no state file.
-func deployed(opts deployer.Options) error {
+// missingState returns what is missing if there is no state file.
+func missingState(opts deployer.Options) (*file.MissingError, error) {
 	path, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, found, err := file.Read(path, opts.Home)
-	if err == nil && !found {
-		err = file.Missing(opts.StateName(path), opts.Manifest)
+	if err != nil || found {
+		return nil, err
 	}
-	return err
+	return file.Missing(opts.StateName(path), opts.Manifest), nil
 }
