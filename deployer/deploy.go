@@ -199,9 +199,9 @@ func (r *run) findState(context.Context) error {
 }
 
 // sayResult shows the address of the instance.
-func (r *run) sayResult(context.Context) error {
+func (r *run) sayResult(ctx context.Context) error {
 	if r.plan.Starts() || r.plan.On(plan.State) == plan.Note {
-		r.t.SayAddress(r.address)
+		r.t.SayAddress(ctx, r.address, true)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/deployer/timeline"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 	"bootstrap/state"
@@ -23,6 +24,7 @@ import (
 func (r *run) emitPlan(ctx context.Context) (err error) {
 	view := r.plan.View()
 	view.Downtime, view.OfRuns = r.t.Folder().Expected(view.Down)
+	view.Downtime = timeline.Rounded(view.Downtime)
 	if r.asked.Templates {
 		view.Templates, view.TemplatesNote, err = changed.Compare(ctx, changed.Case{
 			Folder: r.t.Folder(), VM: r.t.State.Get().CurrentVMCID, Facts: r.look.Facts, Secrets: len(r.t.Known.Secrets),
@@ -328,7 +330,7 @@ func (r *run) announcePlan(ctx context.Context) error {
 	if r.plan.Nothing() {
 		r.t.Out.Info("No deployment, stemcell or release changes. Skipping deploy.")
 		if !r.plan.Stopped {
-			r.t.SayAddress(r.t.State.Get().Own.Address)
+			r.t.SayAddress(ctx, r.t.State.Get().Own.Address, false)
 		}
 		return errDone
 	}

@@ -108,16 +108,20 @@ func (r *Request) absolute() string {
 	return r.Dir
 }
 
+// examplePort returns the port at which the example release serves its page.
+func (r *Request) examplePort() string {
+	if r.Provider == "local" {
+		return r.shifted(pagePort)
+	}
+	return "8080"
+}
+
 // jobEntries returns the jobs in the manifest, and what their properties mean.
 func (r *Request) jobEntries() string {
 	var b strings.Builder
 	b.WriteString("  jobs:\n")
 	if r.found == nil {
-		port := "8080"
-		if r.Provider == "local" {
-			port = r.shifted(pagePort)
-		}
-		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties:\n      page:\n        title: Hello from %s\n        port: %s\n", example, example, r.Name, port)
+		fmt.Fprintf(&b, "  - name: %s\n    release: %s\n    properties:\n      page:\n        title: Hello from %s\n        port: %s\n", example, example, r.Name, r.examplePort())
 		return b.String()
 	}
 	for _, name := range r.Jobs {

@@ -3,9 +3,11 @@
 package scaffold
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -274,6 +276,9 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 	result.Next = []string{"bootstrap validate" + at}
 	if len(result.Missing) == 0 {
 		result.Next = append(result.Next, "bootstrap deploy"+at)
+		if slices.ContainsFunc(result.Files, func(f string) bool { return strings.HasPrefix(f, example+"/") }) {
+			result.Next = append(result.Next, "curl http://"+net.JoinHostPort(cmp.Or(r.values["external_ip"], r.values["internal_ip"]), r.examplePort())+"/")
+		}
 	}
 	return result, nil
 }

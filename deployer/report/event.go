@@ -96,6 +96,13 @@ func (p *reporter) emit(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.Time = time.Now()
+	e.Seconds = timeline.Rounded(e.Seconds)
+	if o := e.Outcome; o != nil {
+		o.Seconds = timeline.Rounded(o.Seconds)
+		if o.Downtime != nil {
+			*o.Downtime = timeline.Rounded(*o.Downtime)
+		}
+	}
 	p.report(e)
 }
 

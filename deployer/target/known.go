@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"bootstrap/cpi/build"
 	"bootstrap/deployer/health"
 	"bootstrap/deployer/kept"
+	"bootstrap/internal/listener"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -90,11 +95,60 @@ func HealthFrom(t *Target, address string) health.From {
 	return from
 }
 
-// SayAddress shows the address of the instance; an empty one is not shown.
-func (t *Target) SayAddress(address string) {
-	if address != "" {
-		t.Out.Info(fmt.Sprintf("Instance '%s/0' is running at %s", t.About.Group, address))
+// SayAddress shows the address of the instance, and where its service is: the URL of
+// a health check, or else, if look is true, the open ports of an embedded VM. An empty
+// address is not shown.
+func (t *Target) SayAddress(ctx context.Context, address string, look bool) {
+	if address == "" {
+		return
 	}
+	text := fmt.Sprintf("Instance '%s/0' is running at %s", t.About.Group, address)
+	if u := t.serviceURL(address); u != "" {
+		t.Out.Info(text + ": " + u)
+		return
+	}
+	var ports []string
+	if look && t.EmbeddedCPI() {
+		mbus, _ := url.Parse(t.About.MBus)
+		for _, port := range listener.PortsOf(ctx, t.State.Get().CurrentVMCID) {
+			if mbus == nil || mbus.Port() != strconv.Itoa(port) {
+				ports = append(ports, strconv.Itoa(port))
+			}
+		}
+	}
+	switch n := len(ports); {
+	case n == 1:
+		text += ", port " + ports[0]
+	case n > mostPorts:
+		text += fmt.Sprintf(", ports %s and %d more", strings.Join(ports[:mostPorts], ", "), n-mostPorts)
+	case n > 1:
+		text += ", ports " + strings.Join(ports, ", ")
+	}
+	t.Out.Info(text)
+}
+
+// mostPorts is how many open ports of a VM a text names.
+const mostPorts = 6
+
+// serviceURL returns the URL of the first health check that has one, at an address;
+// empty: none has.
+func (t *Target) serviceURL(address string) string {
+	for _, c := range t.About.Health {
+		if c.HTTP == "" {
+			continue
+		}
+		u, err := url.Parse(c.HTTP)
+		if err != nil {
+			return ""
+		}
+		if u.Hostname() == "" && u.Port() != "" {
+			u.Host = net.JoinHostPort(address, u.Port())
+		} else if u.Hostname() == "" {
+			u.Host = address
+		}
+		return u.Redacted()
+	}
+	return ""
 }
 
 func (t *Target) currentStemcell() *state.Stemcell {

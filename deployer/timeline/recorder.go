@@ -93,7 +93,7 @@ func (r *Recorder) setDown(down bool, at time.Duration) {
 	case down && !r.isDown:
 		r.since = at
 	case !down && r.isDown:
-		r.down = append(r.down, Interval{rounded(r.since.Seconds()), rounded(at.Seconds())})
+		r.down = append(r.down, Interval{Rounded(r.since.Seconds()), Rounded(at.Seconds())})
 	}
 	r.isDown = down
 }
@@ -112,7 +112,7 @@ func (r *Recorder) Down() (seconds float64, still bool) {
 func (r *Recorder) outages(now time.Duration) []Interval {
 	list := slices.Clone(r.down)
 	if r.isDown {
-		list = append(list, Interval{rounded(r.since.Seconds()), rounded(now.Seconds())})
+		list = append(list, Interval{Rounded(r.since.Seconds()), Rounded(now.Seconds())})
 	}
 	return list
 }
@@ -265,7 +265,7 @@ func (r *Recorder) close(s *span, status Status) {
 func (r *Recorder) Elapsed() (seconds float64, steps int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return rounded(time.Since(r.began).Seconds()), r.steps
+	return Rounded(time.Since(r.began).Seconds()), r.steps
 }
 
 // Timeline returns what was recorded so far of a run that ended with a status. Parts that
@@ -279,7 +279,7 @@ func (r *Recorder) Timeline(status Status, clean func(string) string) *Timeline 
 	}
 	now := time.Since(r.began)
 	t := &Timeline{
-		Began: r.began.UTC().Round(time.Millisecond), Seconds: rounded(now.Seconds()), Status: r.status,
+		Began: r.began.UTC().Round(time.Millisecond), Seconds: Rounded(now.Seconds()), Status: r.status,
 		Down: r.outages(now), StillDown: r.isDown, Spans: []Span{}, Omitted: r.omitted,
 	}
 	within := map[*span][]*span{}
@@ -316,8 +316,8 @@ func (s span) until(now time.Duration, status Status, in int) Span {
 	if s.status == "" || s.open > 0 {
 		s.end, s.status = now, status
 	}
-	v := Span{Kind: s.kind, Name: s.name, In: in, At: rounded(s.at.Seconds()), Status: s.status, Down: s.down}
-	v.Seconds = rounded((s.end - s.at).Seconds())
+	v := Span{Kind: s.kind, Name: s.name, In: in, At: Rounded(s.at.Seconds()), Status: s.status, Down: s.down}
+	v.Seconds = Rounded((s.end - s.at).Seconds())
 	if s.calls > 1 {
 		v.Calls = s.calls
 	}

@@ -122,7 +122,7 @@ func (t *Timeline) Within(i int, kind Kind) (seconds float64) {
 	for _, part := range union(list) {
 		seconds += part.To - part.From
 	}
-	return rounded(seconds)
+	return Rounded(seconds)
 }
 
 // union returns the same times without overlaps.
@@ -143,7 +143,7 @@ func (t *Timeline) DownSeconds() (seconds float64) {
 	for _, part := range t.Down {
 		seconds += part.To - part.From
 	}
-	return rounded(seconds)
+	return Rounded(seconds)
 }
 
 // Longest returns the calls that took longest, at most n, by their indices, the longest
@@ -167,5 +167,5 @@ func (t *Timeline) Top(i int) int {
 	return i
 }
 
-// rounded returns seconds to the millisecond.
-func rounded(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
+// Rounded returns seconds to the millisecond.
+func Rounded(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -315,7 +316,7 @@ func (w *worker) finish(ctx context.Context, j *river.Job[job], since time.Time,
 		}
 		recorded, err = w.record(ctx, j, e)
 	}
-	event := Event{Status: Ended, Verdict: e.Verdict, Reason: e.Error, Seconds: time.Now().Round(0).Sub(since).Seconds()}
+	event := Event{Status: Ended, Verdict: e.Verdict, Reason: e.Error, Seconds: math.Round(time.Now().Round(0).Sub(since).Seconds()*1000) / 1000}
 	switch {
 	case !recorded:
 		event.Status, event.Reason = Lost, "this worker did not reach the database in time, and the member was given to another one"

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -306,7 +307,7 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 		if n := len(m.Outages); n > 0 && !since.After(m.Outages[n-1].From) {
 			return // a worker tells a continued run everything again
 		}
-		m.Down += at.Sub(since).Seconds()
+		m.Down = inMilliseconds(m.Down + at.Sub(since).Seconds())
 		m.Outages = append(m.Outages, Outage{From: since, To: at})
 	}
 }
@@ -360,7 +361,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	}
 	c.emit(Event{
 		Kind: OfMember, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint,
-		Seconds: at.Sub(*m.Started).Seconds(), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
+		Seconds: inMilliseconds(at.Sub(*m.Started).Seconds()), Down: m.Down, Log: m.Log, Canary: m.Canary, Counts: c.counts(),
 	})
 	return nil
 }
@@ -381,3 +382,6 @@ func (c *coordinator) save() error {
 	}
 	return nil
 }
+
+// inMilliseconds returns seconds to the millisecond.
+func inMilliseconds(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -139,4 +141,58 @@ func vmOf(ctx context.Context, pid int32) string {
 		}
 	}
 	return ""
+}
+
+// PortsOf returns the TCP ports at which the processes of an embedded VM listen, in
+// ascending order: not those of its agent. vm is the name of the VM's folder. The
+// result is empty where processes cannot be seen.
+func PortsOf(ctx context.Context, vm string) []int {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	connections, err := sockets.ConnectionsWithContext(ctx, "tcp")
+	if err != nil {
+		return nil
+	}
+	of := map[int32]bool{}
+	var ports []int
+	for _, c := range connections {
+		if c.Status != "LISTEN" || c.Pid <= 0 {
+			continue
+		}
+		is, known := of[c.Pid]
+		if !known {
+			is = serves(ctx, c.Pid, vm)
+			of[c.Pid] = is
+		}
+		if is {
+			ports = append(ports, int(c.Laddr.Port))
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// serves reports whether a process belongs to the VM in the folder of that name, and is
+// no agent.
+func serves(ctx context.Context, pid int32, vm string) bool {
+	p := &process.Process{Pid: pid}
+	argv, err := p.CmdlineSliceWithContext(ctx)
+	if err != nil {
+		return false
+	}
+	found := about(int(pid), argv)
+	switch {
+	case found.VM != "":
+		return found.Name != "" && filepath.Base(found.VM) == vm
+	case len(argv) > 2 && argv[1] == "plugin": // another part of the agent
+		return false
+	}
+	if dir := vmOf(ctx, pid); dir != "" {
+		return filepath.Base(dir) == vm
+	}
+	env, err := p.EnvironWithContext(ctx)
+	return err == nil && slices.ContainsFunc(env, func(v string) bool {
+		root, ok := strings.CutPrefix(v, "VCAP_ROOT=")
+		return ok && filepath.Base(filepath.Dir(root)) == vm
+	})
 }
