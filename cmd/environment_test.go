@@ -289,7 +289,7 @@ func TestEnvironmentOfFleet(t *testing.T) {
 	if got := environment.ForMembers([]string{"A=b", "BOOTSTRAP_STATE=s.json"}); len(got) != 1 || got[0] != "A=b" {
 		t.Errorf("%q", got)
 	}
-	if got := environment.Unread([]string{"m.yml", "other.yml", "any/m.yml", "any/n.yml", "manifest/m.yml"}); strings.Join(got, " ") != "bootstrap.yml any/bootstrap.yml" {
+	if got := environment.Unread([]string{"m.yml", "other.yml", "any/m.yml", "any/n.yml", "manifest/m.yml"}, nil); strings.Join(got, " ") != "bootstrap.yml any/bootstrap.yml" {
 		t.Errorf("%q", got)
 	}
 }

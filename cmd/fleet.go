@@ -195,10 +195,13 @@ func readFleet(ctx context.Context, c *console, path string, inputs document.Opt
 		c.redactor.Name(m.Name, m.Manifest, m.State)
 	}
 	manifests := make([]string, len(f.Members))
+	var stored []string
 	for i, m := range f.Members {
-		manifests[i] = m.Manifest
+		if manifests[i] = m.Manifest; m.VarsStore != "" {
+			stored = append(stored, m.Manifest)
+		}
 	}
-	for _, path := range environment.Unread(manifests) {
+	for _, path := range environment.Unread(manifests, stored) {
 		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not read it: write what its members need into the fleet file"})
 	}
 	if len(f.Warnings) > 0 && !c.json {

@@ -32,7 +32,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 		if r.look.Facts.HasVM {
 			vm = r.t.State.Get().CurrentVMCID
 		}
-		problems = append(problems, r.t.CheckPorts(ctx, vm))
+		problems = append(problems, r.t.CheckPorts(ctx, vm), r.t.CheckPassword(ctx))
 		if r.t.CPI.EffectiveAPI() == 1 {
 			problems = append(problems, r.t.CPI.CheckTunnel())
 		}

@@ -413,9 +413,14 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// onlyStore reports whether the file has no flag but the vars store.
+func (f *File) onlyStore() bool {
+	return !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name != "vars-store" })
+}
+
 // Unread returns the files with flags that apply to manifests of a fleet, which has flags
-// of its own.
-func Unread(manifests []string) (paths []string) {
+// of its own: among them a vars store for each manifest in stored.
+func Unread(manifests, stored []string) (paths []string) {
 	files := map[string]*File{}
 	for _, m := range manifests {
 		path := filepath.Join(filepath.Dir(m), FileName)
@@ -423,6 +428,9 @@ func Unread(manifests []string) (paths []string) {
 		if !read {
 			f, _ = Read(path) // a wrong file is no business of the fleet
 			files[path] = f
+		}
+		if f != nil && f.onlyStore() && slices.Contains(stored, m) {
+			continue
 		}
 		if f != nil && (f.Manifest == "" || same(f.Manifest, m)) && !slices.Contains(paths, path) {
 			paths = append(paths, path)

@@ -20,6 +20,7 @@ lab() {
   mkdir -p "$lab/home/.bosh" "$lab/state"
   ln -s "$work/cache" "$lab/home/.bosh/cache"
   cp -R "$here/../quickstart/page-release" "$lab/page-release"
+  cp "$here/../quickstart/bootstrap.yml" "$lab/bootstrap.yml"
   sed "s/port: 8787/port: $port/; s/127.0.0.1:6868/127.0.0.1:$((port + 1))/; s/1000-60000/0-60000/" "$here/../quickstart/manifest.yml" >"$lab/page.yml"
 }
 bootstrap() { (cd "$lab" && HOME=$lab/home "$program" "$@" --state state/page.json >>run.log 2>&1); }
