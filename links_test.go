@@ -148,3 +148,33 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 }
+
+// The quickstart, the tutorial and the examples have ports of their own, so that one can
+// be tried while another one runs.
+func TestExamplesHaveOwnPorts(t *testing.T) {
+	list, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "testdata/quickstart/manifest.yml", "docs/tutorial.md", "examples/*.yml").Output()
+	if err != nil {
+		t.Skip("this is no checkout of git: ", err)
+	}
+	port := regexp.MustCompile(`(?:port|PORT)[a-z_]*: *(\d{4,5})\b|127\.0\.0\.1:(\d{4,5})\b`)
+	owners := map[string]string{}
+	for _, file := range strings.Fields(string(list)) {
+		data, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range port.FindAllStringSubmatch(string(data), -1) {
+			number, owner := found[1]+found[2], path.Dir(file)
+			if other, taken := owners[number]; taken && other != owner {
+				t.Errorf("%s: port %s is that of %s", file, number, other)
+			}
+			owners[number] = owner
+		}
+	}
+	if len(owners) < 10 {
+		t.Errorf("only %d ports were found", len(owners))
+	}
+}

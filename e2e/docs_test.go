@@ -80,7 +80,7 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 		})
 	})
 	ports := map[string]string{} // in the page, and instead of it
-	for _, of := range []string{"8787", "6868", "8788", "7868", "7821", "7822", "7811", "7812", "7813", "8811", "8812", "8813"} {
+	for _, of := range []string{"8787", "6868", "8788", "7868", "8780", "7860", "7821", "7822", "7811", "7812", "7813", "8811", "8812", "8813"} {
 		port, err := freePort()
 		if err != nil {
 			t.Fatal(err)

@@ -54,9 +54,16 @@ func WriteJSON(path string, v any) error {
 	return nil
 }
 
+// writeChecked replaces a file of the cache. A folder in its place, which no version made,
+// is removed: all that is in the cache can be made again.
 func writeChecked(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
+	}
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
 	}
 	return atomicfile.Replace(path, fmt.Appendf(nil, "%s\n%s", checksum(data), data))
 }

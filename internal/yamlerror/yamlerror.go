@@ -105,6 +105,10 @@ func anchorLine(lines []string, text string) int {
 	return 1
 }
 
+// questioned matches a value in a flow list or map that ends with a question mark
+// without quotes, as paths of operations do.
+var questioned = regexp.MustCompile(`[[{,:] *[^\s"',:{}[\]][^"',{}[\]]*\? *([,}\]]|$)`)
+
 // explain returns a YAML library's error in plain words. It quotes nothing of
 // the file, because that may be secret.
 func explain(text, line string) string {
@@ -119,6 +123,8 @@ func explain(text, line string) string {
 		return `this line is neither "key: value" nor "- item", or the space after the ":" is missing`
 	case strings.Contains(text, "unexpected end of stream"):
 		return "the file ends inside a value in quotes; the closing quote is missing"
+	case strings.Contains(text, "',' or ") && questioned.MatchString(line):
+		return `a value between brackets ends with "?", which begins a key in YAML; put the value in quotes, as in {path: "/a/b?", value: 1}`
 	case strings.Contains(text, "',' or ']'"):
 		return `a list that begins with "[" is not closed before this line; "]" or "," is missing`
 	case strings.Contains(text, "',' or '}'"):
