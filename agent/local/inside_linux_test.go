@@ -46,7 +46,9 @@ func (m *testVM) startInside(disks string) (init int) {
 		m.t.Fatalf("found the first processes %v, %v", pids, err)
 	}
 	m.t.Cleanup(func() {
-		process.Kill(pids[0])
+		if id, runs := process.Identify(pids[0]); runs {
+			id.Kill()
+		}
 		if text, err := os.ReadFile(log.Name()); err == nil && m.t.Failed() {
 			m.t.Logf("the agent's log inside:\n%s", text)
 		}

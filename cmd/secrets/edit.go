@@ -262,9 +262,11 @@ func (e Edit) open(ctx context.Context, path string) error {
 	}
 	stop := guard.AfterDone(ctx, func() {
 		for _, pid := range below(cmd.Process.Pid, process.Usages()) {
-			process.Terminate(pid) // what a shell waits for
+			if id, runs := process.Identify(pid); runs {
+				id.Terminate() // what a shell waits for
+			}
 		}
-		process.Terminate(cmd.Process.Pid)
+		process.Terminate(cmd.Process)
 		late := time.NewTimer(grace)
 		defer late.Stop()
 		<-late.C

@@ -140,7 +140,7 @@ type Here struct {
 	tell    func(Progress)
 
 	mu      sync.Mutex
-	running map[string]int  // process by member
+	running map[string]*os.Process
 	asked   map[string]bool // running members that were asked to end
 	stopped bool            // Interrupt was called for all
 }
@@ -148,7 +148,7 @@ type Here struct {
 // NewHere returns the hands of this machine; tell is called from several
 // goroutines.
 func NewHere(p Program, width int, tell func(Progress)) *Here {
-	return &Here{program: p, width: width, tell: tell, running: map[string]int{}, asked: map[string]bool{}}
+	return &Here{program: p, width: width, tell: tell, running: map[string]*os.Process{}, asked: map[string]bool{}}
 }
 
 // cutWait is how long a member that was cut waits for what its earlier start left
@@ -192,7 +192,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", t.Member.Name, err)
 	}
-	h.running[t.Member.Name] = cmd.Process.Pid
+	h.running[t.Member.Name] = cmd.Process
 	guard.Go(ctx, func() { h.watch(context.WithoutCancel(ctx), t, cmd, events, from) })
 	return nil
 }
@@ -233,10 +233,10 @@ func (h *Here) Interrupt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = h.stopped || name == ""
-	for member, pid := range h.running {
+	for member, child := range h.running {
 		if name == "" || member == name {
 			h.asked[member] = true
-			process.Terminate(pid)
+			process.Terminate(child)
 		}
 	}
 }

@@ -26,12 +26,6 @@ func OwnSession(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setsid = true
 }
 
-// Terminate asks a process to end; it does not wait for the end.
-func Terminate(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) }
-
-// Kill ends a process.
-func Kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
-
 // TerminateGroup asks the processes of a group to end.
 func TerminateGroup(id int) { _ = syscall.Kill(-id, syscall.SIGTERM) }
 

@@ -15,21 +15,15 @@ func OwnGroup(cmd *exec.Cmd) {
 // OwnSession does nothing: there are no sessions.
 func OwnSession(*exec.Cmd) {}
 
-// Terminate does nothing: a process can only be killed.
-func Terminate(int) {}
-
-// Kill ends a process.
-func Kill(pid int) {
-	if p, err := os.FindProcess(pid); err == nil {
-		_ = p.Kill()
-	}
-}
-
 // TerminateGroup does nothing.
 func TerminateGroup(int) {}
 
 // KillGroup ends the process that would lead the group.
-func KillGroup(id int) { Kill(id) }
+func KillGroup(id int) {
+	if p, err := os.FindProcess(id); err == nil {
+		_ = p.Kill()
+	}
+}
 
 // LowerPriority does nothing.
 func LowerPriority(int) {}

@@ -1,6 +1,10 @@
 package process
 
-import "time"
+import (
+	"os"
+	"syscall"
+	"time"
+)
 
 // Identity identifies one process permanently: process ids are used again, but
 // not together with the same start.
@@ -22,6 +26,26 @@ func Identify(pid int) (Identity, bool) {
 func (id Identity) Alive() bool {
 	now, ok := Identify(id.PID)
 	return ok && now == id
+}
+
+// Terminate asks the process to end, and never another one that has its id by now. On
+// Windows it does nothing: a process can only be killed.
+func (id Identity) Terminate() { id.signal(syscall.SIGTERM) }
+
+// Kill ends the process, and never another one that has its id by now.
+func (id Identity) Kill() { id.signal(os.Kill) }
+
+func (id Identity) signal(signal os.Signal) {
+	// Linux gives a handle of the process that has the id. If that is still the one, so
+	// is the handle's.
+	p, err := os.FindProcess(id.PID)
+	if err != nil {
+		return
+	}
+	defer func() { _ = p.Release() }()
+	if id.Alive() {
+		_ = p.Signal(signal)
+	}
 }
 
 // Lives reports whether a process runs.

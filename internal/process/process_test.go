@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,16 +96,66 @@ func TestEndedProcessIsNone(t *testing.T) {
 	t.Parallel()
 	cmd := child(t, "exec sleep 1000")
 	birth := Birth(cmd.Process.Pid)
-	if birth == "" || birth == Birth(os.Getpid()) || birth != Birth(cmd.Process.Pid) {
+	if birth == "" || birth != Birth(cmd.Process.Pid) {
 		t.Errorf("birth %q", birth)
 	}
-	Kill(cmd.Process.Pid)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
 	if err := wait.Poll(t.Context(), time.Millisecond, func() (bool, error) { return !Lives(cmd.Process.Pid), nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := Birth(cmd.Process.Pid); got != "" {
 		t.Errorf("birth %q after the end", got)
 	}
+}
+
+// A signal for a process that has ended never reaches another one with its id.
+func TestSignalsByHandle(t *testing.T) {
+	t.Parallel()
+	cmd := child(t, "exec sleep 1000")
+	id, ok := Identify(cmd.Process.Pid)
+	if !ok {
+		t.Fatal("the process is not found")
+	}
+	earlier := Identity{PID: id.PID, start: id.start - 1}
+	earlier.Kill()
+	earlier.Terminate()
+	// It would have ended by one of them, as it does by the next.
+	ended := make(chan error, 1)
+	id.Terminate()
+	go func() { ended <- cmd.Wait() }()
+	err := <-ended
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || ExitCode(exit.ProcessState) != 128+int(syscall.SIGTERM) {
+		t.Errorf("got %v", err)
+	}
+	Terminate(cmd.Process) // which has the id of nobody, or of a stranger
+}
+
+// What a command leaves when it is ended, ends before the id of its group can be that of
+// others.
+func TestWaitEndsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	const mark = "TEST_WAIT_LEFT=1"
+	cmd := child(t, `trap 'exit 0' TERM; (trap '' TERM; exec sleep 1000) & wait`, mark)
+	find := func(n int) {
+		t.Helper()
+		err := wait.Poll(t.Context(), time.Millisecond, func() (bool, error) {
+			pids, err := WithVariable(t.Context(), mark)
+			return len(pids) == n, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	find(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if ended, err := Wait(ctx, cmd, func() time.Duration { return time.Hour }); !ended || err != nil {
+		t.Errorf("got %v, %v", ended, err)
+	}
+	find(0)
 }
 
 func TestWaitEndsTheGroup(t *testing.T) {

@@ -4,34 +4,57 @@ package process
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"time"
 
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
 
+// Terminate asks a child to end; one that was waited for gets no signal, and nor does
+// another process that has its id by now. On Windows it does nothing: a process can only
+// be killed.
+func Terminate(child *os.Process) { _ = child.Signal(syscall.SIGTERM) }
+
 // Wait waits for the end of a started command that has its own group. When ctx
-// ends first, the group gets TERM and, if it still runs after grace, KILL; ended
-// is true then.
+// ends first, the group gets TERM and, if the command still runs after grace, KILL, as
+// does what is left of the group when the command has ended; ended is true then.
 func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended bool, err error) {
+	pid := cmd.Process.Pid
+	// As long as nobody has waited for it, its id, which is that of the group, belongs to no
+	// other process.
+	exited := guard.Start(ctx, func() error { return awaitExit(pid) })
+	select {
+	case <-exited:
+	case <-ctx.Done():
+		endGroup(pid, grace, exited)
+		KillGroup(pid)
+		return true, cmd.Wait()
+	}
+	// What it has started may still have its output.
 	done := guard.Start(ctx, cmd.Wait)
 	select {
 	case err := <-done:
 		return false, err
 	case <-ctx.Done():
 	}
-	TerminateGroup(cmd.Process.Pid)
+	endGroup(pid, grace, done)
+	return true, <-done
+}
+
+// endGroup ends a group, by TERM and after grace by KILL, until its end is reported.
+func endGroup(id int, grace func() time.Duration, ended <-chan error) {
+	TerminateGroup(id)
 	timer := time.NewTimer(grace())
 	defer timer.Stop()
 	select {
-	case err := <-done:
-		return true, err
+	case <-ended:
 	case <-timer.C:
+		KillGroup(id)
 	}
-	KillGroup(cmd.Process.Pid)
-	return true, <-done
 }
 
 // endPause is the pause between two checks whether processes have ended.
@@ -59,15 +82,16 @@ func EndAll(ctx context.Context, grace time.Duration, list func() ([]int, error)
 		}
 		for _, pid := range pids {
 			id, runs := Identify(pid)
-			asked := seen[pid] == id
-			if runs {
-				seen[pid] = id
+			if !runs {
+				continue
 			}
+			asked := seen[pid] == id
+			seen[pid] = id
 			switch {
 			case time.Now().After(kill):
-				Kill(pid)
-			case runs && !asked:
-				Terminate(pid)
+				id.Kill()
+			case !asked:
+				id.Terminate()
 			}
 		}
 		if err := wait.For(ctx, endPause); err != nil {

@@ -145,7 +145,7 @@ func TestStartAndStop(t *testing.T) {
 	if out := strings.Join(strings.Fields(v.must("list")), " "); out != "Name Pid Status web "+strconv.Itoa(pid)+" running" {
 		t.Errorf("list: %q", out)
 	}
-	system.Kill(pid)
+	kill(pid)
 	v.until("the end of the process", func() bool { return !system.Lives(pid) })
 	if out := v.must("list"); out != "Name Pid Status\nweb  -   failed\n" {
 		t.Errorf("list of a process that died: %q", out)
@@ -177,7 +177,7 @@ func TestLeftBehind(t *testing.T) {
 		}
 		if how == "start" { // after it died
 			pid := v.pid("web")
-			system.Kill(pid)
+			kill(pid)
 			v.until("its end", func() bool { return !system.Lives(pid) })
 		}
 		v.must(how, "web")
@@ -356,5 +356,11 @@ func TestTooManyOpenFiles(t *testing.T) {
 	}
 	if log := v.read("sys/log/web/bpm.log"); !strings.Contains(log, "limits.open_files") {
 		t.Errorf("bpm.log does not say that the limit is not held:\n%s", log)
+	}
+}
+
+func kill(pid int) {
+	if id, runs := system.Identify(pid); runs {
+		id.Kill()
 	}
 }

@@ -373,7 +373,7 @@ func (v *service) halt(now time.Time) {
 		v.run = nil
 		v.deadline = now.Add(defaultTimeout)
 		if v.proc.PID > 1 {
-			process.Terminate(v.proc.PID)
+			v.proc.Terminate()
 		}
 		return
 	}
