@@ -363,6 +363,7 @@ func imports() map[string][]string {
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/named":        {},
 		"internal/owner":        {"internal/atomicfile", "internal/named"},
+		"internal/pgconnect":    {"internal/named"},
 		"internal/pagetest":     {},
 		"internal/postgrestest": {"internal/wait"},
 		"internal/printable":    {},
@@ -397,7 +398,7 @@ func libraries() map[string][]string {
 		"filippo.io/age":                 {"internal/sealed"},
 		"golang.org/x/crypto/ssh":        {"internal/sealed", "tunnel", "agent/local", "agent/local/sshd", "manifest/gen"}, // sealed: private keys that decrypt
 		"github.com/go-crypt/crypt":      {"manifest/gen"},
-		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/postgrestest", "state/team"},
+		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/pgconnect", "internal/postgrestest", "state/team"},
 		"github.com/aws/aws-sdk-go-v2":   {"state/team"}, // signatures; credentials come from minio-go, whose lookup is a third as large
 		"github.com/minio/minio-go/v7":   {"state/team"},
 		"gopkg.in/ini.v1":                {"state/team"}, // profiles of AWS; minio-go has it

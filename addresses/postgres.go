@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"bootstrap/internal/pgconnect"
 	"bootstrap/network"
 )
 
@@ -31,6 +32,7 @@ import (
 type postgres struct {
 	// secrets are texts that no message may contain.
 	secrets []string
+	config  *pgconn.Config
 }
 
 func openPostgres(ctx context.Context, address string, before func(string)) (*store, error) {
@@ -43,6 +45,10 @@ func openPostgres(ctx context.Context, address string, before func(string)) (*st
 		// The error has a part of the URL.
 		return nil, &Error{Ledger: place, Kind: Failed, Detail: "it is not the URL of a PostgreSQL database, such as postgres://user@host/database"}
 	}
+	if err := pgconnect.Check(address, &config.Config); err != nil {
+		return nil, &Error{Ledger: place, Kind: Failed, Detail: err.Error(), Err: err}
+	}
+	d.config = &config.Config
 	if config.Password != "" {
 		d.secrets = append(d.secrets, config.Password)
 	}
@@ -276,6 +282,9 @@ func (d *postgres) again(err error) bool {
 
 func (d *postgres) explain(err error) (Kind, string) {
 	detail := err.Error()
+	if refused := pgconnect.Refused(err, d.config); refused != nil {
+		return Failed, refused.Error()
+	}
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		detail = fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)

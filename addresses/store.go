@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/pgconnect"
 	"bootstrap/internal/wait"
 	"bootstrap/network"
 )
@@ -97,6 +98,11 @@ func (s *store) failed(ctx, limit context.Context, err error) error {
 		return &Error{Ledger: s.place, Kind: Busy, Detail: fmt.Sprintf("others have used it for %s", s.patience), Err: err}
 	}
 	kind, detail := s.dialect.explain(err)
+	if d, ok := s.dialect.(*postgres); ok {
+		if refused := pgconnect.Refused(err, d.config); refused != nil {
+			err = refused
+		}
+	}
 	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
 }
 

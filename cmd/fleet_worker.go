@@ -47,7 +47,7 @@ program that a database names. It obeys only coordinators with the same fleet.ke
 The first Ctrl-C takes no further member and waits for the running ones. A second one
 asks these to end at their next safe step; other workers continue them. After a third,
 they go on alone.`,
-		Example: "  bootstrap fleet worker --database postgres://bootstrap@db.internal/fleets --width 4",
+		Example: "  bootstrap fleet worker --database 'postgres://bootstrap@db.internal/fleets?sslmode=verify-full'",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.started = true

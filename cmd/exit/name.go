@@ -69,7 +69,7 @@ func Names() []string {
 		agent-task-timeout agent-task-lost ssh-host-key agent-certificate agent-password agent-tunnel agent-refused
 		agent-silent agent-unreachable
 		address-in-use address-none-free address-outside address-reserved address-not-static network-zone network-unknown
-		address-held ledger-busy ledger-unusable state-damaged state-store
+		database-password database-encryption address-held ledger-busy ledger-unusable state-damaged state-store
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package
 		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
 		template variable-source variable-missing operation yaml identity-missing vars-store-lost file-missing manifest-folder manifest-wrong

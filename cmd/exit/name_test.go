@@ -176,6 +176,8 @@ func byScripts() []sample {
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
 		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),
+		plain("database-password", "cannot use the deployment state postgres://h/d: the server h:5432 does not let the user u in (no): it was not given a password"),
+		plain("database-encryption", "cannot use the deployment state postgres://h/d: the server h is on another machine, and without sslmode the password and the data could be sent unencrypted: add"),
 		plain("state-store", "cannot read state.json of s3://x: no"),
 		plain("cpi-elsewhere", "the CPI does not know VM v, whose agent answers: the CPI looks in the wrong place (x); nothing was changed"),
 		plain("home-open", "anybody on this machine may write to x (mode 0777), which contains programs that bootstrap runs: remove it"),

@@ -27,6 +27,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"bootstrap/addresses"
+	"bootstrap/internal/pgconnect"
 )
 
 // The times of a run on several machines. The database's clock measures those
@@ -72,6 +73,9 @@ func open(ctx context.Context, address string) (*database, error) {
 	if err != nil {
 		// The error has a part of the URL.
 		return nil, fmt.Errorf("%s is not the URL of a PostgreSQL database, such as postgres://user@host/database", d.place)
+	}
+	if err := pgconnect.Check(address, &config.ConnConfig.Config); err != nil {
+		return nil, fmt.Errorf("cannot use the database %s: %w", d.place, err)
 	}
 	if config.ConnConfig.Password != "" {
 		d.secrets = append(d.secrets, config.ConnConfig.Password)
@@ -161,6 +165,9 @@ func (d *database) current(ctx context.Context, conn *pgxpool.Conn) (bool, error
 func (d *database) failed(verb string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if refused := pgconnect.Refused(err, &d.config.Config); refused != nil {
+		return fmt.Errorf("cannot %s the database %s: %w", verb, d.place, refused)
 	}
 	text := fmt.Sprintf("cannot %s the database %s: %s", verb, d.place, d.explain(err))
 	var network *net.OpError

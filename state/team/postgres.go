@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"bootstrap/internal/pgconnect"
 )
 
 // database keeps documents as rows of a table of PostgreSQL. The version of a document
@@ -20,6 +22,7 @@ type database struct {
 	pool        *pgxpool.Pool // a lease is renewed beside all else
 	environment string
 	secrets     []string
+	config      *pgconn.Config
 }
 
 // EnvironmentParameter is the parameter of a postgres:// URL that names the environment
@@ -40,6 +43,9 @@ func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents,
 		return nil, errors.New("it is not the URL of a PostgreSQL database, such as postgres://user@host/database?environment=NAME")
 	}
 	connection := config.ConnConfig
+	if err := pgconnect.Check(of.String(), &connection.Config); err != nil {
+		return nil, err
+	}
 	if connection.ConnectTimeout == 0 {
 		connection.ConnectTimeout = requestTime
 	}
@@ -48,7 +54,7 @@ func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents,
 	}
 	// Two are used at the same time. One that is dead takes its place until it is closed.
 	config.MaxConns, config.MinConns, config.PingTimeout = 4, 0, 2*time.Second
-	d := &database{environment: environment, secrets: append(secrets, connection.Password)}
+	d := &database{environment: environment, secrets: append(secrets, connection.Password), config: &connection.Config}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, d.failed(err)
 	}
@@ -82,6 +88,9 @@ func (d *database) makeTable(ctx context.Context) error {
 }
 
 func (d *database) failed(err error) error {
+	if refused := pgconnect.Refused(err, d.config); refused != nil {
+		return &RefusedError{refused}
+	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code[:2] {
 		case "28", "3D", "42": // who it is, which database, what it may do

@@ -1,0 +1,64 @@
+// Package pgconnect says which connections to PostgreSQL are safe, and why a server
+// refuses one.
+package pgconnect
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"bootstrap/internal/named"
+)
+
+// Check refuses a server on another machine if the connection could be without
+// encryption although nobody said so: that is what PostgreSQL's programs do without
+// sslmode. The address is the one that config was made of.
+func Check(address string, config *pgconn.Config) error {
+	if strings.Contains(address, "sslmode=") || os.Getenv("PGSSLMODE") != "" {
+		return nil
+	}
+	unsafe := ""
+	if config.TLSConfig == nil && !isLocal(config.Host) {
+		unsafe = config.Host
+	}
+	for _, other := range config.Fallbacks {
+		if other.TLSConfig == nil && !isLocal(other.Host) {
+			unsafe = other.Host
+		}
+	}
+	if unsafe == "" {
+		return nil
+	}
+	return named.As("database-encryption", fmt.Errorf("the server %s is on another machine, and without sslmode the password and the data could be sent unencrypted: add sslmode=verify-full to the address (with sslrootcert=FILE if its CA is not one of this machine's), or sslmode=require, which does not check who answers, or sslmode=disable if the network is safe; PGSSLMODE does the same", unsafe))
+}
+
+// isLocal reports whether a host is this machine, or the folder of a socket.
+func isLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || ip != nil && ip.IsLoopback()
+}
+
+// Refused returns a sentence for a server that wants another password; nil: the error is
+// another one.
+func Refused(err error, config *pgconn.Config) error {
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || server.Code != "28P01" {
+		return nil
+	}
+	why := "it was not given a password"
+	if config.Password != "" {
+		why = "the password is wrong"
+	}
+	return named.As("database-password", fmt.Errorf("the server %s does not let the user %s in (%s): %s; give the password as PGPASSWORD, or in ~/.pgpass as HOST:PORT:DATABASE:USER:PASSWORD", hostOf(config), config.User, server.Message, why))
+}
+
+func hostOf(config *pgconn.Config) string {
+	if config.Host == "" || strings.HasPrefix(config.Host, "/") {
+		return "of this machine"
+	}
+	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
+}
