@@ -285,7 +285,7 @@ func blobError(verb, id string, err error) error {
 
 var (
 	errSilent = errors.New("not one byte moved for too long")
-	errSlow   = fmt.Errorf("it moved less than %d KiB in %s, the slowest that is waited for", slowest>>10, paceTime)
+	errSlow   = fmt.Errorf("the transfer is too slow: less than %d KiB in %s", slowest>>10, paceTime)
 )
 
 // paced ends the context when no bytes were reported to alive for

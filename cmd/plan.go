@@ -47,7 +47,7 @@ plan, its calls, and how long earlier runs took.`,
 			case format == markdown && c.json:
 				return usage.Wrong(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
 			case format == markdown:
-				instead(c)
+				printPlanAtEnd(c)
 			case c.terminalOf(c.out) == nil:
 				c.productOf(report.Planned) // on a terminal, the plan is part of the text
 			}
@@ -101,9 +101,9 @@ plan, its calls, and how long earlier runs took.`,
 // markdown is the format for a comment on a pull request.
 const markdown = "md"
 
-// instead lets the command print the plan at its end, and progress go to standard
+// printPlanAtEnd lets the command print the plan at its end, and progress go to standard
 // error.
-func instead(c *console) {
+func printPlanAtEnd(c *console) {
 	nowhere, rest := c.renderer(io.Discard), c.renderer(c.stderr)
 	c.plain = true
 	c.report = func(e report.Event) {

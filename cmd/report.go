@@ -38,7 +38,7 @@ as a picture.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			if c.report = func(report.Event) {}; !c.json {
-				instead(c)
+				printPlanAtEnd(c)
 			}
 			opts.Manifest = args[0]
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {

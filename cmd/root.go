@@ -192,7 +192,7 @@ func newRoot(c *console) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "bootstrap",
 		Short:         "Turn one BOSH manifest into one running VM",
-		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it what the manifest says.",
+		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it as the manifest\ndescribes.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          usage.NoArgs,

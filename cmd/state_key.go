@@ -150,7 +150,7 @@ func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
 		return err
 	}
 	if !found.Doubtful() {
-		return said(c, false, "", fmt.Sprintf("This machine believes what %s has: it is signed with the state key %s", s.name, found.Fingerprint))
+		return printDone(c, false, "", fmt.Sprintf("This machine believes what %s has: it is signed with the state key %s", s.name, found.Fingerprint))
 	}
 	lines := []string{fmt.Sprintf("this machine trusts the state key %s for %s", found.Fingerprint, s.name)}
 	switch {
@@ -191,7 +191,7 @@ func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
 	for _, line := range lines[1:] {
 		c.say(report.Info, line)
 	}
-	return said(c, true, fmt.Sprintf("This machine believes what %s has now: it is signed with the state key %s", s.name, found.Fingerprint), "")
+	return printDone(c, true, fmt.Sprintf("This machine believes what %s has now: it is signed with the state key %s", s.name, found.Fingerprint), "")
 }
 
 // doubtOf says what a document of a store is, and what is done with it.

@@ -106,7 +106,7 @@ writes the state does the same first.`,
 			if err != nil {
 				return err
 			}
-			return said(c, did, "The state is in "+s.name+" now", s.name+" has the state already")
+			return printDone(c, did, "The state is in "+s.name+" now", s.name+" has the state already")
 		},
 	}
 	choice.flags(cmd.Flags(), true)
@@ -137,7 +137,7 @@ the cloud. Without such changes every command does the same first.`,
 			if err != nil {
 				return err
 			}
-			return said(c, kept != "", "This machine has what "+s.name+" has; its own version is "+kept, "This machine has what "+s.name+" has")
+			return printDone(c, kept != "", "This machine has what "+s.name+" has; its own version is "+kept, "This machine has what "+s.name+" has")
 		},
 	}
 	choice.flags(cmd.Flags(), true)
@@ -170,7 +170,7 @@ at once on the same machine, or else after a minute.`,
 				return err
 			}
 			if held == nil {
-				return said(c, false, "", s.name+" is not locked")
+				return printDone(c, false, "", s.name+" is not locked")
 			}
 			from := held.Holder.String()
 			if held.Holder.User == "" {
@@ -183,7 +183,7 @@ at once on the same machine, or else after a minute.`,
 			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
 				return err
 			}
-			return said(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, from), "")
+			return printDone(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, from), "")
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -228,7 +228,7 @@ store.`,
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err
 			}
-			return said(c, true, "The state is in "+to.name+" now: use it with --state "+values.Quote(to.argument)+", BOOTSTRAP_STATE or bootstrap.yml", "")
+			return printDone(c, true, "The state is in "+to.name+" now: use it with --state "+values.Quote(to.argument)+", BOOTSTRAP_STATE or bootstrap.yml", "")
 		},
 	}
 	choice.flags(cmd.Flags(), true)
@@ -241,8 +241,8 @@ type doneView struct {
 	Message string `json:"message"`
 }
 
-// said prints what a command did, or why there was nothing to do.
-func said(c *console, did bool, yes, no string) error {
+// printDone prints what a command did, or why there was nothing to do.
+func printDone(c *console, did bool, yes, no string) error {
 	text := no
 	if did {
 		text = yes

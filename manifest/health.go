@@ -18,7 +18,7 @@ type HealthCheck struct {
 	TCP      string        `json:"tcp,omitempty"`    // host:port; without a host it is the instance's
 	Exec     []string      `json:"exec,omitempty"`   // a program of this machine with its arguments
 	Status   int           `json:"status,omitempty"` // of HTTP; 0: 200 to 399
-	CA       string        `json:"ca,omitempty"`     // PEM, of HTTP; empty: those of this machine
+	CA       string        `json:"ca,omitempty"`     // CA certificates (PEM) of an HTTPS check; empty: the system's
 	Timeout  time.Duration `json:"timeout"`          // by when it must have passed
 	Interval time.Duration `json:"interval"`         // from the end of one attempt to the next
 }

@@ -49,8 +49,8 @@ type step struct {
 	Plan []string
 	// Recreates are the instances that had a VM and got another, if not nil.
 	Recreates []string
-	// These have instances whose VM is stopped or lost, that are deleted, or whose
-	// orphaned VMs are deleted.
+	// The next fields list instances: VM stopped, VM lost, instance deleted, orphaned VM
+	// deleted.
 	StopHard []string `json:"stop-hard"`
 	LoseVM   []string `json:"lose-vm"`
 	Delete   []string

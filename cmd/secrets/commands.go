@@ -244,7 +244,8 @@ func (c Console) Keys() *sealed.Keys {
 	return &sealed.Keys{Identities: Named(c.Getenv), Usual: sealed.Usual(c.Getenv), Passphrase: c.passphrase, Warn: c.Warn}
 }
 
-// Named returns the identities that the environment names, or is.
+// Named returns the identity files that BOOTSTRAP_IDENTITY lists, or the key that it
+// contains.
 func Named(getenv func(string) string) []string {
 	return slices.DeleteFunc(filepath.SplitList(getenv("BOOTSTRAP_IDENTITY")), func(path string) bool { return path == "" })
 }

@@ -172,7 +172,7 @@ func (e *InUseError) Error() string {
 // machine would know it, and does not.
 func inUseBy(r network.Reservation, home string, shared bool) string {
 	if info, err := os.Stat(filepath.Join(home, r.Owner.Deployment)); err == nil && info.IsDir() && r.Owner.Deployment != "" {
-		return "this machine has what was installed for the deployment"
+		return "the deployment still exists on this machine"
 	}
 	if shared && r.VM != "" {
 		return fmt.Sprintf("the VM %s has it, and another machine may know the deployment", r.VM)

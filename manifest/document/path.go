@@ -57,8 +57,7 @@ func (p opPath) upTo(n int) string {
 	return shortened(p.text[:p.tokens[n-1].end])
 }
 
-// shortened returns a text for a message: on one line, and a long one without
-// its middle.
+// shortened puts a text on one line, and replaces the middle of a long one by ….
 func shortened(s string) string {
 	const longest, begin, end = 240, 160, 60
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {

@@ -37,7 +37,7 @@ type Usage struct {
 	User     time.Duration // CPU since the VM was started
 	System   time.Duration
 	PIDs     uint64 // processes and threads
-	Killed   uint64 // processes for which there was no memory
+	Killed   uint64 // processes that the kernel killed for lack of memory
 }
 
 // Usage returns what the VM uses; false if nothing counts it.
