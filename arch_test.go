@@ -362,6 +362,7 @@ func imports() map[string][]string {
 		"internal/keyorder":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/named":        {},
+		"internal/overwrite":    {"internal/regular"},
 		"internal/owner":        {"internal/atomicfile", "internal/named"},
 		"internal/pgconnect":    {"internal/named"},
 		"internal/pagetest":     {},

@@ -27,7 +27,7 @@ unless --show-secrets is given. Progress goes to standard error.`,
 			opts.Manifest = args[0]
 			c.report = c.renderer(c.beside())
 			c.plain = true
-			what.Each = c.printFile
+			what.Each, what.Inputs = c.printFile, c.inputs(cmd, args)
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.Render(ctx, opts, what)
 			})

@@ -438,10 +438,12 @@ func (c *console) checkArgs(cmd *cobra.Command) {
 		if c.neverAsks, err = c.asksNobody(cmd); err != nil {
 			return err
 		}
-		if positional == nil {
-			return nil
+		if positional != nil {
+			if err := positional(cmd, args); err != nil {
+				return err
+			}
 		}
-		return positional(cmd, args)
+		return c.refuseOverwriting(cmd, args)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/overwrite"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -23,6 +25,7 @@ import (
 type RenderOptions struct {
 	Jobs        []string // only these jobs of the instance group; none: all
 	Out         string   // folder to write the files to; empty: they are passed to Each
+	Inputs      []string // files that are not overwritten
 	ShowSecrets bool
 	// Each is called with each file, in the order of their paths: job/path.
 	Each func(path, content string)
@@ -82,6 +85,9 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	if err := access.ExpectJobs(r.t.About.Group, what.Jobs, names); err != nil {
 		return err
 	}
+	if err := r.refuseInRelease(what.Out); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "bootstrap-render-")
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
@@ -111,8 +117,37 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 			what.Each(filepath.ToSlash(rel), content)
 			return nil
 		}
-		return writeRendered(filepath.Join(what.Out, rel), content, d)
+		target := filepath.Join(what.Out, rel)
+		if err := overwrite.Refuse(target, what.Inputs, overwrite.Kind{Name: "a rendered file"}); err != nil {
+			return err
+		}
+		return writeRendered(target, content, d)
 	})
+}
+
+// refuseInRelease refuses to write into the folder of a release of the manifest.
+func (r *run) refuseInRelease(out string) error {
+	if out == "" {
+		return nil
+	}
+	place, err := filepath.Abs(out)
+	if real, failed := filepath.EvalSymlinks(place); failed == nil {
+		place = real
+	}
+	for _, rel := range r.t.Manifest.Releases {
+		folder, local := strings.CutPrefix(rel.URL, "file://")
+		if real, failed := filepath.EvalSymlinks(folder); failed == nil {
+			folder = real
+		}
+		info, failed := os.Stat(folder)
+		if err != nil || !local || failed != nil || !info.IsDir() {
+			continue
+		}
+		if place == folder || strings.HasPrefix(place, folder+string(filepath.Separator)) {
+			return fmt.Errorf("cannot write the rendered files to %s: it is in the folder of the release %s; name another folder", out, rel.Name)
+		}
+	}
+	return nil
 }
 
 // writeRendered writes or replaces one file, with mode 0600.
