@@ -353,7 +353,7 @@ func TestFullFileSystem(t *testing.T) {
 }
 
 func TestReadOnlyFileSystem(t *testing.T) {
-	t.Log(inFolder(t, "change", "remount,ro", "change"))
+	t.Log(inFolder(t, "change", "remount,ro,bind", "change"))
 }
 
 // fill makes reservations until there is no room, and checks that all that were
