@@ -115,6 +115,7 @@ func outlive(ctx context.Context, extra time.Duration) (context.Context, context
 // abandoned is canceled.
 func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessage, error) {
 	var silentSince time.Time
+	said := ""
 	for {
 		age := time.Since(m.since)
 		first := pollFirst
@@ -137,8 +138,13 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 		switch {
 		case err == nil:
 			silentSince = time.Time{}
-			if task, ok := asTask(value); !ok || task.State != "running" {
+			task, ok := asTask(value)
+			if !ok || task.State != "running" {
 				return value, nil
+			}
+			if what := excerpt(c.clean(task.Waits), 500); what != said && c.cfg.WaitsFor != nil {
+				said = what
+				c.cfg.WaitsFor(m.method, what)
 			}
 		case errors.As(err, &refused):
 			if strings.Contains(refused.Message, "Task with id "+id+" could not be found") {

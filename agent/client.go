@@ -67,6 +67,9 @@ type Config struct {
 	// Waiting is called every 30 s while the agent works on one message, in
 	// another goroutine, never after the method returned.
 	Waiting func(method string, since time.Duration)
+	// WaitsFor is called when the agent says what it waits for, or says something else
+	// than before.
+	WaitsFor func(method, what string)
 	// Redact removes secrets from the agent's texts, in addition to the
 	// password of URL.
 	Redact func(string) string

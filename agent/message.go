@@ -31,6 +31,8 @@ type Exception struct {
 type Task struct {
 	ID    string `json:"agent_task_id"`
 	State string `json:"state"`
+	// Waits says what a task of the embedded agent waits for, if that takes long.
+	Waits string `json:"waits_for,omitempty"`
 }
 
 // Spec is the apply spec: the jobs and packages of the VM, in the shape that

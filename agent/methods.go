@@ -197,9 +197,13 @@ func (c *Client) MountDisk(ctx context.Context, cid string) error {
 	return c.do(ctx, message{method: "mount_disk", doing: "mount the disk " + cid, args: []any{cid}}, nil)
 }
 
+// UnmountDiskMethod is the message of UnmountDisk. The agent waits as long as a process uses
+// the disk.
+const UnmountDiskMethod = "unmount_disk"
+
 // UnmountDisk unmounts the disk, if it is mounted.
 func (c *Client) UnmountDisk(ctx context.Context, cid string) error {
-	return c.do(ctx, message{method: "unmount_disk", doing: "unmount the disk " + cid, args: []any{cid}}, nil)
+	return c.do(ctx, message{method: UnmountDiskMethod, doing: "unmount the disk " + cid, args: []any{cid}}, nil)
 }
 
 // MigrateDisk copies the data of the disk at store to the disk at the target of

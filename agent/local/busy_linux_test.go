@@ -2,6 +2,7 @@ package local
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"bootstrap/agent/local/machine"
@@ -23,6 +24,10 @@ func TestUnmountWaits(t *testing.T) {
 	m.must("run_script", "pre-start", map[string]any{})
 	id := m.begin("unmount_disk", 0, "d")
 	m.eventually("the agent sees that the disk is in use", func() bool { return len(machine.New(m.dir).UsersOf(t.Context(), disk)) > 0 })
+	m.eventually("the agent says who uses the disk", func() bool {
+		reply := string(m.reply("get_task", 0, id).Value)
+		return strings.Contains(reply, `"waits_for":"process `) && strings.Contains(reply, ` uses `+disk+`/open`)
+	})
 	if got := m.must("list_disk"); got != `["d"]` {
 		t.Errorf("the disk was unmounted under a process: %s", got)
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,14 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"bootstrap/internal/atomicfile"
-
-	"bootstrap/internal/removal"
-
 	"bootstrap/agent/local/machine"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/printable"
+	"bootstrap/internal/process"
+	"bootstrap/internal/removal"
 	"bootstrap/internal/wait"
 )
 
@@ -240,8 +242,12 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	return map[string]string{"message": message}, nil
 }
 
-// busyTimeout is how long an unmount waits while the disk is in use.
-const busyTimeout = 10 * time.Minute
+// busyTimeout is how long an unmount waits while the disk is in use, and busySaid the time
+// after which it says so.
+const (
+	busyTimeout = 10 * time.Minute
+	busySaid    = 3 * time.Second
+)
 
 // awaitUnused waits until no process of the VM uses the disk that is mounted at
 // the place: as on a real VM, a job that still writes must keep its disk.
@@ -252,13 +258,18 @@ func (d *disks) awaitUnused(ctx context.Context, place string) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
+	began := time.Now()
 	for logged := false; ; logged = true {
 		pids := d.vm.UsersOf(limited, folder)
 		if len(pids) == 0 {
 			return nil
 		}
+		users := usersText(pids, folder)
 		if !logged {
-			d.log.Warn("the disk is in use", "folder", folder, "processes", pids)
+			d.log.Warn("the disk is in use", "by", users)
+		}
+		if time.Since(began) >= busySaid {
+			waitsFor(ctx, users)
 		}
 		if wait.For(limited, 100*time.Millisecond) == nil {
 			continue
@@ -266,8 +277,25 @@ func (d *disks) awaitUnused(ctx context.Context, place string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("the disk is busy: processes %v use files in %s", pids, folder)
+		return fmt.Errorf("the disk is in use: %s; end it (bootstrap ssh MANIFEST -- kill %d), or have the job end it when it is stopped", users, pids[0])
 	}
+}
+
+// usersText names the processes that use a folder, the first ones with a file.
+func usersText(pids []int, folder string) string {
+	const most = 3
+	var all []string
+	for _, pid := range pids[:min(len(pids), most)] {
+		who := fmt.Sprintf("process %d", pid)
+		if name := process.Name(pid); name != "" {
+			who += " (" + name + ")"
+		}
+		all = append(all, fmt.Sprintf("%s uses %s", who, cmp.Or(process.Use(pid, folder), folder)))
+	}
+	if more := len(pids) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return printable.Text(strings.Join(all, ", "))
 }
 
 // list is the message list_disk: the CIDs of the mounted disks.

@@ -154,7 +154,7 @@ func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	if err := b.tasks.start(ctx, task); err != nil {
 		return exception(failf("Create Task Failed %s: %w", r.Method, err)), nil
 	}
-	return valueReply{stateValue{task.id, "running"}}, nil
+	return valueReply{stateValue{ID: task.id, State: "running"}}, nil
 }
 
 // rememberedTask is a task that is done when the agent has restarted.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -39,7 +40,8 @@ type task struct {
 	id         string
 	run        func(context.Context) (any, error)
 	cancelable bool
-	ended      func() // after the result is known; may be nil
+	ended      func()                 // after the result is known; may be nil
+	waits      atomic.Pointer[string] // for what, if that takes long
 
 	running bool
 	cancel  context.CancelCauseFunc
@@ -57,7 +59,7 @@ func newID() string { return uuid.NewString() }
 // start queues a task; it waits while too many tasks are queued.
 func (t *tasks) start(ctx context.Context, task *task) error {
 	task.running = true
-	task.ctx, task.cancel = context.WithCancelCause(context.Background())
+	task.ctx, task.cancel = context.WithCancelCause(context.WithValue(context.Background(), taskKey{}, task))
 	t.mu.Lock()
 	t.byID[task.id] = task
 	t.mu.Unlock()
@@ -124,6 +126,16 @@ func (t *tasks) finish(task *task, value any, err error) {
 	}
 }
 
+// taskKey is the key of the task in its context.
+type taskKey struct{}
+
+// waitsFor has the task of a context say what it waits for.
+func waitsFor(ctx context.Context, what string) {
+	if task, ok := ctx.Value(taskKey{}).(*task); ok {
+		task.waits.Store(&what)
+	}
+}
+
 // add records a task that has ended already.
 func (t *tasks) add(id string, value any) {
 	t.mu.Lock()
@@ -137,6 +149,8 @@ func (t *tasks) add(id string, value any) {
 type stateValue struct {
 	ID    string `json:"agent_task_id"`
 	State string `json:"state"`
+	// Waits is not part of the protocol: other clients ignore it.
+	Waits string `json:"waits_for,omitempty"`
 }
 
 // result returns the value of get_task.
@@ -148,7 +162,11 @@ func (t *tasks) result(id string) (any, error) {
 	case !found:
 		return nil, failf("Task with id %s could not be found", id)
 	case task.running:
-		return stateValue{id, "running"}, nil
+		value := stateValue{ID: id, State: "running"}
+		if waits := task.waits.Load(); waits != nil {
+			value.Waits = *waits
+		}
+		return value, nil
 	case task.err != nil:
 		return nil, failf("Task %s result: %w", id, task.err)
 	}

@@ -36,7 +36,14 @@ func (a Agents) At(at agent.Access) (*agent.Client, error) {
 		Redact:      a.Redact,
 		Trace:       a.Trace,
 		Waiting: func(method string, since time.Duration) {
-			a.Report.Info(fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second)))
+			text := fmt.Sprintf("Still waiting for the agent to finish %s after %s", method, since.Round(time.Second))
+			if method == agent.UnmountDiskMethod {
+				text += "; a process may use the disk: bootstrap ssh MANIFEST -- fuser -vm /var/vcap/store"
+			}
+			a.Report.Info(text)
+		},
+		WaitsFor: func(method, what string) {
+			a.Report.Info(fmt.Sprintf("The agent cannot finish %s: %s", method, what))
 		},
 	})
 }

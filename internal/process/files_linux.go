@@ -4,21 +4,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// Uses reports whether a process has a folder, or a file below it, open or as
-// its working directory.
-func Uses(pid int, folder string) bool {
+// Use returns the folder, or a file below it, that a process has open or as its
+// working directory; empty: none.
+func Use(pid int, folder string) string {
 	links := []string{fmt.Sprintf("/proc/%d/cwd", pid)}
 	fds := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, _ := os.ReadDir(fds)
 	for _, e := range entries {
 		links = append(links, filepath.Join(fds, e.Name()))
 	}
-	return slices.ContainsFunc(links, func(link string) bool {
-		target, err := os.Readlink(link)
-		return err == nil && (target == folder || strings.HasPrefix(target, folder+"/"))
-	})
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && (target == folder || strings.HasPrefix(target, folder+"/")) {
+			return target
+		}
+	}
+	return ""
+}
+
+// Name returns the name of the program that a process runs; empty if it is unknown.
+func Name(pid int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(name))
 }

@@ -2,6 +2,9 @@
 
 package process
 
-// Uses returns false: on this operating system only slow tools know which
+// Use returns nothing: on this operating system only slow tools know which
 // processes use a folder.
-func Uses(int, string) bool { return false }
+func Use(int, string) string { return "" }
+
+// Name returns nothing.
+func Name(int) string { return "" }

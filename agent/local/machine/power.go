@@ -52,5 +52,5 @@ func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 // open or as their working directory, on systems that show it.
 func (v VM) UsersOf(ctx context.Context, folder string) []int {
 	pids, _ := v.Members(ctx)
-	return slices.DeleteFunc(pids, func(pid int) bool { return !process.Uses(pid, folder) })
+	return slices.DeleteFunc(pids, func(pid int) bool { return process.Use(pid, folder) == "" })
 }
