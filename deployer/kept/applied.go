@@ -1,6 +1,8 @@
 package kept
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -65,18 +68,51 @@ func (a Applied) SameDisk(d *state.Disk) bool {
 	return (a.Disk == nil) == (d == nil) && (d == nil || a.Disk.CID == d.CID && a.Disk.Size == d.Size)
 }
 
-func (f Folder) appliedDir(which Which) string { return filepath.Join(f.dir, "applied", string(which)) }
+// which is the file which.json of the folder applied: the folders there that have the
+// current and the previous deploy; empty: none has it. It is replaced in one step, so that
+// a run that is killed leaves either what was or what is.
+type which struct {
+	Current  string `json:"current,omitempty"`
+	Previous string `json:"previous,omitempty"`
+}
+
+const whichFile = "which.json" // below applied
+
+// which returns the folders of the deploys. Earlier versions named them as Which does.
+func (f Folder) which() which {
+	var w which
+	if !f.read(filepath.Join("applied", whichFile), &w) || !w.valid() {
+		return which{Current: string(Current), Previous: string(Previous)}
+	}
+	return w
+}
+
+// valid reports whether the names are those of folders in the folder applied.
+func (w which) valid() bool {
+	return !strings.ContainsAny(w.Current+w.Previous, `/\:.`)
+}
+
+// appliedDir returns the folder of a deploy, which need not exist.
+func (f Folder) appliedDir(of Which) string {
+	w := f.which()
+	name := w.Current
+	if of == Previous {
+		name = w.Previous
+	}
+	return filepath.Join(f.dir, "applied", cmp.Or(name, "none"))
+}
 
 // Applied returns what a deploy applied to the VM; ok is false if this machine
 // has no record of it.
-func (f Folder) Applied(which Which) (a Applied, ok bool) {
-	ok = f.read(filepath.Join("applied", string(which), appliedFile), &a) && a.VM != ""
+func (f Folder) Applied(of Which) (a Applied, ok bool) {
+	data, err := regular.Read(filepath.Join(f.appliedDir(of), appliedFile))
+	ok = err == nil && json.Unmarshal(data, &a) == nil && a.VM != ""
 	return a, ok
 }
 
 // Rendered returns the path of the archive of the rendered jobs of that deploy.
-func (f Folder) Rendered(which Which) string {
-	return filepath.Join(f.appliedDir(which), "rendered.tgz")
+func (f Folder) Rendered(of Which) string {
+	return filepath.Join(f.appliedDir(of), "rendered.tgz")
 }
 
 // Sketch returns the manifest applied last, without its secrets; nil if this
@@ -91,7 +127,14 @@ func (f Folder) Sketch() ([]byte, error) {
 
 // SetSketch stores the manifest of a VM that was adopted as it is, for which
 // deploy --previous has nothing to put back.
-func (f Folder) SetSketch(sketch []byte) error { return f.writeSketch(f.appliedDir(Current), sketch) }
+func (f Folder) SetSketch(sketch []byte) error {
+	if w := f.which(); w.Current == "" {
+		if err := f.use(which{Current: newFolder(), Previous: w.Previous}); err != nil {
+			return err
+		}
+	}
+	return f.writeSketch(f.appliedDir(Current), sketch)
+}
 
 func (f Folder) writeSketch(dir string, sketch []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -100,55 +143,80 @@ func (f Folder) writeSketch(dir string, sketch []byte) error {
 	return atomicfile.Replace(filepath.Join(dir, "sketch.yml"), sketch)
 }
 
-// SetApplied stores a deploy as the current one. rendered is the path of the
-// archive of its jobs; if it is empty, the archive of the current one is used.
-// With push the current deploy becomes the previous one.
-func (f Folder) SetApplied(a Applied, sketch []byte, rendered string, push bool) error {
-	if err := f.setApplied(a, sketch, rendered, push); err != nil {
-		return fmt.Errorf("cannot keep what was applied: %w", err)
+func newFolder() string { return "of-" + uuid.NewString() }
+
+// use makes other folders those of the deploys.
+func (f Folder) use(w which) error { return f.write(filepath.Join("applied", whichFile), w) }
+
+// removeOthers removes the folders that have neither deploy.
+func (f Folder) removeOthers() error {
+	w := f.which()
+	entries, err := os.ReadDir(filepath.Join(f.dir, "applied"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != w.Current && e.Name() != w.Previous {
+			errs = append(errs, os.RemoveAll(filepath.Join(f.dir, "applied", e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inOrder does steps until one fails.
+func inOrder(steps []func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("cannot keep what was applied: %w", err)
+		}
 	}
 	return nil
 }
 
-func (f Folder) setApplied(a Applied, sketch []byte, rendered string, push bool) error {
-	next, current := f.appliedDir("next"), f.appliedDir(Current)
-	if rendered == "" {
-		rendered = f.Rendered(Current)
-	}
-	if err := errors.Join(os.RemoveAll(next), os.MkdirAll(next, 0o700)); err != nil {
-		return err
-	}
-	err := errors.Join(
-		f.write(filepath.Join("applied", "next", appliedFile), a),
-		f.writeSketch(next, sketch),
-		copyFile(rendered, filepath.Join(next, "rendered.tgz")),
-	)
-	if err != nil {
-		return err
-	}
+// SetApplied stores a deploy as the current one. rendered is the path of the
+// archive of its jobs; if it is empty, the archive of the current one is used.
+// With push the current deploy becomes the previous one.
+func (f Folder) SetApplied(a Applied, sketch []byte, rendered string, push bool) error {
+	return inOrder(f.applying(a, sketch, cmp.Or(rendered, f.Rendered(Current)), push))
+}
+
+// applying returns the steps of SetApplied: after each of them, both deploys are whole.
+func (f Folder) applying(a Applied, sketch []byte, rendered string, push bool) []func() error {
+	name, before := newFolder(), f.which()
+	next := which{Current: name, Previous: before.Previous}
 	if push {
-		previous := f.appliedDir(Previous)
-		if err := errors.Join(os.RemoveAll(previous), os.Rename(current, previous)); err != nil {
-			return err
-		}
+		next.Previous = before.Current
 	}
-	return errors.Join(os.RemoveAll(current), os.Rename(next, current))
+	dir := filepath.Join(f.dir, "applied", name)
+	return []func() error{
+		f.removeOthers, // of a run that was killed
+		func() error { return os.MkdirAll(dir, 0o700) },
+		func() error { return f.write(filepath.Join("applied", name, appliedFile), a) },
+		func() error { return f.writeSketch(dir, sketch) },
+		func() error { return copyFile(rendered, filepath.Join(dir, "rendered.tgz")) },
+		func() error { return f.use(next) },
+		f.removeOthers,
+	}
 }
 
 // ForgetApplied removes what earlier deploys applied.
 func (f Folder) ForgetApplied() error {
-	return errors.Join(os.RemoveAll(f.appliedDir(Current)), os.RemoveAll(f.appliedDir(Previous)))
+	dir := filepath.Join(f.dir, "applied")
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(f.use(which{}), os.RemoveAll(dir))
 }
 
 // SwapApplied exchanges the current and the previous deploy, so that deploy
 // --previous can be undone as well.
 func (f Folder) SwapApplied() error {
-	current, previous, next := f.appliedDir(Current), f.appliedDir(Previous), f.appliedDir("next")
-	err := errors.Join(os.RemoveAll(next), os.Rename(current, next), os.Rename(previous, current), os.Rename(next, previous))
-	if err != nil {
+	w := f.which()
+	if _, err := os.Stat(f.appliedDir(Previous)); err != nil {
 		return fmt.Errorf("cannot keep what was applied: %w", err)
 	}
-	return nil
+	return inOrder([]func() error{func() error { return f.use(which{Current: w.Previous, Previous: w.Current}) }})
 }
 
 func copyFile(from, to string) error {

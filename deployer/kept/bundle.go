@@ -31,7 +31,7 @@ const maxBundle = 16 << 20
 func (f Folder) Bundle() ([]byte, error) {
 	b, size := bundle{Files: map[string][]byte{}}, 0
 	add := func(name string) error {
-		path := filepath.Join(f.dir, filepath.FromSlash(name))
+		path := f.pathOf(name)
 		if info, err := os.Stat(path); err == nil && info.Size() > maxBundle {
 			return nil
 		}
@@ -52,14 +52,14 @@ func (f Folder) Bundle() ([]byte, error) {
 		return err
 	}
 	names := []string{agentFile, deploymentFile, secondDiskFile}
-	for _, which := range []Which{Current, Previous} {
-		entries, err := os.ReadDir(f.appliedDir(which))
+	for _, of := range []Which{Current, Previous} {
+		entries, err := os.ReadDir(f.appliedDir(of))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for _, e := range entries {
 			if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-				names = append(names, "applied/"+string(which)+"/"+e.Name())
+				names = append(names, "applied/"+string(of)+"/"+e.Name())
 			}
 		}
 	}
@@ -166,15 +166,23 @@ func (f Folder) Unpack(data []byte) error {
 	if err := f.keepOwn(b); err != nil {
 		return fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
 	}
-	for _, which := range []Which{Current, Previous} {
-		if _, ok := b.Files["applied/"+string(which)+"/"+appliedFile]; !ok {
-			if err := os.RemoveAll(f.appliedDir(which)); err != nil {
-				return fmt.Errorf("cannot remove what another machine has undone: %w", err)
+	// The deploys are in new folders until all of them are there.
+	next := which{}
+	for of, to := range map[Which]*string{Current: &next.Current, Previous: &next.Previous} {
+		for name := range b.Files {
+			if strings.HasPrefix(name, "applied/"+string(of)+"/") {
+				*to = newFolder()
+				break
 			}
 		}
 	}
 	for name, content := range b.Files {
 		path := filepath.Join(f.dir, filepath.FromSlash(name))
+		if rest, ok := strings.CutPrefix(name, "applied/"); ok {
+			of, file, _ := strings.Cut(rest, "/")
+			folder := map[string]string{string(Current): next.Current, string(Previous): next.Previous}[of]
+			path = filepath.Join(f.dir, "applied", folder, file)
+		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
@@ -182,15 +190,28 @@ func (f Folder) Unpack(data []byte) error {
 			return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
 		}
 	}
+	if err := errors.Join(f.use(next), f.removeOthers()); err != nil {
+		return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
+	}
 	return nil
+}
+
+// pathOf returns the path of a file of a bundle.
+func (f Folder) pathOf(name string) string {
+	for _, of := range []Which{Current, Previous} {
+		if file, ok := strings.CutPrefix(name, "applied/"+string(of)+"/"); ok {
+			return filepath.Join(f.appliedDir(of), file)
+		}
+	}
+	return filepath.Join(f.dir, filepath.FromSlash(name))
 }
 
 // keepOwn puts into a bundle, before it is unpacked, the paths that this machine has, and
 // the programs that it checks the same deploys with. Those of others are removed.
 func (f Folder) keepOwn(b bundle) error {
 	same := false // the last deploy is one that this machine has made
-	for _, which := range []Which{Current, Previous} {
-		name := "applied/" + string(which) + "/" + appliedFile
+	for _, of := range []Which{Current, Previous} {
+		name := "applied/" + string(of) + "/" + appliedFile
 		if b.Files[name] == nil {
 			continue
 		}
@@ -199,10 +220,10 @@ func (f Folder) keepOwn(b bundle) error {
 			return err
 		}
 		_, a.Health = programs(a.Health)
-		own, ok := f.Applied(which)
+		own, ok := f.Applied(of)
 		if ok && own.Digest == a.Digest && maps.Equal(own.Applied, a.Applied) {
 			a.Health = own.Health
-			same = same || which == Current
+			same = same || of == Current
 		}
 		var err error
 		if b.Files[name], err = withFormat(a); err != nil {

@@ -53,7 +53,7 @@ func (e *NewerError) Error() string {
 // Check returns a *NewerError for a folder in which a newer version of bootstrap
 // has written: this version would overwrite what it does not know.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", string(Current), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := regular.Read(path)
 		if err != nil {

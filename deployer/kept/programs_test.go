@@ -36,7 +36,7 @@ func TestUnpackNamesNoPrograms(t *testing.T) {
 	}
 	// A machine that is hostile sends more than Bundle does.
 	hostile, err := withFormat(bundle{Files: map[string][]byte{
-		"installation.json": read(t, owner, "installation.json"), "applied/current/record.json": read(t, owner, "applied/current/record.json"),
+		"installation.json": read(t, owner, "installation.json"), "applied/current/record.json": read(t, owner, "applied/"+owner.which().Current+"/record.json"),
 	}})
 	if err != nil {
 		t.Fatal(err)
