@@ -25,6 +25,14 @@ func OpenS3Skewed(ctx context.Context, u *url.URL, cfg Config, by time.Duration)
 	return docs, err
 }
 
+// LeaseRenewed returns when the lease was renewed last, and makes it that much longer ago.
+func LeaseRenewed(s *Store, ago time.Duration) time.Time {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	s.lease.renewed = s.lease.renewed.Add(-ago)
+	return s.lease.renewed
+}
+
 // Sign returns a document as the holder of a key signs it.
 func Sign(k Key, name string, generation uint64, writer string, content []byte) []byte {
 	return k.sign(name, generation, writer, content)

@@ -22,6 +22,10 @@ const (
 	Renew = 15 * time.Second
 )
 
+// wallClock returns the time by a clock that runs while the machine sleeps: the
+// monotonic one, which time.Since would use, stands still then on some systems.
+func wallClock() time.Time { return time.Now().Round(0) }
+
 // held is the document of the lease.
 type held struct {
 	Fence   int          `json:"fence"` // grows with every holder
@@ -137,7 +141,7 @@ func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err er
 		taken = true
 	}
 	l := &lease{store: s, ttl: s.cfg.ttl(), now: held{Fence: now.Fence + 1, Holder: s.cfg.Holder, Seconds: int(s.cfg.ttl() / time.Second)}, version: version, ended: make(chan struct{})}
-	began := time.Now()
+	began := wallClock()
 	if l.version, err = s.put(ctx, lockName, l.now.text(), version); err != nil {
 		if errors.Is(err, ErrChanged) {
 			seen.refuse(version)
@@ -232,7 +236,7 @@ func (s *Store) over(now held, version string, seen *sighting) (bool, time.Durat
 	age := seen.age
 	if age < 0 { // then only what is seen here counts
 		if seen.version != version {
-			seen.version, seen.at = version, time.Now()
+			seen.version, seen.at = version, wallClock()
 		}
 		age = time.Since(seen.at)
 	}
@@ -280,7 +284,7 @@ func (l *lease) renew(ctx context.Context) error {
 	if l.lost != nil {
 		return l.lost
 	}
-	began, next := time.Now(), l.now
+	began, next := wallClock(), l.now
 	next.Renewed++
 	version, err := l.store.put(ctx, lockName, next.text(), l.version)
 	switch {

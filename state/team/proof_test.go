@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bootstrap/internal/sealed"
 	"bootstrap/state/team"
@@ -282,5 +283,30 @@ func testTrust(t *testing.T, address string) {
 	}
 	if _, err := anna.open(address, "").Load(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A machine that has slept for longer than its lease lasts asks before it writes: what
+// it measures with runs meanwhile.
+func testSleep(t *testing.T, address string) {
+	cfg := config("ann")
+	cfg.Renew = time.Hour
+	a := open(t, address, cfg)
+	lock(t, a)
+	if at := team.LeaseRenewed(a, 0); strings.Contains(at.String(), "m=") {
+		t.Errorf("the lease was renewed at %v, by a clock that stands still while the machine sleeps", at)
+	}
+	b := open(t, address, config("bob"))
+	if held, err := b.Holder(t.Context()); err != nil || held == nil {
+		t.Fatalf("%v %v", held, err)
+	} else if err := b.Break(t.Context(), held.Fence); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, b)
+	team.LeaseRenewed(a, 2*team.TTL) // it has slept
+	if _, err := a.Save(t.Context(), []byte(stateText), ""); err == nil {
+		t.Error("it wrote without the lease")
+	} else if _, lost := errors.AsType[*team.LostError](err); !lost {
+		t.Errorf("%v", err)
 	}
 }
