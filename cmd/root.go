@@ -125,6 +125,10 @@ func (c *console) runCommand(root *cobra.Command) error {
 		if err != nil && !c.started {
 			err = usage.Wrong(cmd, err)
 		}
+		// An input that keeps its reader waiting, such as a pipe.
+		if _, said := errors.AsType[*report.InterruptedError](err); !said && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = &report.InterruptedError{Look: true}
+		}
 		return err
 	})
 	if text.Len() > 0 {

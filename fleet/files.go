@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/keyorder"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -85,11 +86,18 @@ func (r *reader) readPaths(v document.Value) []located {
 type files struct {
 	dir     string // of the fleet file
 	looked  map[string]error
-	folders map[string]string // the same folder without links
+	folders map[string]string          // the same folder without links
+	states  map[string][]existingState // by size and time
+}
+
+// existingState is a state file that exists.
+type existingState struct {
+	path string
+	info fs.FileInfo
 }
 
 func newFiles(dir string) files {
-	return files{dir: dir, looked: map[string]error{}, folders: map[string]string{}}
+	return files{dir: dir, looked: map[string]error{}, folders: map[string]string{}, states: map[string][]existingState{}}
 }
 
 // path returns the absolute path of a member's file, or "" if there is none.
@@ -124,6 +132,8 @@ func (f files) existing(l located, member string) string {
 			err = fmt.Errorf("cannot be read: %w", document.Cause(failure))
 		case info.IsDir():
 			err = errors.New("is a folder; name the file in it")
+		case info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
+			err = errors.New("is a pipe, and members read their files several times: write a file")
 		}
 		f.looked[path] = err
 	}
@@ -192,6 +202,15 @@ func (f files) stateOf(m Member) (string, error) {
 		}
 		path = filepath.Join(real, filepath.Base(path))
 	}
+	if info, err := os.Stat(path); err == nil {
+		key := fmt.Sprint(info.Size(), info.ModTime().UnixNano()) // the same for hard links of a file
+		for _, other := range f.states[key] {
+			if other.path != path && os.SameFile(info, other.info) {
+				return other.path, nil
+			}
+		}
+		f.states[key] = append(f.states[key], existingState{path, info})
+	}
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
 		path = strings.ToLower(path) // most of their file systems ignore case
 	}
@@ -234,7 +253,7 @@ func (f files) glob(pattern string) ([]string, error) {
 			paths = append(paths, filepath.Join(base, filepath.FromSlash(match)))
 		}
 	}
-	slices.Sort(paths)
+	slices.SortFunc(paths, keyorder.Names)
 	return paths, nil
 }
 

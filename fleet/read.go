@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -50,6 +51,8 @@ func locate(path string) (string, error) {
 	switch {
 	case err != nil:
 		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
+	case info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
+		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: it is a pipe, and the command that continues an interrupted run reads it again: write a file", path)}
 	case info.IsDir():
 		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: it is a directory", path)}
 	case info.Size() > document.MaxFileSize:

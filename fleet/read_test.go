@@ -305,6 +305,20 @@ func TestStatesThroughLinks(t *testing.T) {
 	}
 }
 
+// Hard links of one state file are one state.
+func TestStatesThroughHardLinks(t *testing.T) {
+	t.Parallel()
+	dir := unpacked(t, "-- fleet.yml --\nmembers:\n- {manifest: a.yml, state: a.json}\n- {manifest: b.yml, state: b.json}\n- {manifest: c.yml, state: c.json}\n-- a.yml --\n-- b.yml --\n-- c.yml --\n-- a.json --\n{}\n-- c.json --\n{}\n")
+	if err := os.Link(filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")); err != nil {
+		t.Skip(err)
+	}
+	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{})
+	var problems *document.Problems
+	if !errors.As(err, &problems) || len(*problems) != 1 || !strings.HasPrefix((*problems)[0].Message, "the member b has the same state file as a, at ") {
+		t.Fatal(err)
+	}
+}
+
 // large returns a fleet file with a table of n rows.
 func large(n int) string {
 	var b strings.Builder

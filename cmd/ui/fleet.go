@@ -14,6 +14,7 @@ import (
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/keyorder"
 )
 
 // FleetPlan prints the plans of all members as one table, and the numbers of the
@@ -400,7 +401,7 @@ func (t *fleetScreen) redraw(e *rollout.Event) {
 	}
 	now := time.Now()
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(t.running)) {
+	for _, name := range slices.SortedFunc(maps.Keys(t.running), keyorder.Names) {
 		m := t.running[name]
 		lines = append(lines, fmt.Sprintf("  %s  %s  %s", name, m.step, duration(now.Sub(m.since).Seconds())))
 	}

@@ -35,6 +35,20 @@ func screen(t *testing.T, out string) []string {
 	return lines
 }
 
+// Running members are sorted as people count.
+func TestFleetTerminalOrder(t *testing.T) {
+	var out bytes.Buffer
+	r := &rollout.Record{Name: "shop", ID: "1"}
+	show, _, stop := FleetTerminal(t.Context(), (&Redactor{}).Writer(&out), func() int { return 80 }, func() int { return 24 })
+	defer stop()
+	for _, name := range strings.Fields("m-10 m-2 m-1") {
+		show(rollout.Event{Time: time.Now(), Record: r, Kind: rollout.OfMember, Member: name, Status: "step", Step: "stop jobs"})
+	}
+	if got := strings.Join(screen(t, out.String()), ""); !regexp.MustCompile(`m-1 .*m-2 .*m-10 `).MatchString(got) {
+		t.Errorf("%q", got)
+	}
+}
+
 // A terminal shows a line for each running member, clipped to its size; what has
 // ended stays above.
 func TestFleetTerminal(t *testing.T) {

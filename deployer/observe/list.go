@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bootstrap/deployer/kept"
+	"bootstrap/internal/keyorder"
 	"bootstrap/state/file"
 )
 
@@ -62,7 +63,7 @@ func List(home string) ([]Listed, error) {
 		list = append(list, l)
 	}
 	slices.SortFunc(list, func(a, b Listed) int {
-		return cmp.Or(cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.State, b.State), cmp.Compare(a.InstallationID, b.InstallationID))
+		return cmp.Or(keyorder.Names(a.Deployment, b.Deployment), keyorder.Names(a.State, b.State), cmp.Compare(a.InstallationID, b.InstallationID))
 	})
 	return list, nil
 }

@@ -18,6 +18,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/keyorder"
 	"bootstrap/internal/removal"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -122,7 +123,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	}
 	switch opts.Fleet.Update.Order {
 	case fleet.NameOrder:
-		slices.SortStableFunc(list, func(a, b fleet.Member) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(list, func(a, b fleet.Member) int { return keyorder.Names(a.Name, b.Name) })
 	case fleet.RandomOrder:
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		if old != nil && old.Ended == nil { // a run that goes on keeps its order

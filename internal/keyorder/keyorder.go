@@ -6,6 +6,9 @@ import (
 	"unicode"
 )
 
+// Names compares two names as people count: m-2 is before m-10.
+func Names(a, b string) int { return Compare(a, b) }
+
 // Compare compares two keys as yaml.v2 does: null, numbers and booleans by
 // value, then text.
 func Compare(a, b any) int {

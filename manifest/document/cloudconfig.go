@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +34,7 @@ type cloudConfig struct {
 // document, as the Director does: its keys become keys of the manifest. With a
 // cloud config, operations on its keys apply to the files together, all others
 // to the manifest. byKey is false for a document that is perhaps no manifest.
-func (e *evaluation) addCloudConfig(ops []operation, byKey bool) error {
+func (e *evaluation) addCloudConfig(ctx context.Context, ops []operation, byKey bool) error {
 	own, shared := ops, []operation(nil)
 	if len(e.opts.CloudConfigs) > 0 || byKey && e.namesCloudConfig(ops) {
 		own = nil
@@ -54,7 +55,7 @@ func (e *evaluation) addCloudConfig(ops []operation, byKey bool) error {
 		}
 	}
 	if len(files) > 0 && !e.problems.failed() {
-		if err := e.mergeCloudConfig(files); err != nil {
+		if err := e.mergeCloudConfig(ctx, files); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (e *evaluation) cloudFiles() []string {
 }
 
 // mergeCloudConfig reads the files and adds their keys to the document.
-func (e *evaluation) mergeCloudConfig(files []string) error {
+func (e *evaluation) mergeCloudConfig(ctx context.Context, files []string) error {
 	if e.root == nil {
 		e.root = &node{kind: mapKind, pos: Position{e.file, 1, 1}}
 	}
@@ -125,7 +126,7 @@ func (e *evaluation) mergeCloudConfig(files []string) error {
 		merged = append(merged, entry{key: key, value: &node{kind: listKind, pos: pos}, pos: pos})
 	}
 	for _, file := range files {
-		data, err := readFile("the cloud config", file)
+		data, err := readFile(ctx, "the cloud config", file)
 		if err != nil {
 			return err
 		}
@@ -326,7 +327,7 @@ func (d *document) neededIn(sketch any) {
 
 // namedCloudConfig returns the files of the cloud config that a manifest names,
 // for InputsDigest. It reads nothing that can be read only once.
-func namedCloudConfig(path string, opts Options) ([]string, error) {
+func namedCloudConfig(ctx context.Context, path string, opts Options) ([]string, error) {
 	for _, file := range append([]string{path}, opts.Ops...) {
 		if expanded, err := ExpandHome(file); err == nil {
 			if info, err := os.Stat(expanded); err == nil && !info.Mode().IsRegular() {
@@ -334,14 +335,14 @@ func namedCloudConfig(path string, opts Options) ([]string, error) {
 			}
 		}
 	}
-	file, data, err := readDocument(path, opts)
+	file, data, err := readDocument(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	e := &evaluation{document: parse(file, data), opts: opts}
 	var ops []operation
 	for _, path := range opts.Ops {
-		data, err := readFile("the operations file", path)
+		data, err := readFile(ctx, "the operations file", path)
 		if err != nil {
 			return nil, err
 		}

@@ -95,7 +95,7 @@ type missing struct {
 // returns an error for files that cannot be read; problems in
 // their content are recorded in the document.
 func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluation, error) {
-	file, data, err := readDocument(path, opts)
+	file, data, err := readDocument(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +103,13 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	var errs []error
 	var ops []operation
 	for _, path := range opts.Ops {
-		data, err := readFile("the operations file", path)
+		data, err := readFile(ctx, "the operations file", path)
 		errs = append(errs, err)
 		if err == nil {
 			ops = append(ops, e.readOperations(path, data)...)
 		}
 	}
-	e.vars, err = e.readVariables(opts)
+	e.vars, err = e.readVariables(ctx, opts)
 	errs = append(errs, err)
 	if opts.VarsStore != "" {
 		e.store, err = e.openStore(ctx, opts)
@@ -118,7 +118,7 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	if err := errors.Join(errs...); err != nil || e.problems.failed() {
 		return e, err
 	}
-	return e, e.addCloudConfig(ops, byKey)
+	return e, e.addCloudConfig(ctx, ops, byKey)
 }
 
 // interpolate generates missing variables and fills in all variables.
@@ -399,9 +399,9 @@ const stdinName = "<stdin>"
 
 // readDocument reads the file at path, or standard input if path is -. It
 // returns the file's name for messages.
-func readDocument(path string, opts Options) (file string, data []byte, err error) {
+func readDocument(ctx context.Context, path string, opts Options) (file string, data []byte, err error) {
 	if path != "-" {
-		data, err = readFile("the manifest", path)
+		data, err = readFile(ctx, "the manifest", path)
 		return path, data, err
 	}
 	if slices.Contains(opts.VarsFiles, "-") {
@@ -410,7 +410,7 @@ func readDocument(path string, opts Options) (file string, data []byte, err erro
 	if opts.Stdin == nil {
 		return "", nil, errors.New("cannot read the manifest: there is no standard input")
 	}
-	data, err = readAll("the manifest", "from standard input", opts.Stdin)
+	data, err = waited(ctx, func() ([]byte, error) { return readAll("the manifest", "from standard input", opts.Stdin) })
 	return stdinName, data, err
 }
 

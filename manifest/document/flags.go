@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -27,11 +28,11 @@ func Check(path string, data []byte, check func(top Value)) error {
 }
 
 // flagsFileVars returns the variables of the file at path; path may be empty.
-func flagsFileVars(path string) (Value, error) {
+func flagsFileVars(ctx context.Context, path string) (Value, error) {
 	if path == "" {
 		return Value{}, nil
 	}
-	data, err := readFile("the flags", path)
+	data, err := readFile(ctx, "the flags", path)
 	if err != nil {
 		return Value{}, err
 	}
@@ -40,8 +41,8 @@ func flagsFileVars(path string) (Value, error) {
 }
 
 // addFlagsFile adds the variables of the file at path; path may be empty.
-func (d *document) addFlagsFile(vars variables, path string) error {
-	given, err := flagsFileVars(path)
+func (d *document) addFlagsFile(ctx context.Context, vars variables, path string) error {
+	given, err := flagsFileVars(ctx, path)
 	if err != nil || !given.IsMap() {
 		return err
 	}
@@ -53,8 +54,8 @@ func (d *document) addFlagsFile(vars variables, path string) error {
 }
 
 // flagsFile adds the variables of the file at path, without what else is in it.
-func (d inputsDigest) flagsFile(path string) error {
-	given, err := flagsFileVars(path)
+func (d inputsDigest) flagsFile(ctx context.Context, path string) error {
+	given, err := flagsFileVars(ctx, path)
 	if err != nil || !given.IsMap() {
 		return err
 	}

@@ -27,18 +27,18 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 		return "", errors.New("cannot compare a manifest from standard input with a later one: write it to a file")
 	}
 	d := inputsDigest{Hash: hmac.New(sha256.New, []byte(salt))}
-	errs := []error{d.file("manifest", "the manifest", path)}
+	errs := []error{d.file(ctx, "manifest", "the manifest", path)}
 	for _, file := range opts.Ops {
-		errs = append(errs, d.file("ops", "the operations file", file))
+		errs = append(errs, d.file(ctx, "ops", "the operations file", file))
 	}
 	clouds := opts.CloudConfigs
 	if len(clouds) == 0 && errors.Join(errs...) == nil {
 		var err error
-		clouds, err = namedCloudConfig(path, opts)
+		clouds, err = namedCloudConfig(ctx, path, opts)
 		errs = append(errs, err)
 	}
 	for _, file := range clouds {
-		errs = append(errs, d.file("cloud config", "the cloud config", file))
+		errs = append(errs, d.file(ctx, "cloud config", "the cloud config", file))
 	}
 	for _, prefix := range opts.VarsEnv {
 		d.part("prefix", []byte(prefix))
@@ -63,14 +63,14 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 			d.part("vars", opts.Piped)
 			continue
 		}
-		errs = append(errs, d.file("vars", "the variables file", file))
+		errs = append(errs, d.file(ctx, "vars", "the variables file", file))
 	}
 	for _, arg := range opts.VarFiles {
 		name, file, _ := strings.Cut(arg, "=")
 		d.part("name", []byte(name))
-		errs = append(errs, d.file("file", "the file of --var-file "+name+":", file))
+		errs = append(errs, d.file(ctx, "file", "the file of --var-file "+name+":", file))
 	}
-	errs = append(errs, d.flagsFile(opts.FlagsFile))
+	errs = append(errs, d.flagsFile(ctx, opts.FlagsFile))
 	for _, arg := range opts.Vars {
 		d.part("var", []byte(arg))
 	}
@@ -98,8 +98,8 @@ func (d inputsDigest) part(kind string, data []byte) {
 }
 
 // file adds the content of a file; what describes it in errors.
-func (d inputsDigest) file(kind, what, path string) error {
-	return d.read(kind, path, func() ([]byte, error) { return readFile(what, path) })
+func (d inputsDigest) file(ctx context.Context, kind, what, path string) error {
+	return d.read(kind, path, func() ([]byte, error) { return readFile(ctx, what, path) })
 }
 
 // store adds the content of the vars store, as it is in the file.

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/guard"
 )
 
 // variable is the value of ((name)).
@@ -29,19 +32,19 @@ type variables map[string]*variable
 // readVariables reads the values that are given with flags. In this order, later
 // ones replace earlier ones: the environment, files of variables, single files,
 // the values of opts.FlagsFile, single values. A name with dots sets a part of a map.
-func (d *document) readVariables(opts Options) (variables, error) {
+func (d *document) readVariables(ctx context.Context, opts Options) (variables, error) {
 	vars := variables{}
 	var errs []error
 	for _, prefix := range opts.VarsEnv {
 		errs = append(errs, vars.addEnvironment(prefix, opts.Environ))
 	}
 	for _, path := range opts.VarsFiles {
-		errs = append(errs, d.addVarsFile(vars, path, opts.Piped))
+		errs = append(errs, d.addVarsFile(ctx, vars, path, opts.Piped))
 	}
 	for i, arg := range opts.VarFiles {
-		errs = append(errs, vars.addFile(i, arg))
+		errs = append(errs, vars.addFile(ctx, i, arg))
 	}
-	errs = append(errs, d.addFlagsFile(vars, opts.FlagsFile))
+	errs = append(errs, d.addFlagsFile(ctx, vars, opts.FlagsFile))
 	for i, arg := range opts.Vars {
 		errs = append(errs, d.addValue(vars, i, arg))
 	}
@@ -106,11 +109,11 @@ func (vars variables) addEnvironment(prefix string, environ []string) error {
 }
 
 // addVarsFile adds the keys of a YAML file; the path - stands for piped.
-func (d *document) addVarsFile(vars variables, path string, piped []byte) error {
+func (d *document) addVarsFile(ctx context.Context, vars variables, path string, piped []byte) error {
 	data := piped
 	if path != "-" {
 		var err error
-		if data, err = readFile("the variables file", path); err != nil {
+		if data, err = readFile(ctx, "the variables file", path); err != nil {
 			return err
 		}
 	}
@@ -162,12 +165,12 @@ func CheckValues(what, path string, data []byte) error {
 }
 
 // addFile adds NAME=PATH. The value is the text of the file.
-func (vars variables) addFile(index int, arg string) error {
+func (vars variables) addFile(ctx context.Context, index int, arg string) error {
 	name, path, found := strings.Cut(arg, "=")
 	if !found || name == "" || path == "" {
 		return fmt.Errorf("cannot use --var-file number %d: expected NAME=PATH", index+1)
 	}
-	data, err := readFile("the file of --var-file "+name+":", path)
+	data, err := readFile(ctx, "the file of --var-file "+name+":", path)
 	if err != nil {
 		return err
 	}
@@ -236,22 +239,48 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // readFile reads a file or pipe of the user up to the size limit. The path may
 // begin with ~; what describes the file. The error is a *FileError.
-func readFile(what, path string) ([]byte, error) {
-	data, err := readPath(what, path)
+func readFile(ctx context.Context, what, path string) ([]byte, error) {
+	data, err := readPath(ctx, what, path)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, &FileError{Err: err}
 	}
 	return data, nil
 }
 
-func readPath(what, path string) ([]byte, error) {
+func readPath(ctx context.Context, what, path string) ([]byte, error) {
 	expanded, err := ExpandHome(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: cannot find the home directory: %v", what, path, err)
 	}
+	if info, err := os.Stat(expanded); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return waited(ctx, func() ([]byte, error) { return readOpened(what, path, expanded) })
+	}
+	return readOpened(what, path, expanded)
+}
+
+// waited reads a pipe or another file that may keep its reader waiting, until ctx ends. Then
+// the read goes on in the background, because nothing can end it.
+func waited(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	var data []byte
+	done := guard.Start(ctx, func() (err error) {
+		data, err = read()
+		return err
+	})
+	select {
+	case err := <-done:
+		return data, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// readOpened reads a file or pipe; path is for messages.
+func readOpened(what, path, expanded string) ([]byte, error) {
 	file, err := os.Open(expanded)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
 	}
 	defer file.Close()
