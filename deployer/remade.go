@@ -34,7 +34,10 @@ func (r *run) restoreLost(ctx context.Context, i int) error {
 	}
 	done := func(kinds ...plan.Kind) bool { return includes(steps[:i], kinds...) }
 	coming := func(kinds ...plan.Kind) bool { return includes(steps[i+1:], kinds...) }
-	if !r.lost(now, done) || coming(plan.InitialApply) {
+	if coming(plan.InitialApply) {
+		return r.jobs.uploadLost(ctx, now.VM.Machine)
+	}
+	if !r.lost(now, done) {
 		return nil
 	}
 	vm := r.t.State.Get().CurrentVMCID
@@ -72,6 +75,29 @@ func (r *run) lost(now agent.State, done func(...plan.Kind) bool) bool {
 
 func includes(steps []plan.Step, kinds ...plan.Kind) bool {
 	return slices.ContainsFunc(steps, func(s plan.Step) bool { return slices.Contains(kinds, s.Kind) })
+}
+
+// uploadLost lets the steps that follow upload again what was uploaded to a VM of
+// that kind of machine, and what the VM has lost.
+func (j *jobs) uploadLost(ctx context.Context, machine string) error {
+	id := j.rendered.blob
+	if d := j.packages.delivery; d != nil && d.uploads != nil {
+		for _, up := range d.blobs {
+			id = up.id
+		}
+	}
+	if id == "" {
+		return nil
+	}
+	has, err := j.agent.HasBlob(ctx, id)
+	if err != nil {
+		return fmt.Errorf("cannot find out whether the VM still has what was uploaded: %w", err)
+	}
+	if has {
+		return nil
+	}
+	j.rendered.blob = ""
+	return j.packages.planDelivery(ctx, nil, machine)
 }
 
 // mountAgain mounts the current disk on a VM that was created again, unless its
