@@ -200,8 +200,7 @@ func TestEnvironmentRefused(t *testing.T) {
 	}
 }
 
-// A file of another user is used only if the manifest is that user's, too, or if a
-// person names it.
+// A file of another user is used only if a person names it or its folder, or by sudo.
 func TestEnvironmentOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -213,14 +212,15 @@ func TestEnvironmentOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var env []string
 	complete := func(args ...string) error {
-		con := newConsole(args, strings.NewReader(""), io.Discard, io.Discard, nil)
+		con := newConsole(args, strings.NewReader(""), io.Discard, io.Discard, env)
 		con.completed(newRoot(con))
 		return con.lineErr
 	}
 	own("bootstrap.yml", 65534)
 	err := complete("deploy", "m.yml")
-	if err == nil || !strings.Contains(err.Error(), "cannot use the flags in bootstrap.yml: the file belongs to ") {
+	if err == nil || !strings.Contains(err.Error(), "cannot use the flags in bootstrap.yml: the file or its folder belongs to ") {
 		t.Error(err)
 	}
 	if code, _ := exit.Judge(err); code != exit.Manifest {
@@ -229,9 +229,39 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	if err := errors.Join(complete("deploy", "m.yml", "--bootstrap-yml=bootstrap.yml"), complete("deploy", "m.yml", "--bootstrap-yml="), complete("deploy", "other.yml")); err != nil {
 		t.Error(err)
 	}
-	own("m.yml", 65534)
-	if err := errors.Join(complete("deploy", "m.yml"), complete("deploy")); err != nil {
-		t.Error(err)
+	own("m.yml", 65534) // the manifest of the same user does not help
+	if err := complete("deploy"); err == nil {
+		t.Error("it was used")
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{"BOOTSTRAP_SAFE_FOLDERS=*", "BOOTSTRAP_SAFE_FOLDERS=/nowhere:" + here, "SUDO_UID=65534"} {
+		env = []string{setting}
+		if err := errors.Join(complete("deploy", "m.yml"), complete("deploy")); err != nil {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+	for _, setting := range []string{"BOOTSTRAP_SAFE_FOLDERS=/nowhere", "BOOTSTRAP_SAFE_FOLDERS=", "SUDO_UID=1"} {
+		env = []string{setting}
+		if complete("deploy") == nil {
+			t.Errorf("%s: it was used", setting)
+		}
+	}
+	// The owner of the folder can replace the file, and a link is its owner's.
+	env = nil
+	own("bootstrap.yml", 0)
+	own(".", 65534)
+	if complete("deploy") == nil {
+		t.Error("the file in a folder of another user was used")
+	}
+	own(".", 0)
+	if err := errors.Join(os.Rename("bootstrap.yml", "mine.yml"), os.Symlink("mine.yml", "bootstrap.yml"), os.Lchown("bootstrap.yml", 65534, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if complete("deploy") == nil {
+		t.Error("a link of another user was followed")
 	}
 }
 

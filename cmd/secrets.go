@@ -42,7 +42,7 @@ func secretsOf(c *console) secrets.Console {
 		Screen:   func() (io.Writer, func(), error) { return c.screen() },
 		Asking:   c.asking.Store,
 		Leave:    c.left.Store,
-		Flags:    environment.Here,
+		Flags:    func() (*environment.File, error) { return environment.Here(c.getenv) },
 		Stopped:  &deployer.NotConfirmedError{Interrupted: true},
 		Hide:     c.redactor.Add,
 		Say:      func(message string) { c.say(report.Info, message) },

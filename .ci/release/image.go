@@ -142,7 +142,7 @@ func (r *release) imageOf(p platform, debs []debianPackage) (v1.Image, error) {
 	}
 	config.Config = v1.Config{
 		User: "1000:1000", WorkingDir: "/work", Entrypoint: []string{"/usr/bin/bootstrap"},
-		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/bootstrap", "LANG=C.UTF-8"},
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/bootstrap", "LANG=C.UTF-8", "BOOTSTRAP_SAFE_FOLDERS=*"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":       "bootstrap",
 			"org.opencontainers.image.description": summary,

@@ -1,7 +1,6 @@
 package environment
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -261,7 +260,7 @@ func (w *words) complete(line Line, getenv func(string) string) (Line, error) {
 		}
 	}
 	if line.File != nil && !isOwn {
-		if err := trusted(line.File, cmp.Or(manifest, line.Typed)); err != nil {
+		if err := trusted(line.File, getenv); err != nil {
 			return line, err
 		}
 	}
@@ -357,21 +356,36 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 	return f, "", nil
 }
 
-// trusted refuses a file of somebody else that a person has not named: in a folder that
-// others can write to, it could have been put beside the manifest.
-func trusted(f *File, manifest string) error {
-	who := owner.Foreign(f.Path, manifest)
-	if who == "" {
+// SafeFolders is the variable with the folders whose files of other users are used: a
+// list of paths, or * for all.
+const SafeFolders = "BOOTSTRAP_SAFE_FOLDERS"
+
+// trusted refuses a file of somebody else that a person has not named: it can name
+// programs to run and where the state is, and lie in a folder that others can write to.
+func trusted(f *File, getenv func(string) string) error {
+	who := owner.Foreign(f.Path, getenv)
+	if who == "" || safe(filepath.Dir(f.Path), getenv(SafeFolders)) {
 		return nil
 	}
-	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file belongs to %s, and not to you or to the owner of the manifest; --%s %s uses it, --%s= leaves it out", f.Path, who, FlagName, f.Path, FlagName)}
+	folder, err := filepath.Abs(filepath.Dir(f.Path))
+	if err != nil {
+		folder = filepath.Dir(f.Path)
+	}
+	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file or its folder belongs to %s, and not to you: it can name programs to run; if you trust it, set %s=%s; --%s %s uses it once, --%s= leaves it out", f.Path, who, SafeFolders, folder, FlagName, f.Path, FlagName)}
+}
+
+// safe reports whether a list of folders has this one, or * for all.
+func safe(folder, list string) bool {
+	return slices.ContainsFunc(filepath.SplitList(list), func(one string) bool {
+		return one == "*" || one != "" && same(one, folder)
+	})
 }
 
 // Here returns the file of this folder for commands about no manifest; nil: there is none.
-func Here() (*File, error) {
+func Here(getenv func(string) string) (*File, error) {
 	f, err := Read(FileName)
 	if err == nil && f != nil {
-		err = trusted(f, f.Manifest)
+		err = trusted(f, getenv)
 	}
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -161,6 +162,7 @@ func systemSSH(ctx context.Context, program, socket string, login sshLogin, what
 	args = append(append(args, "--", login.host), what.Command...)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = what.Stdin, what.Stdout, what.Stderr
+	cmd.Env = forSSH(os.Environ())
 	// After SIGTERM, ssh restores the terminal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -175,4 +177,18 @@ func systemSSH(ctx context.Context, program, socket string, login sshLogin, what
 		return 0, fmt.Errorf("cannot run %s: %w", program, err)
 	}
 	return 0, nil
+}
+
+// forSSH returns what the program ssh needs of an environment, which may have secrets,
+// such as those of --vars-env.
+func forSSH(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(setting string) bool {
+		name, _, _ := strings.Cut(setting, "=")
+		switch strings.ToUpper(name) {
+		case "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "TMPDIR", "TZ",
+			"SYSTEMROOT", "WINDIR", "USERPROFILE", "TEMP", "TMP", "PATHEXT", "COMSPEC":
+			return false
+		}
+		return !strings.HasPrefix(name, "LC_")
+	})
 }

@@ -74,22 +74,27 @@ func warnRoot(warn func(string), home string, files []string) {
 	warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
 
-// Foreign returns the owner of a file if that is another user than this one, root and
-// the owner of the file beside it; empty: it is one of these. Files that do not exist
-// belong to nobody.
-func Foreign(path, beside string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return ""
+// Foreign returns the owner of a file, or of its folder, if that is another user than this
+// one and root, and, in a run by sudo, than who runs it; empty: it is one of these. The
+// owner of a link counts like that of its target. Files that do not exist belong to nobody.
+func Foreign(path string, getenv func(string) string) string {
+	sudo := ""
+	if isRoot() {
+		sudo = getenv("SUDO_UID")
 	}
-	name, another := otherOwner(info)
-	if !another || name == "root" {
-		return ""
-	}
-	if other, err := os.Stat(beside); err == nil {
-		if its, also := otherOwner(other); also && its == name {
-			return ""
+	for _, look := range []func() (fs.FileInfo, error){
+		func() (fs.FileInfo, error) { return os.Lstat(path) },
+		func() (fs.FileInfo, error) { return os.Stat(path) },
+		func() (fs.FileInfo, error) { return os.Stat(filepath.Dir(path)) },
+	} {
+		info, err := look()
+		if err != nil {
+			continue
+		}
+		name, another := otherOwner(info)
+		if another && name != "root" && (sudo == "" || idOf(info) != sudo) {
+			return name
 		}
 	}
-	return name
+	return ""
 }

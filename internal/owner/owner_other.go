@@ -10,6 +10,8 @@ func worldWritable(fs.FileInfo) bool { return false }
 
 func otherOwner(fs.FileInfo) (string, bool) { return "", false }
 
+func idOf(fs.FileInfo) string { return "" }
+
 // GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh; it
 // does nothing where there is no such user.
 func GiveBack(string) {}

@@ -28,6 +28,14 @@ func otherOwner(info fs.FileInfo) (name string, another bool) {
 	return "the user " + id, true
 }
 
+// idOf returns the number of the owner.
+func idOf(info fs.FileInfo) string {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return strconv.Itoa(int(s.Uid))
+	}
+	return ""
+}
+
 // GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh,
 // except the VMs and disks of the embedded CPI, whose processes belong to root
 // as well. Errors are ignored: the next run reports a file that it cannot use.
