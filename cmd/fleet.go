@@ -207,7 +207,7 @@ func readFleet(ctx context.Context, c *console, path string, inputs document.Opt
 	if len(f.Warnings) > 0 && !c.json {
 		out := writerTo(c, c.stderr)
 		for _, w := range document.Problems(f.Warnings).Shortened() {
-			fmt.Fprintln(out, "Warning: "+w.String())
+			ui.Warn(out, w.String())
 		}
 		_ = out.Flush() // no stream is left to report it on
 	}

@@ -56,9 +56,9 @@ func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
 
 // unplanned prints why a member cannot be planned, and what to do.
 func unplanned(out *Writer, name, reason, hint string) {
-	fmt.Fprintf(out, "%s: cannot be planned: %s\n", name, out.clean(reason, maxMessage))
+	fmt.Fprintln(out, out.sentences(name+": cannot be planned: "+out.clean(reason, maxMessage), 0))
 	if hint != "" {
-		fmt.Fprintf(out, "  what to do: %s\n", out.clean(hint, maxMessage))
+		fmt.Fprintln(out, out.sentences("  what to do: "+out.clean(hint, maxMessage), 0))
 	}
 }
 
@@ -289,7 +289,7 @@ func fleetLine(out *Writer, e rollout.Event) {
 	case e.Kind == rollout.Phase:
 		fmt.Fprintf(out, "-- %s\n", out.clean(e.Message, maxMessage))
 	case e.Kind == rollout.Notice:
-		fmt.Fprintln(out, out.clean(e.Message, maxMessage))
+		fmt.Fprintln(out, out.sentences(out.clean(e.Message, maxMessage), 0))
 	case e.Kind == rollout.Planning && e.Verdict == schedule.Failed:
 		unplanned(out, e.Member, e.Reason, e.Hint)
 	case e.Kind == rollout.OfMember && e.Status == "started":
@@ -306,11 +306,11 @@ func fleetLine(out *Writer, e rollout.Event) {
 		if e.Reason != "" {
 			line += ": " + out.clean(e.Reason, maxMessage)
 		}
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(out, out.sentences(line, 0))
 		if e.Verdict == schedule.Failed {
 			fmt.Fprintf(out, "  log: %s\n", e.Log)
 			if e.Hint != "" {
-				fmt.Fprintf(out, "  what to do: %s\n", out.clean(e.Hint, maxMessage))
+				fmt.Fprintln(out, out.sentences("  what to do: "+out.clean(e.Hint, maxMessage), 0))
 			}
 		}
 	case e.Kind == rollout.Over:

@@ -10,7 +10,7 @@ import (
 // some of them.
 func Deployments(out *Writer, list []observe.Listed) {
 	if len(list) == 0 {
-		fmt.Fprintln(out, "This machine knows no deployment. To make one: bootstrap init")
+		fmt.Fprintln(out, out.sentences("This machine knows no deployment. To make one: bootstrap init", 0))
 		return
 	}
 	table := NewTable(out, "DEPLOYMENT", "STATE", "VM", "ADDRESS", "LAST DEPLOY", "MANIFEST").

@@ -37,7 +37,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 	}
 	for _, w := range p.Warnings {
 		if !told(w) {
-			writeWarning(out, out.clean(w, maxMessage))
+			Warn(out, w)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (t *text) handle(e report.Event) {
 	case report.Warning:
 		t.leaveLine()
 		t.warned[e.Message] = true
-		writeWarning(t.out, e.Message)
+		Warn(t.out, e.Message)
 	case report.Waiting:
 		t.waiting(e)
 	case report.Planned:
@@ -464,11 +464,11 @@ func Failed(out *Writer, code int, err error, hint, explain string) {
 	}
 }
 
-// writeWarning prints a warning that is safe to show.
-func writeWarning(out *Writer, text string) {
+// Warn prints a warning.
+func Warn(out *Writer, text string) {
 	const head = "Warning: "
 	out.paint(yellow, head)
-	fmt.Fprintln(out, out.sentences(text, len(head)))
+	fmt.Fprintln(out, out.sentences(out.clean(text, maxMessage), len(head)))
 }
 
 // File returns the content of a file after a line with its name.

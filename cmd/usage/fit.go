@@ -30,9 +30,13 @@ func Fit(text string, width int) string {
 		}
 		flush()
 		first := column.FindString(line)
-		if utf8.RuneCountInString(line) <= width || first == "" || len(first) > width/2 {
+		switch {
+		case utf8.RuneCountInString(line) <= width || first == "":
 			out = append(out, line)
-		} else {
+		case len(first) > width/2: // the second column begins in a line of its own
+			out = append(out, strings.TrimRight(first, " "))
+			out = append(out, broken(strings.Repeat(" ", 10), line[len(first):], width)...)
+		default:
 			out = append(out, broken(first, line[len(first):], width)...)
 		}
 	}
