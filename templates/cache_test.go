@@ -141,7 +141,7 @@ func TestOtherMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said atomic.Int32
-	cfg.Compiling = func() { said.Add(1) }
+	cfg.Compiling = func(bool) { said.Add(1) }
 	renders(t, cfg)
 	renders(t, cfg)
 	if said.Load() != 1 {
@@ -156,7 +156,7 @@ func TestRareFunctions(t *testing.T) {
 	cfg := embedded(t)
 	whole(t, cfg)
 	var said atomic.Int32
-	cfg.Compiling = func() { said.Add(1) }
+	cfg.Compiling = func(bool) { said.Add(1) }
 	const rare = `<% require "ripper" %><%= begin; Ripper.sexp("a = 1").flatten.first(3).inspect; rescue Exception; "rescued"; end %>`
 	first := newJob(t, "first", map[string]string{"f": rare + ` <%= name %>`})
 	second := newJob(t, "second", map[string]string{

@@ -166,8 +166,8 @@ func (r *ruby) greeting(ctx context.Context, cfg Config) (hello greeting, err er
 
 // enter is called with each state of a Ruby.
 func (c Config) enter(s state) {
-	if s == compiling && c.Compiling != nil {
-		c.Compiling()
+	if (s == compiling || s == crowded) && c.Compiling != nil {
+		c.Compiling(s == crowded)
 	}
 }
 

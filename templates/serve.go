@@ -32,6 +32,7 @@ type state string
 const (
 	loading   state = "loading"   // its code, which may be waiting for another process
 	compiling state = "compiling" // which takes seconds
+	crowded   state = "crowded"   // compiling, because there is no room for the code in the cache
 	loaded    state = "loaded"
 )
 
@@ -55,7 +56,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	s.whole = func() (*cruby.Module, error) {
 		tell(loading)
 		defer tell(loaded)
-		return loadCode(tell, func(compile func()) (*cruby.Module, error) { return cruby.Open(ctx, cache, compile) })
+		return loadCode(tell, func(compile func(full bool)) (*cruby.Module, error) { return cruby.Open(ctx, cache, compile) })
 	}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
@@ -76,7 +77,7 @@ func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, f
 	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
 		return nil, nil, greeting{Error: err.Error()}, err
 	}
-	module, err := loadCode(tell, func(compile func()) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
+	module, err := loadCode(tell, func(compile func(full bool)) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
 	if err != nil {
 		return failed(err)
 	}
@@ -89,14 +90,18 @@ func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, f
 
 // loadCode calls open without collections of garbage, with a function that it calls
 // before it compiles.
-func loadCode(tell func(state), open func(compile func()) (*cruby.Module, error)) (*cruby.Module, error) {
+func loadCode(tell func(state), open func(compile func(full bool)) (*cruby.Module, error)) (*cruby.Module, error) {
 	// A collection while code is loaded would take longer than loading it.
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(-1)
 	compiles := false
-	m, err := open(func() {
+	m, err := open(func(full bool) {
 		compiles = true
-		tell(compiling)
+		if full {
+			tell(crowded)
+		} else {
+			tell(compiling)
+		}
 		// Compiling takes half a gigabyte, and more if garbage is collected late.
 		debug.SetGCPercent(25)
 	})

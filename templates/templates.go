@@ -40,8 +40,9 @@ type Config struct {
 	Shared string
 	// Compiling is called before the embedded Ruby is compiled, which takes seconds:
 	// where this program has no machine code for the machine, or when a template needs a
-	// part of Ruby that few do. Any goroutine may call it. nil: nobody wants to know.
-	Compiling func()
+	// part of Ruby that few do. Or the cache is full: there is no
+	// room in it for that code. Any goroutine may call it. nil: nobody wants to know.
+	Compiling func(full bool)
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
 	// nil: the environment of this process.
 	Env []string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -189,7 +190,11 @@ func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 		Cache:  RubyCache(e.Home),
 		Shared: e.Getenv(templates.SharedVariable),
 		Env:    e.rubyEnv(),
-		Compiling: func() {
+		Compiling: func(full bool) {
+			if full {
+				e.Root.Info(fmt.Sprintf("%s has no room for the embedded Ruby, which needs 50 MB there: it is compiled for this run alone, which takes some seconds", RubyCache(e.Home)))
+				return
+			}
 			e.Root.Info("Compiling the embedded Ruby, once for this machine: this takes some seconds")
 		},
 	})

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -38,15 +39,16 @@ const sumsName = "sums"
 // OpenReached is Open for the functions that templates reach, by the image's profile:
 // they are compiled in a third of the time, and for most machines their code is in
 // this program. A call of another function is ErrMissing.
-func OpenReached(ctx context.Context, dir string, compiling func()) (*Module, error) {
+func OpenReached(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: CacheName, wasm: reached, shipped: true, compiling: compiling}.open(ctx, dir)
 }
 
 // Open loads the compiled code of the embedded image from dir, which takes a fraction
 // of a second, or compiles it, which takes seconds, and keeps it there. It compiles
 // code again that is damaged or that another user could have written. dir is created
-// with mode 0700; empty: keep nothing. compiling is called before it compiles.
-func Open(ctx context.Context, dir string, compiling func()) (*Module, error) {
+// with mode 0700; empty: keep nothing. compiling is called before it compiles; full: because
+// there is no room for the code in dir.
+func Open(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: wholeName, wasm: whole, compiling: compiling}.open(ctx, dir)
 }
 
@@ -74,7 +76,7 @@ type source struct {
 	name      func(About) string
 	wasm      func() ([]byte, error)
 	shipped   bool // this program may have its machine code
-	compiling func()
+	compiling func(full bool)
 }
 
 func (c source) open(ctx context.Context, dir string) (*Module, error) {
@@ -82,12 +84,14 @@ func (c source) open(ctx context.Context, dir string) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
+	full := false
 	for range 2 {
 		s, err := openStore(ctx, dir, c.name(about))
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
+			full = noRoom(err)
 			break
 		}
 		m, err := c.from(ctx, s)
@@ -95,12 +99,15 @@ func (c source) open(ctx context.Context, dir string) (*Module, error) {
 		if err == nil {
 			return m, nil
 		}
+		if full = noRoom(err); full {
+			break // the second attempt would compile in vain
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 	// Without a folder.
-	c.compiling()
+	c.compiling(full)
 	wasm, err := c.wasm()
 	if err != nil {
 		return nil, fmt.Errorf("cannot unpack the embedded Ruby: %w", err)
@@ -127,16 +134,26 @@ func (c source) from(ctx context.Context, s *store) (*Module, error) {
 		if err == nil {
 			return m, nil
 		}
-		if err := os.RemoveAll(s.folder()); err != nil {
+		if err := errors.Join(os.RemoveAll(s.folder()), whenFull(err)); err != nil {
 			return nil, err
 		}
 	}
-	c.compiling()
+	c.compiling(false)
 	wasm, err := c.wasm()
 	if err != nil {
 		return nil, err
 	}
 	return s.fill(ctx, wasm)
+}
+
+func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// whenFull returns the error if it is that there is no room.
+func whenFull(err error) error {
+	if noRoom(err) {
+		return err
+	}
+	return nil
 }
 
 // whole returns the code of the image.
