@@ -123,10 +123,10 @@ func (j *jobs) checkHealth(ctx context.Context) error {
 	}
 	from := target.HealthFrom(j.t, cmp.Or(j.address, j.t.State.Get().Own.Address))
 	return j.t.Out.Do(fmt.Sprintf("Checking the health of instance '%s/0'", j.t.About.Group), func(s *report.Stage) error {
-		told := s.Wait(ctx)
-		defer told.End()
+		waiting := s.Wait(ctx)
+		defer waiting.End()
 		for _, c := range j.t.About.Health {
-			err := health.Wait(ctx, c, from, func(cause string) { told.Say(health.Name(c) + ": " + cause) })
+			err := health.Wait(ctx, c, from, func(cause string) { waiting.Say(health.Name(c) + ": " + cause) })
 			if failing, ok := errors.AsType[*health.UnhealthyError](err); ok {
 				failing.Previous = j.hasPrevious()
 			}

@@ -242,7 +242,7 @@ func (r *run) chooseAddresses(ctx context.Context) error {
 const mostReplans = 50
 
 // runPlan runs the steps of a deploy. Nothing is changed when addresses turn out
-// to be taken: the deploy plans again, unless it was told to do a saved plan.
+// to be taken: the deploy plans again, unless it runs a saved plan.
 func (r *run) runPlan(ctx context.Context) error {
 	for range mostReplans {
 		err := r.runSteps(ctx, deploying)

@@ -108,7 +108,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 	for _, p := range phases {
 		r.t.Env.Timeline.Begin(p.name)
 		err = r.step(ctx, p.group, p.name, p.do)
-		r.t.Env.Timeline.End(how(ctx, err))
+		r.t.Env.Timeline.End(statusOf(ctx, err))
 		if err != nil {
 			break
 		}
@@ -124,7 +124,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 		err = stopped
 	}
 	r.t.Out.Enter("", err)
-	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome(), Timeline: r.keepTimeline(how(ctx, err))})
+	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome(), Timeline: r.keepTimeline(statusOf(ctx, err))})
 	return err
 }
 

@@ -37,7 +37,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
 		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, i) })
-		r.t.Env.Timeline.End(how(ctx, err))
+		r.t.Env.Timeline.End(statusOf(ctx, err))
 		if err != nil {
 			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
 				return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause

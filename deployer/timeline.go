@@ -28,8 +28,8 @@ func (o *Options) record() {
 	}
 }
 
-// how returns how a run, or a part of it, ended.
-func how(ctx context.Context, err error) timeline.Status {
+// statusOf returns how a run, or a part of it, ended.
+func statusOf(ctx context.Context, err error) timeline.Status {
 	interrupted, _ := errors.AsType[*report.InterruptedError](err)
 	switch {
 	case err == nil, errors.Is(err, errDone):

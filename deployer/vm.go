@@ -234,13 +234,13 @@ func (v *vms) suspectLeftovers() {
 // waitForOwn waits until the agent of the new VM answers: the address may have
 // been used before, and the agent of that VM may still answer.
 func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
-	told := s.Wait(ctx)
-	defer told.End()
+	waiting := s.Wait(ctx)
+	defer waiting.End()
 	want := v.t.State.Get().Own.AgentID
 	until := time.Now().Add(v.t.Env.AgentTimeout)
 	var foreign foreignSince
 	for {
-		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), told.Probe); err != nil {
+		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), waiting.Probe); err != nil {
 			return err
 		}
 		now, err := client.GetState(ctx, false)
@@ -249,7 +249,7 @@ func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 				return nil
 			}
 		}
-		told.Say(err.Error())
+		waiting.Say(err.Error())
 		if foreign.lasts(err, v.deletedAgent) || time.Now().After(until) {
 			return err
 		}

@@ -13,12 +13,12 @@ import (
 // awaitAgent waits until the agent answers, and reports what it waits for. why
 // is the call that may have restarted the VM; empty: none.
 func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
-	told := s.Wait(ctx)
-	defer told.End()
+	waiting := s.Wait(ctx)
+	defer waiting.End()
 	return client.WaitReady(ctx, limit, func(met agent.Probe) {
-		told.Probe(met)
+		waiting.Probe(met)
 		if why != "" {
-			told.Say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
+			waiting.Say(fmt.Sprintf("the agent does not answer yet after %s: %s", why, met))
 		}
 	})
 }

@@ -58,7 +58,7 @@ func writeDiff(out *Writer, diff []string) {
 // downtime returns the steps during which the service is down, and how long these
 // will take, if earlier runs have done all of them.
 func downtime(p plan.View) string {
-	text := strings.Join(p.Down, ", ")
+	text := strings.Join(words(p.Down), ", ")
 	switch p.OfRuns {
 	case 0:
 		return text
@@ -141,8 +141,13 @@ func WriteSteps(out *Writer, p plan.Plan) {
 		return
 	}
 	fmt.Fprintln(out, "\nSteps")
-	for i, s := range p.Steps {
-		line := fmt.Sprintf("  %2d  %s", i+1, s)
+	n := 0
+	for _, s := range p.Steps {
+		if s.Kind.Quiet() {
+			continue
+		}
+		n++
+		line := fmt.Sprintf("  %2d  %s", n, s)
 		if s.Down {
 			line += " (the service is down)"
 		}
@@ -157,4 +162,13 @@ func Ask(out *Writer, what []string) {
 		fmt.Fprintln(out, "  "+w)
 	}
 	fmt.Fprint(out, "Go on? [yN]: ")
+}
+
+// words returns kinds of steps as people read them.
+func words(kinds []string) []string {
+	list := make([]string, len(kinds))
+	for i, k := range kinds {
+		list[i] = plan.Kind(k).Words()
+	}
+	return list
 }

@@ -25,7 +25,7 @@ func TestSentencesAreBrokenBetweenWords(t *testing.T) {
 		show(report.Event{Kind: report.Info, Message: "Generated variables, kept in creds.yml: mbus_bootstrap_password, default_ca, mbus_bootstrap_ssl"})
 		show(report.Event{Kind: report.Warning, Message: "the VM is made of namespaces, which this machine allows"})
 		show(report.Event{Kind: report.Planned, Plan: &plan.View{
-			Changes:  []plan.Line{{Action: plan.Create, What: plan.VM, Name: "page/0", Why: []string{"there is none yet; it is made of namespaces"}}},
+			Changes:  []plan.Line{{Action: plan.Create, What: plan.VM, Name: "page/0", Why: []string{"new; it is made of namespaces"}}},
 			Down:     []string{"stop jobs", "apply", "start jobs", "attach disk"},
 			Warnings: []string{"the packages are compiled while the service is down"},
 		}})

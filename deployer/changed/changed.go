@@ -43,7 +43,7 @@ func Compare(ctx context.Context, c Case) (list []plan.File, note string, err er
 	case !ok || applied.VM != c.VM:
 		return nil, "this machine has not kept the files of the last deploy: it was made on another machine, or by another tool", nil
 	case c.Facts.Answers && c.Facts.Now.ConfigurationHash != applied.Spec.ConfigurationHash:
-		return nil, "the VM runs other files than this machine has kept: a deploy from another machine has changed them, or the last deploy has failed", nil
+		return nil, "the last deploy failed, or ran on another machine", nil
 	case c.Secrets == 0:
 		return nil, "an older bootstrap made the last deploy, and did not keep what is secret in its files", nil
 	}

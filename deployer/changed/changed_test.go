@@ -132,7 +132,7 @@ web mode changed|0640 -> 0750||
 	}{
 		"no VM":            {func(c *Case) { c.VM = "" }, "there is no VM"},
 		"another VM":       {func(c *Case) { c.VM = "vm-2" }, "this machine has not kept"},
-		"another deploy":   {func(c *Case) { c.Facts.Now.ConfigurationHash = "other" }, "the VM runs other files"},
+		"another deploy":   {func(c *Case) { c.Facts.Now.ConfigurationHash = "other" }, "the last deploy failed, or"},
 		"no secrets known": {func(c *Case) { c.Secrets = 0 }, "an older bootstrap"},
 		"nothing was kept": {func(c *Case) { c.Folder = kept.At(t.TempDir()) }, "this machine has not kept"},
 	} {

@@ -79,7 +79,7 @@ func (w *writer) header() {
 	case p.Nothing():
 		class, word = "done", "nothing to do"
 	default:
-		class, word = "todo", "deploy changes something"
+		class, word = "todo", "changes pending"
 	}
 	w.Begin(name+": "+word, style)
 	w.Put(`<header>
@@ -97,7 +97,7 @@ func (w *writer) header() {
 		figure(timeline.Took(t.Seconds), "the last deploy on this machine took")
 		figure(timeline.Took(t.DownSeconds()), "the service was down in it")
 		if list := t.Longest(1); len(list) > 0 {
-			figure(timeline.Took(t.Spans[list[0]].Seconds), "its longest call: "+t.Spans[list[0]].Text())
+			figure(timeline.Took(t.Spans[list[0]].Seconds), "its longest wait: "+t.Spans[list[0]].Text())
 		}
 	}
 	w.Put(`
@@ -212,9 +212,14 @@ func (w *writer) steps(p *plan.View) {
 <table>
 <thead><tr><th scope="col" class="number">#</th><th scope="col">Step</th><th scope="col">Calls</th><th scope="col" class="number">Last time</th></tr></thead>
 <tbody>`)
-	for i, s := range w.r.Steps {
+	n := 0
+	for _, s := range w.r.Steps {
+		if s.Kind.Quiet() {
+			continue
+		}
+		n++
 		w.Put(`
-<tr><td class="number">%v</td><td>%s`, i+1, s)
+<tr><td class="number">%v</td><td>%s`, n, s)
 		w.When(s.Down, ` <em class="mark">service down</em>`)
 		calls := strings.Join(s.Calls, ", ")
 		if len(s.Maybe) > 0 {

@@ -55,7 +55,7 @@ func TestHTML(t *testing.T) {
 	}{
 		"nothing": {observe.Report{PlanNote: "the agent does not answer"}, []string{"plan not known", "This is not known: the agent does not answer"}},
 		"new": {observe.Report{Deployment: "web", Plan: &plan.View{Changes: []plan.Line{{What: plan.VM, Action: plan.Create}}, Warnings: []string{"a < b"}}, Steps: []plan.Step{{Kind: plan.CreateVM, Maybe: []string{"cpi set_vm_metadata"}}}},
-			[]string{"web deploy changes something", "Warning: a < b", "perhaps cpi set_vm_metadata"}},
+			[]string{"web changes pending", "Warning: a < b", "perhaps cpi set_vm_metadata"}},
 		"templates": {observe.Report{Plan: &plan.View{TemplatesNote: "some", Templates: []plan.File{{Job: "page", Path: "bin/ctl", Change: plan.FileChanged, Diff: "@@ -1 +1 @@\n-a\n+<b>\n"}}}},
 			[]string{"nothing to do", "page/bin/ctl", "-a\n+<b>"}},
 		"another machine": {observe.Report{LastDeploy: &deployed, VM: &observe.SeenVM{CID: "vm-1"}, Runs: []*timeline.Timeline{{Command: "deploy", Began: began, Seconds: 7, Status: timeline.Finished}}},

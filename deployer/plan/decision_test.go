@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 		plan []string
 	}
 	silent := func(f *Facts) { *f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
-	newDeploy := []string{"stemcell create: not uploaded", "vm create: there is none yet", "disk create: there is none yet", "jobs create: the VM is new"}
+	newDeploy := []string{"stemcell create: not uploaded", "vm create: new", "disk create: new", "jobs create: the VM is new"}
 	for name, c := range map[string]table{
 		"nothing": {},
 		"no VM":   {state: func(s *state.State) { *s = state.State{} }, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy},
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 			plan: []string{"jobs update in place: the agent has no process: there must be web"}},
 		"property":      {want: func(w *Wishes) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"property gone": {want: func(w *Wishes) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
-		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: the agent compiles 1 while"}},
+		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: 1 to compile while"}},
 		"release": {want: func(w *Wishes) {
 			w.Releases[1].Version = "2"
 			w.Applied["release: web"] = "z"
@@ -119,8 +119,8 @@ func TestDecide(t *testing.T) {
 		"disk shrinks":        {want: func(w *Wishes) { w.Disk.Size = 32; w.Asked.AllowShrink = true }, plan: []string{"disk migrate: size 64 -> 32 MiB"}},
 		"no disk wanted":      {want: func(w *Wishes) { w.Disk = nil }, plan: []string{"vm replace: its persistent disk is removed", "disk orphan: the manifest does not ask for it", "jobs create"}},
 		"disk not mounted":    {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: it is not mounted"}},
-		"first disk":          {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: there is none yet"}},
-		"other disk mounted":  {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment has not recorded it", "disk create: there is none yet", "jobs create"}},
+		"first disk":          {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: new"}},
+		"other disk mounted":  {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment has not recorded it", "disk create: new", "jobs create"}},
 		"recreate disks":      {want: func(w *Wishes) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
 		"list of jobs":        {want: func(w *Wishes) { w.Applied[PartJobs] = "z" }, plan: []string{"jobs update in place: some were added, removed or moved"}},
 		"disk grows, delete-create": {want: func(w *Wishes) { w.Strategy, w.Disk.Size = "delete-create", 128 },

@@ -114,8 +114,8 @@ type Reason struct {
 // fields.
 func (r Reason) fixed() string {
 	switch r.Cause {
-	case NoVM:
-		return "there is none yet"
+	case NoVM, NoDisk:
+		return "new"
 	case VMGone:
 		return "it does not exist any more"
 	case NeverUsed:
@@ -140,8 +140,6 @@ func (r Reason) fixed() string {
 		return "with CPI API version 1, an agent learns of a disk only when create_vm is called"
 	case TwoDisksAPI1:
 		return "an interrupted run may have left two disks attached, and with CPI API version 1 only the run that called create_vm can detach one"
-	case NoDisk:
-		return "there is none yet"
 	case DiskUnwanted:
 		return "the manifest does not ask for it any more; it is kept: see bootstrap disks"
 	case NotMounted:
@@ -242,9 +240,9 @@ func (r Reason) String() string {
 	case NoProcesses:
 		return "the agent has no process: there must be " + names
 	case CompilesInPlace:
-		return fmt.Sprintf("the agent compiles %d while the service is down; if one fails, the previous jobs are put back if this machine has kept them", r.Count)
+		return fmt.Sprintf("%d to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it", r.Count)
 	case CompilesOnNew:
-		return fmt.Sprintf("the agent of the new VM compiles %d while the service is down; if one fails, the service stays down until a deploy succeeds", r.Count)
+		return fmt.Sprintf("%d to compile on the new VM while the service is down; if that fails, the service stays down until a deploy succeeds", r.Count)
 	case SettingsChanged:
 		return names + " changed"
 	case Generated:

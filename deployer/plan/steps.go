@@ -62,6 +62,21 @@ const (
 	UninstallRest   Kind = "uninstall CPI if unused"
 )
 
+// Words returns the kind as people read it in a plan.
+func (k Kind) Words() string {
+	switch k {
+	case Prepare:
+		return "send the new jobs to the agent"
+	case InitialApply:
+		return "set up the new vm"
+	}
+	return string(k)
+}
+
+// Quiet reports whether a step of that kind changes only the record of the
+// deployment, before the others change the VM: it is not listed for people.
+func (k Kind) Quiet() bool { return k == ClearRecord }
+
 // Step is one step of a run.
 type Step struct {
 	Kind Kind   `json:"step"`
@@ -81,7 +96,7 @@ type Step struct {
 
 // String returns the step in words.
 func (s Step) String() string {
-	text := string(s.Kind)
+	text := s.Kind.Words()
 	if s.Name != "" {
 		text += " " + s.Name
 	}

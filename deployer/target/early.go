@@ -21,7 +21,7 @@ type earlyFetch struct {
 	file     artifact.File
 }
 
-// artifactSource is what a download is found by.
+// artifactSource identifies a download: URL and digest.
 type artifactSource struct{ url, digest string }
 
 // begin begins to download what a manifest names, while the keys of its variables

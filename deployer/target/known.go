@@ -72,7 +72,7 @@ func (t *Target) FindInstallation(ctx context.Context) error {
 	}
 	if Exists(k.CPI) {
 		t.CPI.Build = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
-		t.Out.Info(fmt.Sprintf("Using what is installed on this machine for deployment '%s'", k.Name))
+		t.Out.Info(fmt.Sprintf("Using the CPI and the settings of the last deploy of '%s' (the manifest is not read)", k.Name))
 	}
 	return nil
 }

@@ -156,9 +156,9 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 	var client *agent.Client
 	var facts plan.Facts
 	err := l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
-		told := s.Wait(ctx)
-		defer told.End()
-		told.Say("the agent does not answer yet")
+		waiting := s.Wait(ctx)
+		defer waiting.End()
+		waiting.Say("the agent does not answer yet")
 		var found agent.Access
 		var err error
 		for others := len(l.t.Agents.accesses(how)) - 1; ; others-- {
@@ -169,7 +169,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 			if err != nil {
 				break
 			}
-			told.End() // ask reports what it waits for itself
+			waiting.End() // ask reports what it waits for itself
 			// An agent may restart with other settings just after it has answered.
 			if facts, err = l.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
 				break
@@ -231,9 +231,9 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 		return plan.Facts{}, err
 	}
 	limit := l.busyTime()
-	told := s.Wait(ctx)
-	defer told.End()
-	told.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second)))
+	waiting := s.Wait(ctx)
+	defer waiting.End()
+	waiting.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second)))
 	mounted, err := client.ListDiskInTurn(ctx, limit)
 	if err != nil {
 		return plan.Facts{}, err

@@ -63,15 +63,15 @@ func (l *Look) revive(ctx context.Context) error {
 	}
 	l.Revived = true
 	return l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
-		told := s.Wait(ctx)
-		defer told.End()
-		told.Say("the agent does not answer yet after the reboot")
+		waiting := s.Wait(ctx)
+		defer waiting.End()
+		waiting.Say("the agent does not answer yet after the reboot")
 		// An agent that was going to restart with other settings may have done
 		// so in the reboot.
 		client, found, err := l.t.Agents.Find(ctx, l.t.Agents.Recall(cid), min(RebootTimeout, l.t.Env.AgentTimeout), l.t.State.Get().DirectorID)
 		var facts plan.Facts
 		if err == nil {
-			told.End()
+			waiting.End()
 			l.Running = client
 			facts, err = l.ask(ctx, s, client, l.t.State.Get().Own.AgentID)
 		}

@@ -100,7 +100,7 @@ func (t *Target) Close() {
 	t.ends = nil
 }
 
-// AtEnd has something done by Close.
+// AtEnd registers a function that Close calls.
 func (t *Target) AtEnd(end func()) { t.ends = append(t.ends, end) }
 
 // The groups of stages, with the names that users know from create-env.

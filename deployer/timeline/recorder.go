@@ -283,7 +283,7 @@ func (r *Recorder) Timeline(status Status, clean func(string) string) *Timeline 
 		Down: r.outages(now), StillDown: r.isDown, Spans: []Span{}, Omitted: r.omitted,
 	}
 	within := map[*span][]*span{}
-	for i := len(r.spans) - 1; i >= 0; i-- { // what is in a span is behind it
+	for i := len(r.spans) - 1; i >= 0; i-- { // children follow their parent in the list
 		if s := r.spans[i]; len(within[s]) > 0 || r.isListed(s) {
 			within[s.in] = append(within[s.in], s)
 		}
