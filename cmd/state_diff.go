@@ -24,7 +24,13 @@ from each other. Bootstrap state backups lists them. With --json, there is one o
 per line.`,
 		Example: "  bootstrap state diff manifest.yml 12\n  bootstrap state diff manifest.yml 12 15",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := c.split(&choice, cmd, args, 1, 2)
+			most := 2
+			if len(args) > 0 {
+				if _, err := strconv.Atoi(args[0]); err != nil { // the manifest
+					most = min(most, len(args)-1)
+				}
+			}
+			path, rest, err := c.split(&choice, cmd, args, 1, most)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -187,6 +188,8 @@ func Leftovers(out *Writer, list []Leftover) {
 type Backup struct {
 	Serial   int       `json:"serial"`
 	Written  time.Time `json:"written"`
+	By       string    `json:"by,omitempty"`      // user@host; empty: unknown
+	Command  string    `json:"command,omitempty"` // without values
 	Path     string    `json:"path"`
 	Present  bool      `json:"present"`  // the state file is still this version
 	Finished bool      `json:"finished"` // the deploy that wrote it had finished
@@ -199,7 +202,7 @@ type Backup struct {
 func BackupsOf(list []file.Version) []Backup {
 	views := make([]Backup, len(list))
 	for i, b := range list {
-		v := Backup{Serial: b.Serial, Written: b.Written.UTC(), Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
+		v := Backup{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command, Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
 		if b.Err != nil {
 			v.Error = b.Err.Error()
 		} else {
@@ -217,14 +220,14 @@ func Backups(out *Writer, views []Backup) {
 		fmt.Fprintln(out, "No backups")
 		return
 	}
-	table := NewTable(out, "SERIAL", "WRITTEN", "DEPLOY", "RECORDS").
-		Yield("RECORDS", 16).Yield("DEPLOY", 0).Yield("RECORDS", 0)
+	table := NewTable(out, "SERIAL", "WRITTEN", "BY", "COMMAND", "DEPLOY", "RECORDS").
+		Yield("RECORDS", 16).Yield("COMMAND", 12).Yield("DEPLOY", 0).Yield("BY", 0).Yield("COMMAND", 0).Yield("RECORDS", 0)
 	for _, v := range views {
 		deploy := "unfinished"
 		if v.Finished {
 			deploy = "finished"
 		}
-		table.Row(strconv.Itoa(v.Serial), Moment(v.Written), deploy, v.records())
+		table.Row(strconv.Itoa(v.Serial), Moment(v.Written), cmp.Or(v.By, "-"), cmp.Or(v.Command, "-"), deploy, v.records())
 	}
 	table.Print()
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -25,6 +28,61 @@ type Backup struct {
 	Serial  int
 	Written time.Time
 	Path    string
+	Writer  Writer
+}
+
+// Writer is the run that left a version; the zero value: unknown.
+type Writer struct {
+	By      string `json:"by"`      // user@host
+	Command string `json:"command"` // without values
+}
+
+// writersFile returns the path of the file that says which run left which backup.
+func writersFile(path string) string { return filepath.Join(backupDir(path), "writers.json") }
+
+// readWriters returns the writers of backups, by serial number; a damaged file has none.
+func readWriters(path string) map[int]Writer {
+	writers := map[int]Writer{}
+	if data, err := regular.Read(writersFile(path)); err != nil || json.Unmarshal(data, &writers) != nil {
+		return map[int]Writer{}
+	}
+	return writers
+}
+
+// recordWriter adds this run as the writer of the present version.
+func (s *Store) recordWriter() error {
+	if s.opts.Holder.User == "" {
+		return nil
+	}
+	return s.recordWriters(map[int]Writer{s.current.Own.Serial: {By: s.opts.Holder.Who(), Command: s.opts.Holder.Command}})
+}
+
+// recordWriters adds the writers of backups, and forgets those of backups that are gone.
+func (s *Store) recordWriters(more map[int]Writer) error {
+	before := readWriters(s.path)
+	writers := map[int]Writer{}
+	for _, b := range backupsOf(s.path) {
+		w, ok := more[b.Serial]
+		if !ok {
+			w, ok = before[b.Serial]
+		}
+		if ok {
+			writers[b.Serial] = w
+		}
+	}
+	if maps.Equal(before, writers) {
+		return nil
+	}
+	data, err := json.MarshalIndent(writers, "", "    ")
+	if err == nil {
+		atomicfile.RemoveStale(writersFile(s.path))
+		err = atomicfile.Replace(writersFile(s.path), append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record who wrote the backups of the deployment state: %w", err)
+	}
+	atomicfile.Match(writersFile(s.path), s.path)
+	return nil
 }
 
 // backupDir is the folder beside a state file that contains its backups.
@@ -39,6 +97,7 @@ func backupsOf(path string) []Backup {
 	if err != nil {
 		return nil
 	}
+	writers := readWriters(path)
 	var list []Backup
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".json")
@@ -47,7 +106,7 @@ func backupsOf(path string) []Backup {
 			continue
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			list = append(list, Backup{Serial: serial, Written: info.ModTime(), Path: filepath.Join(backupDir(path), e.Name())})
+			list = append(list, Backup{Serial: serial, Written: info.ModTime(), Path: filepath.Join(backupDir(path), e.Name()), Writer: writers[serial]})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Backup) int { return cmp.Compare(b.Serial, a.Serial) })

@@ -385,6 +385,7 @@ func (s *Store) Close() {
 	if s.written && s.lock != nil {
 		s.warn(s.backUp())
 		s.warn(s.pruneBackups())
+		s.warn(s.recordWriter())
 	}
 	if s.lock != nil {
 		s.finish()

@@ -199,6 +199,15 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 		}
 		_ = os.Chtimes(target, v.Written, v.Written)
 	}
+	writers := map[int]Writer{}
+	for _, v := range h.Versions {
+		writers[v.Serial] = Writer{By: v.By, Command: v.Command}
+	}
+	if len(writers) > 0 && fileExists(s.backups()) {
+		if err := s.recordWriters(writers); err != nil {
+			return err
+		}
+	}
 	return s.pullGone(ctx)
 }
 
