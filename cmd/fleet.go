@@ -146,7 +146,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 	}
 	opts = rollout.Options{
 		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.holder(),
-		Program: rollout.Program{Self: self, Env: env, Flags: a.members},
+		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
 	}
 	all := f.Members

@@ -84,7 +84,7 @@ func fleetNow(ctx context.Context, c *console, path string, inputs document.Opti
 	if err != nil {
 		return err
 	}
-	program := rollout.Program{Self: self, Env: environment.ForMembers(c.env), Flags: flags}
+	program := rollout.Program{Self: self, Env: environment.ForMembers(c.env), Flags: flags, Fleet: fleetArgs(f.Path, inputs)}
 	n, err := rollout.AskNow(ctx, program, f, f.Members, old.RemovedFrom(f, home))
 	if err != nil {
 		return err

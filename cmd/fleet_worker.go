@@ -120,7 +120,7 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	program := rollout.Program{Self: self, Flags: members, Env: append(environment.ForMembers(c.env), "BOOTSTRAP_DATABASE="+database)}
 	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
-		Database: database, Width: width, By: c.holder(), Program: program, Key: key, Current: rollout.Current,
+		Database: database, Width: width, By: c.holder(), Program: program, Next: func(path string) string { return fleetArgs(path, inputs) }, Key: key, Current: rollout.Current,
 		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(ctx, c, path, inputs) },
 		Redact: c.redactor.String, Report: show, Urgent: urgent,
 	})

@@ -41,6 +41,11 @@ func (c *console) withTarget(text string) string {
 	}
 	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
 		words := strings.TrimSuffix(named, " MANIFEST")
+		if cmd, _, err := c.root.Find(strings.Fields(words)[1:]); err == nil && cmd != c.root {
+			if args := c.memberArgs(cmd); args != "" {
+				return "bootstrap " + args
+			}
+		}
 		return strings.TrimSuffix(words+" "+c.targetArgs(strings.Fields(words)[1:]), " ")
 	})
 }

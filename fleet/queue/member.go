@@ -58,6 +58,9 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 	defer close(over)
 	program := w.opts.Program
 	program.Flags = append(slices.Clip(program.Flags), t.Flags...)
+	if w.opts.Next != nil {
+		program.Fleet = w.opts.Next(j.Args.Fleet)
+	}
 	r := &running{job: j.Args, lost: make(chan struct{}), here: rollout.NewHere(program, w.opts.Width, func(p rollout.Progress) {
 		select {
 		case progress <- p:

@@ -24,7 +24,8 @@ type Work struct {
 	Database string // postgres:// URL
 	Width    int    // members at the same time
 	By       state.Holder
-	Program  rollout.Program // with the flags that this worker gives to every member
+	Program  rollout.Program           // with the flags that this worker gives to every member
+	Next     func(fleet string) string // the arguments that name a fleet for another command; nil: none
 	Key      Key
 	Read     func(path string) (*fleet.Fleet, error)
 	// Current returns why a run of a fleet file is not starting a member at present:

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,6 +65,21 @@ type Program struct {
 	Self  string   // its path
 	Env   []string // its whole environment
 	Flags []string // of deploy and recreate, without secrets, for every member
+	// Fleet are the arguments that name the fleet for another command, in messages of
+	// members; empty: they name the deployment of the member.
+	Fleet string
+}
+
+// MemberVariable is the variable of the environment that tells the process of a member
+// which member it is, and the fleet: NAME=ARGUMENTS.
+const MemberVariable = "BOOTSTRAP_MEMBER"
+
+// of returns the program for a member.
+func (p Program) of(m fleet.Member) Program {
+	if p.Fleet != "" {
+		p.Env = append(slices.Clip(p.Env), MemberVariable+"="+m.Name+"="+p.Fleet)
+	}
+	return p
 }
 
 // memoryShare is how much of the machine's memory all members of a run may use
@@ -181,7 +197,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		list = append(list, "--lock-wait="+cutWait)
 	}
 	cmd := exec.Command(h.program.Self, list...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.bounded(h.width), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.of(t.Member).bounded(h.width), log, log
 	cmd.Stdin = bytes.NewReader(stdin)
 	process.OwnGroup(cmd) // an interrupt at the terminal is for the coordinator
 	h.mu.Lock()
@@ -380,7 +396,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Cut)...)
 	}
 	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...)
-	cmd.Env, cmd.Stdin = p.Env, bytes.NewReader(stdin)
+	cmd.Env, cmd.Stdin = p.of(t.Member).Env, bytes.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	process.OwnGroup(cmd)
