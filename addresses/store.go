@@ -78,7 +78,7 @@ func (s *store) transact(ctx context.Context, write bool, do func(records) error
 	defer cancel()
 	pauses := wait.Jitter(2*time.Millisecond, 100*time.Millisecond)
 	for {
-		err := s.once(ctx, limit, write, do)
+		err := s.attempt(ctx, limit, write, do)
 		if err == nil || !s.dialect.again(err) || wait.For(limit, pauses.Next()) != nil {
 			return s.failed(ctx, limit, err)
 		}
@@ -106,8 +106,8 @@ func (s *store) failed(ctx, limit context.Context, err error) error {
 	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
 }
 
-// once does the transaction; limit ends the wait for others.
-func (s *store) once(ctx, limit context.Context, write bool, do func(records) error) (err error) {
+// attempt does the transaction; limit ends the wait for others.
+func (s *store) attempt(ctx, limit context.Context, write bool, do func(records) error) (err error) {
 	conn, err := s.db.Conn(limit)
 	if err != nil {
 		return err

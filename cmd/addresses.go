@@ -177,7 +177,7 @@ it asks first. It prints what it released.`,
 // output: messages go to standard error.
 func onLedger(ctx context.Context, c *console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
 	c.started, c.plain = true, true
-	show := c.renderer(c.beside())
+	show := c.renderer(c.progressStream())
 	c.report = func(e report.Event) {
 		if e.Kind == report.Warning {
 			show(e)

@@ -107,8 +107,8 @@ func answer(ctx context.Context, in *os.File) (bool, error) {
 	})
 	select {
 	case text := <-line:
-		said := strings.ToLower(strings.TrimSpace(text))
-		return said == "y" || said == "yes", nil
+		typed := strings.ToLower(strings.TrimSpace(text))
+		return typed == "y" || typed == "yes", nil
 	case <-ctx.Done():
 		return false, &deployer.NotConfirmedError{Interrupted: true}
 	}

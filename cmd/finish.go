@@ -53,22 +53,22 @@ func ended(c *console, err error) (int, error) {
 	if err != nil {
 		err = &completed{err, c.withTarget(err.Error())}
 	}
-	c.tell(code, err, hint)
+	c.printEnd(code, err, hint)
 	if c.openEvents() == nil && c.events != nil { // the first event said why it cannot be opened
-		told := err
-		if !failure(told) {
-			told = nil
+		shown := err
+		if !failure(shown) {
+			shown = nil
 		}
 		printTimings(c, c.events)
-		ui.JSONResult(c.events, resultOf(c, code, told, hint))
+		ui.JSONResult(c.events, resultOf(c, code, shown, hint))
 	}
 	return code, err
 }
 
-// tell prints the end of the output.
-func (c *console) tell(code int, err error, hint string) {
-	told := err != nil && !failure(err)
-	if told {
+// printEnd prints the end of the output.
+func (c *console) printEnd(code int, err error, hint string) {
+	printed := err != nil && !failure(err) // by the command
+	if printed {
 		err = nil
 	}
 	if c.timings && c.timeline != nil && !c.json {
@@ -85,7 +85,7 @@ func (c *console) tell(code int, err error, hint string) {
 		ui.JSONResult(out, resultOf(c, code, err, hint))
 	case err != nil:
 		c.failed(code, err, hint)
-	case !told && !c.quiet && c.report != nil:
+	case !printed && !c.quiet && c.report != nil:
 		stream := io.Writer(c.out)
 		if c.plain {
 			stream = c.stderr

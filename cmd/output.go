@@ -100,10 +100,10 @@ func writerTo(c *console, stream io.Writer) *ui.Writer {
 	return out
 }
 
-// beside returns the stream for progress of a command that prints its result to
+// progressStream returns the stream for progress of a command that prints its result to
 // standard output. With --json, that is standard output, too: the kinds
 // distinguish them.
-func (c *console) beside() io.Writer {
+func (c *console) progressStream() io.Writer {
 	if c.json {
 		return c.out
 	}

@@ -25,7 +25,7 @@ unless --show-secrets is given. Progress goes to standard error.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.started = true
 			opts.Manifest = args[0]
-			c.report = c.renderer(c.beside())
+			c.report = c.renderer(c.progressStream())
 			c.plain = true
 			what.Each, what.Inputs = c.printFile, c.inputs(cmd, args)
 			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {

@@ -126,7 +126,7 @@ func (c *console) runCommand(root *cobra.Command) error {
 			err = usage.Wrong(cmd, err)
 		}
 		// An input that keeps its reader waiting, such as a pipe.
-		if _, said := errors.AsType[*report.InterruptedError](err); !said && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		if _, reported := errors.AsType[*report.InterruptedError](err); !reported && errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = &report.InterruptedError{Look: true}
 		}
 		return err
@@ -201,9 +201,9 @@ func newRoot(c *console) *cobra.Command {
 		SilenceErrors: true,
 		Args:          usage.NoArgs,
 	}
-	said := root.Flags().BoolP("version", "v", false, "version for bootstrap")
+	version := root.Flags().BoolP("version", "v", false, "version for bootstrap")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *said {
+		if *version {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "bootstrap %s\n", about.Version())
 			return err
 		}

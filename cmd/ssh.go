@@ -83,10 +83,10 @@ INCLUDING ANY SECRETS.`,
 func (c *console) onlyWarnings() {
 	c.plain = true
 	c.ends.Store(true)
-	tell := c.renderer(c.stderr)
+	show := c.renderer(c.stderr)
 	c.report = func(e report.Event) {
 		if e.Kind == report.Warning {
-			tell(e)
+			show(e)
 		}
 	}
 }

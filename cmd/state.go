@@ -125,7 +125,7 @@ func (c *console) warn(message string) { c.say(report.Warning, message) }
 // say prints a message to standard error, beside the result.
 func (c *console) say(kind report.Kind, message string) {
 	if c.report == nil {
-		c.report = c.renderer(c.beside())
+		c.report = c.renderer(c.progressStream())
 	}
 	c.report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }

@@ -144,14 +144,14 @@ func addrs(block netip.Prefix) []netip.Addr {
 	return all
 }
 
-// in reports whether one of the ranges has the address.
-func in(list []netipx.IPRange, addr netip.Addr) bool {
+// contains reports whether one of the ranges has the address.
+func contains(list []netipx.IPRange, addr netip.Addr) bool {
 	return slices.ContainsFunc(list, func(r netipx.IPRange) bool { return r.Contains(addr) })
 }
 
 // restricted reports whether no instance may have the address.
 func restricted(s network.Subnet, addr netip.Addr) bool {
-	return addr == s.Gateway || addr == s.Range.Addr() || addr == netipx.PrefixLastIP(s.Range) || in(s.Reserved, addr)
+	return addr == s.Gateway || addr == s.Range.Addr() || addr == netipx.PrefixLastIP(s.Range) || contains(s.Reserved, addr)
 }
 
 // allowed reports whether an instance of the zone may have the block in the
@@ -159,10 +159,10 @@ func restricted(s network.Subnet, addr netip.Addr) bool {
 func allowed(s network.Subnet, zone string, block netip.Prefix, static bool) bool {
 	ofZone := zone == "" || len(s.Zones) == 0 || slices.Contains(s.Zones, zone)
 	if !s.Range.IsValid() { // a list of a vip network
-		return ofZone && block.IsSingleIP() && in(s.Static, block.Addr())
+		return ofZone && block.IsSingleIP() && contains(s.Static, block.Addr())
 	}
 	return ofZone && block.Bits() == s.Prefix && s.Range.Contains(block.Addr()) && !slices.ContainsFunc(addrs(block), func(addr netip.Addr) bool {
-		return restricted(s, addr) || in(s.Static, addr) != static
+		return restricted(s, addr) || contains(s.Static, addr) != static
 	})
 }
 

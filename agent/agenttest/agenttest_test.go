@@ -92,7 +92,7 @@ func TestShape(t *testing.T) {
 		if err := json.Unmarshal([]byte(sample), &value); err != nil {
 			t.Fatal(err)
 		}
-		shape.learn("get_state", value)
+		shape.add("get_state", value)
 	}
 	for text, want := range map[string]string{
 		`{"packages":{"b":{"sha1":"y"},"c":{"sha1":""}},"state":"u","list":[{"n":3}],"null":null}`: "",

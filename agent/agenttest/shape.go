@@ -47,13 +47,13 @@ func Shapes(transcripts []Transcript) (map[string]*Shape, error) {
 				shape = new(Shape)
 				shapes[e.Request.Method] = shape
 			}
-			shape.learn(e.Request.Method, reply.Value)
+			shape.add(e.Request.Method, reply.Value)
 		}
 	}
 	return shapes, nil
 }
 
-func (s *Shape) learn(path string, value any) {
+func (s *Shape) add(path string, value any) {
 	if s.kinds == nil {
 		s.kinds, s.keys, s.count = map[string]bool{}, map[string]*Shape{}, map[string]int{}
 	}
@@ -64,7 +64,7 @@ func (s *Shape) learn(path string, value any) {
 			s.items = new(Shape)
 		}
 		for _, item := range value {
-			s.items.learn(path+"[]", item)
+			s.items.add(path+"[]", item)
 		}
 	case map[string]any:
 		if named(path) {
@@ -72,7 +72,7 @@ func (s *Shape) learn(path string, value any) {
 				s.items = &Shape{free: strings.HasSuffix(path, ".networks")}
 			}
 			for _, item := range value {
-				s.items.learn(path+".*", item)
+				s.items.add(path+".*", item)
 			}
 			return
 		}
@@ -86,7 +86,7 @@ func (s *Shape) learn(path string, value any) {
 				s.keys[key] = new(Shape)
 			}
 			s.count[key]++
-			s.keys[key].learn(path+"."+key, item)
+			s.keys[key].add(path+"."+key, item)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 // writePlan prints a plan: a line for each thing with its action and the reasons, then
 // the differences of the manifest, the steps during which the service is down, and the
-// warnings that were not printed before; told reports whether one was.
-func writePlan(out *Writer, p plan.View, told func(string) bool) {
+// warnings that were not printed before; printed reports whether one was.
+func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 	out.paint(bold, "Plan")
 	fmt.Fprintln(out)
 	for _, c := range p.Changes {
@@ -36,7 +36,7 @@ func writePlan(out *Writer, p plan.View, told func(string) bool) {
 		fmt.Fprintln(out, "\nNo jobs are stopped.")
 	}
 	for _, w := range p.Warnings {
-		if !told(w) {
+		if !printed(w) {
 			Warn(out, w)
 		}
 	}

@@ -51,7 +51,7 @@ type text struct {
 	redrawn    bool                 // the line will be redrawn: a bar, or a shortened label
 	afterGroup bool                 // a group has just ended
 	begun      bool                 // something was written
-	told       time.Time            // when a line was last written
+	lastLine   time.Time            // when a line was last written
 	warned     map[string]bool
 	log        string // the log whose lines were written last
 }
@@ -73,7 +73,7 @@ func (t *text) handle(e report.Event) {
 		return
 	}
 	begun := t.begun
-	t.begun, t.told = true, e.Time
+	t.begun, t.lastLine = true, e.Time
 	if e.Kind != report.Log { // its lines have their own limit
 		e.Message = t.out.clean(e.Message, maxMessage)
 	}
@@ -138,10 +138,10 @@ func (t *text) tick(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	elapsed := now.Sub(t.since)
-	if t.line == 0 || elapsed < lasts || now.Sub(t.told) < time.Second {
+	if t.line == 0 || elapsed < lasts || now.Sub(t.lastLine) < time.Second {
 		return
 	}
-	if _, flows := t.first[t.line]; flows && now.Sub(t.told) < lasts {
+	if _, flows := t.first[t.line]; flows && now.Sub(t.lastLine) < lasts {
 		return // the bar stays until nothing flows any more
 	}
 	defer t.out.Flush()
@@ -310,18 +310,18 @@ func (t *text) progress(e report.Event) {
 		t.first[e.Stage] = e
 	}
 	if t.width == nil {
-		if e.Time.Sub(t.told) < quietFor {
+		if e.Time.Sub(t.lastLine) < quietFor {
 			return
 		}
-		t.told = e.Time
+		t.lastLine = e.Time
 		t.leaveLine()
 		fmt.Fprintln(t.out, t.label(e)+" "+amount(e)+t.pace(e, ", "))
 		return
 	}
-	if e.Time.Sub(t.told) < 100*time.Millisecond && e.Done != e.Total {
+	if e.Time.Sub(t.lastLine) < 100*time.Millisecond && e.Done != e.Total {
 		return
 	}
-	t.told = e.Time
+	t.lastLine = e.Time
 	if t.line != e.Stage {
 		t.leaveLine()
 		t.line, t.label1, t.since, t.cause = e.Stage, t.label(e), t.first[e.Stage].Time, ""

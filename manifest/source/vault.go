@@ -149,7 +149,7 @@ func (v *vault) read(ctx context.Context, two bool, path []string) (value any, m
 	if err != nil {
 		return nil, true, err
 	}
-	if said := r.said(); r.code == http.StatusNotFound && said == "" {
+	if why := r.explanation(); r.code == http.StatusNotFound && why == "" {
 		return nil, true, nil // with words, the engine does not exist
 	}
 	if err := r.refused(); err != nil {

@@ -148,13 +148,13 @@ func (r reply) text(path string) string {
 	return text
 }
 
-// said returns how the server explains the status; empty: it does not.
-func (r reply) said() string {
+// explanation returns how the server explains the status; empty: it does not.
+func (r reply) explanation() string {
 	text := cmp.Or(r.text("error_description"), r.text("message"), r.text("error"))
 	list, _ := r.get("errors").([]any)
 	for _, one := range list {
-		if said, ok := one.(string); ok {
-			text += " " + said
+		if words, ok := one.(string); ok {
+			text += " " + words
 		}
 	}
 	return brief(text)
@@ -162,8 +162,8 @@ func (r reply) said() string {
 
 // err returns the status as an error.
 func (r reply) err() error {
-	if said := r.said(); said != "" {
-		return fmt.Errorf("the server answers %s: %s", r.status, said)
+	if why := r.explanation(); why != "" {
+		return fmt.Errorf("the server answers %s: %s", r.status, why)
 	}
 	return fmt.Errorf("the server answers %s", r.status)
 }
