@@ -55,7 +55,7 @@ asks nobody else. With --json, there is one object per line.`,
 					return err
 				}, func() string {
 					if len(args) > 0 {
-						return "No address is reserved in " + place + ", or recorded in a state, for what is named"
+						return "No address of these manifests is reserved in " + place + ", or recorded in a state"
 					}
 					return "No address is reserved in " + place
 				})
@@ -107,8 +107,8 @@ func newAddressesAdopt(c *console) *cobra.Command {
 their state files and by what this machine recorded of their last deploy: of
 deployments older than the ledger, or after the ledger was lost. It also takes
 manifests without a cloud config, so that nobody else gets their addresses. It records
-all or, if another deployment has one of the addresses, none. What the ledger has
-already stays as it is.`,
+all or, if another deployment has one of the addresses, none. Addresses that
+are in the ledger already stay as they are.`,
 		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := usage.ManifestAnd(cmd, args, math.MaxInt); err != nil {
@@ -162,7 +162,7 @@ it asks first. It prints what it released.`,
 				if err != nil {
 					return err
 				}
-				return printAddresses(c, heldOf(released), func() string { return "Nothing was released: the ledger has changed meanwhile" })
+				return printAddresses(c, heldOf(released), func() string { return "Nothing was released: another run has changed the ledger since" })
 			})
 		},
 	}

@@ -79,7 +79,7 @@ func (c *console) generating(inputs document.Options, manifest, state string) fu
 		}
 		st, found, err := file.Read(path, home)
 		if err != nil || !found {
-			return nil // what it is to a deploy, a deploy says
+			return nil // deploy reports what is wrong with the state
 		}
 		shown := cmp.Or(inputs.StoreName, inputs.VarsStore)
 		if err := target.RefuseLostStore(st, path, shown, exists, inputs.SaveStore != nil); err != nil {

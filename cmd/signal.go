@@ -16,7 +16,7 @@ import (
 
 // untilStopped runs fn with a context that ends with the first SIGINT, SIGTERM
 // or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
-// fn, unless a command has said what it does then: the error is a *exit.StoppedError,
+// fn, unless the command handles it: the error is a *exit.StoppedError,
 // and the process must end. A closed pipe ends
 // only commands whose normal end is a signal: others may be in the middle of a
 // change. A panic in any part of fn ends the context, too, and becomes the
