@@ -110,7 +110,10 @@ func agentText(c *observe.Condition) string {
 
 func jobsText(c *observe.Condition) string {
 	if c.JobState == "running" && len(c.Jobs) == 0 && len(c.Processes) == 0 {
-		return "none yet: nothing was applied to this VM" // agents call that running
+		if c.Finished {
+			return "none: nothing is applied to this VM" // agents call that running
+		}
+		return "none yet: nothing was applied to this VM"
 	}
 	text := orDash(c.JobState)
 	if c.Stopped {

@@ -14,6 +14,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/build"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
@@ -256,7 +257,12 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 		v.fail(remedy, "%s", strings.TrimSuffix(seen.Error, "; "+seen.Hint))
 	} else {
 		v.say("it answers at %s", seen.Address)
-		if now.JobState != "running" {
+		switch lost, bare := plan.Lost(*d.st, now); {
+		case bare, plan.Bare(now, d.st.Own.Processes):
+			v.warn("`bootstrap deploy MANIFEST` applies the jobs again", "it has no jobs, although the last deploy applied them")
+		case lost:
+			v.warn("`bootstrap deploy MANIFEST` applies those of the manifest", "it has other jobs than those that the last deploy applied")
+		case now.JobState != "running":
 			v.warn("`bootstrap status MANIFEST` shows more", "its jobs are %s", now.JobState)
 		}
 	}
