@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,6 +149,10 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.holder(),
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
+	}
+	given := func(flag string) bool { return strings.HasPrefix(flag, "--on-failure=") }
+	if f.Update.OnFailure != "" && a.action != fleet.DeleteStrategy && !slices.ContainsFunc(a.members, given) {
+		opts.Program.Flags = append(opts.Program.Flags, "--on-failure="+string(f.Update.OnFailure))
 	}
 	all := f.Members
 	if a.action == fleet.DeleteStrategy {

@@ -59,6 +59,7 @@ type Update struct {
 	BakeCanaries, BakeWaves time.Duration
 	MaxFailures             int // of members that are not canaries
 	RetryBusy               RetryBusy
+	OnFailure               OnFailure
 	Order                   Order
 	Timeout                 time.Duration // of one member; 0: none
 	// CanaryWatch and UpdateWatch are "SHORTEST-LONGEST" in milliseconds, in place
@@ -74,6 +75,15 @@ const (
 	UpdateStrategy   Strategy = "update"   // deploy what changed
 	RecreateStrategy Strategy = "recreate" // replace the VM, also if its agent is silent
 	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; no fleet file says so
+)
+
+// OnFailure says what happens to a member whose new jobs do not run.
+type OnFailure string
+
+// What happens after a failure.
+const (
+	KeepFailed OnFailure = "keep"     // it stays as it is
+	PutBack    OnFailure = "previous" // its own previous version is put back
 )
 
 // Order is the order in which members are started.

@@ -319,6 +319,18 @@ func TestStatesThroughHardLinks(t *testing.T) {
 	}
 }
 
+// What happens after a failure is one of two words.
+func TestOnFailure(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]OnFailure{"{}": "", "{on_failure: previous}": PutBack, "{on_failure: keep}": KeepFailed} {
+		dir := unpacked(t, "-- fleet.yml --\nmembers: [{manifest: a.yml}]\nupdate: "+text+"\n-- a.yml --\n")
+		f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{})
+		if err != nil || f.Update.OnFailure != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // large returns a fleet file with a table of n rows.
 func large(n int) string {
 	var b strings.Builder

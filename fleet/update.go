@@ -34,6 +34,7 @@ func (r *reader) readUpdate(v document.Value) {
 			u.RetryBusy.Wait = wait.Seconds()
 		}
 	}
+	choose(v.Get("on_failure"), &u.OnFailure, KeepFailed, PutBack)
 	choose(v.Get("order"), &u.Order, FileOrder, NameOrder, RandomOrder)
 	u.Timeout = v.Get("timeout").Seconds()
 	u.CanaryWatch = readWatchTime(v.Get("canary_watch_time"))

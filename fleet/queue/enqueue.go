@@ -186,7 +186,7 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 			if err := c.close(ctx, tx, run, name, attempt, id, lost("its worker was lost")); err != nil {
 				return err
 			}
-			s.task.Cut = true
+			s.task.Killed = true
 		case !s.waited && run == s.task.Run && action == string(s.task.Action) && matches(s.task.Member, salt, sum):
 			s.run, s.attempt, s.job, done = run, attempt, id, true
 			return nil
@@ -210,7 +210,7 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 			return err
 		}
 		s.run, s.attempt, s.job, done = s.task.Run, attempt, inserted.Job.ID, true
-		t := taken{Action: string(s.task.Action), Watch: s.task.Watch, Logs: s.task.Logs, Waits: s.task.Cut, Flags: append([]string{}, c.flags...), Salt: s.salt, Digest: s.digest}
+		t := taken{Action: string(s.task.Action), Watch: s.task.Watch, Logs: s.task.Logs, Waits: s.task.Killed, Flags: append([]string{}, c.flags...), Salt: s.salt, Digest: s.digest}
 		_, err = tx.Exec(ctx, `INSERT INTO `+schema+`.tasks (fleet, run, member, attempt, job, action, watch, waits, logs, flags, salt, digest, proof, queued)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, now())`,
 			c.fleet, s.run, name, attempt, s.job, t.Action, t.Watch, t.Waits, t.Logs, t.Flags, t.Salt, t.Digest, c.key.ofStart(handed, t))

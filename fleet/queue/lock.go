@@ -60,7 +60,7 @@ func (c *Coordinator) connect(ctx context.Context) (err error) {
 		c.conn = nil
 		return err
 	}
-	// The lock of a machine that is cut off must not outlive it for long.
+	// The lock of a machine that lost its network must not outlive it for long.
 	if _, err := c.conn.Exec(ctx, "SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 			return w.finish(ctx, j, asked, lost("its worker was away"))
 		}
 	}
-	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Cut: t.Waits, Logs: t.Logs, Run: j.Args.Run}
+	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Killed: t.Waits, Logs: t.Logs, Run: j.Args.Run}
 	if refusal := w.once(j.Args, t); refusal != nil {
 		return w.finish(ctx, j, asked, *refusal)
 	}

@@ -397,7 +397,7 @@ func testLost(t *testing.T, l *lab) {
 	}
 	live()
 	task := l.task("a")
-	task.Cut = true
+	task.Killed = true
 	if err := c.Start(l.ctx, task); err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func testNextCoordinator(t *testing.T, l *lab) {
 	c = l.coordinate("anna")
 	defer c.Close()
 	task := l.task("a")
-	task.Cut = true
+	task.Killed = true
 	if err := c.Start(l.ctx, task); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
 	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
-	Cut    bool   // an earlier start was killed: what it left may still run
+	Killed bool   // an earlier start was killed: what it left may still run
 	Logs   string // folder
 	Run    string // the run's ID
 }
@@ -127,15 +127,15 @@ func command(t Task) []string {
 		return []string{"delete", "--skip-if-missing"}
 	}
 	if t.Action == fleet.RecreateStrategy {
-		return append([]string{"recreate", "--fix"}, once(t.Run, t.Cut)...)
+		return append([]string{"recreate", "--fix"}, once(t.Run, t.Killed)...)
 	}
 	return []string{"deploy"}
 }
 
-// once returns the flag by which a recreate that was cut does not replace a VM that
+// once returns the flag by which a recreate that was killed does not replace a VM that
 // its run has created. The ID of the run is the time at which it began.
-func once(run string, cut bool) []string {
-	if !cut || len(run) < len(idTime) {
+func once(run string, killed bool) []string {
+	if !killed || len(run) < len(idTime) {
 		return nil
 	}
 	begun, err := time.Parse(idTime, run[:len(idTime)])
@@ -167,9 +167,9 @@ func NewHere(p Program, width int, tell func(Progress)) *Here {
 	return &Here{program: p, width: width, tell: tell, running: map[string]*os.Process{}, asked: map[string]bool{}}
 }
 
-// cutWait is how long a member that was cut waits for what its earlier start left
+// killedWait is how long a member that was killed waits for what its earlier start left
 // running.
-const cutWait = "2h"
+const killedWait = "2h"
 
 // Start starts a member.
 func (h *Here) Start(ctx context.Context, t Task) error {
@@ -193,8 +193,8 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	if t.Watch != "" {
 		list = append(list, "--update-watch-time="+t.Watch)
 	}
-	if t.Cut {
-		list = append(list, "--lock-wait="+cutWait)
+	if t.Killed {
+		list = append(list, "--lock-wait="+killedWait)
 	}
 	cmd := exec.Command(h.program.Self, list...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.of(t.Member).bounded(h.width), log, log
@@ -393,7 +393,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	list, stdin := args(t.Member)
 	words := append([]string{"plan"}, list...)
 	if t.Action == fleet.RecreateStrategy {
-		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Cut)...)
+		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Killed)...)
 	}
 	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...)
 	cmd.Env, cmd.Stdin = p.of(t.Member).Env, bytes.NewReader(stdin)

@@ -90,7 +90,7 @@ func (c *coordinator) givesUp(from, to int) bool {
 	case giver.Verdict == schedule.Failed && giver.heldBy != nil:
 		return giver.heldBy.Network == wanted.Network && giver.heldBy.Address != wanted.Address
 	}
-	return giver.Verdict == schedule.Waiting && giver.cut && giver.gives == nil
+	return giver.Verdict == schedule.Waiting && giver.killed && giver.gives == nil
 }
 
 // refuseHandOvers reports whether there are members that may start before the one has

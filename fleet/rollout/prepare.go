@@ -220,7 +220,7 @@ func (r *Record) take(old *Record) {
 			*m = *last
 			m.Labels, m.Candidate = labels, candidate
 		case schedule.Running:
-			m.Canary, m.Wave, m.Attempts, m.cut, m.Down, m.Outages = last.Canary, last.Wave, last.Attempts, true, last.Down, last.Outages
+			m.Canary, m.Wave, m.Attempts, m.killed, m.Down, m.Outages = last.Canary, last.Wave, last.Attempts, true, last.Down, last.Outages
 		}
 	}
 }
@@ -328,12 +328,12 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 			return m
 		}
 	}
-	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Cut: m.cut, Run: c.record.ID})
+	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Killed: m.killed, Run: c.record.ID})
 	m.heldBy, m.gives = p.HeldBy, givenUp(p.View)
 	switch {
 	case p.ExitCode == exitNothing && was == schedule.Done:
 		m.Verdict = schedule.Done
-	case p.ExitCode == exitNothing && m.cut:
+	case p.ExitCode == exitNothing && m.killed:
 		m.Verdict = schedule.Done // before its run was killed
 		now := time.Now().UTC()
 		m.Ended = &now
@@ -344,7 +344,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	case p.ExitCode == exitChanges && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Down
-	case m.cut: // what its earlier start left may be in the middle of a change
+	case m.killed: // what its earlier start left may be in the middle of a change
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, p.ExitCode, p.Error, p.Hint
 	}
@@ -373,7 +373,7 @@ func (c *coordinator) skips(m fleet.Member) string {
 		return ""
 	case !found && c.record.Action == fleet.RecreateStrategy:
 		return "it is not deployed"
-	case !found || c.opts.CreatedBefore.IsZero() || cutOff(st):
+	case !found || c.opts.CreatedBefore.IsZero() || unfinished(st):
 		return ""
 	}
 	if created := st.Own.Created; created != nil && !created.Before(c.opts.CreatedBefore) {
@@ -382,8 +382,8 @@ func (c *coordinator) skips(m fleet.Member) string {
 	return ""
 }
 
-// cutOff reports whether the last deploy did not finish.
-func cutOff(st state.State) bool {
+// unfinished reports whether the last deploy did not finish.
+func unfinished(st state.State) bool {
 	return len(st.Own.Intents) > 0 || st.CurrentVMCID == "" || st.CurrentManifestSHA == ""
 }
 

@@ -97,7 +97,7 @@ type Member struct {
 	Process  int               `json:"process,omitempty"`
 
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
-	cut       bool // an earlier run was killed while it ran
+	killed    bool // an earlier run was killed while it ran
 	lost      int  // how often the machine that ran it was lost
 
 	heldBy *report.Holder  // who holds the address that its plan was refused

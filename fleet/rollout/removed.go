@@ -160,7 +160,7 @@ func (c *coordinator) planDelete(m Member) Member {
 			}
 		}
 		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // vm, stemcell, disk
-	case was == schedule.Done || m.cut:
+	case was == schedule.Done || m.killed:
 		m.Verdict = schedule.Done
 	default:
 		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"

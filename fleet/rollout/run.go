@@ -242,7 +242,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if c.record.Action == fleet.DeleteStrategy {
 		watch = ""
 	}
-	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Cut: m.cut, Logs: c.record.Logs, Run: c.record.ID}
+	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
 	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
 	m.Attempts++
@@ -340,18 +340,18 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 		case m.lost >= maxLost:
 			m.Verdict, m.Reason = schedule.Failed, fmt.Sprintf("%s, for the %dth time", o.Error, m.lost)
 		default:
-			m.Verdict, m.cut = schedule.Waiting, true
+			m.Verdict, m.killed = schedule.Waiting, true
 			c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("%s is started again: %s", m.Name, o.Error)})
 		}
 	case o.Killed && m.Attempts-m.lost < maxKills && !c.asked.Stop:
-		m.Verdict, m.cut = schedule.Waiting, true
+		m.Verdict, m.killed = schedule.Waiting, true
 		c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("The process of %s was killed (exit code %d): it is started again", m.Name, o.ExitCode)})
 	case o.Verdict == schedule.Unchanged && m.Attempts > 1:
 		m.Verdict = schedule.Done // an earlier start of this run has done it
 	case o.Verdict == schedule.Busy:
 		m.Tries++
 	}
-	m.cut = m.cut && m.Verdict == schedule.Waiting
+	m.killed = m.killed && m.Verdict == schedule.Waiting
 	delete(c.limits, m.Name)
 	delete(c.late, m.Name)
 	c.sync(i)
