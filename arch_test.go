@@ -372,6 +372,7 @@ func imports() map[string][]string {
 		"internal/proxy":        {},
 		"internal/regular":      {},
 		"internal/removal":      {},
+		"internal/scratch":      {"internal/lockfile"},
 		"internal/sealed":       {"internal/named", "internal/regular"},
 		"internal/spelling":     {},
 		"internal/unnamed":      {},

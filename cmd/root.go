@@ -31,6 +31,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/explain"
+	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
@@ -42,6 +43,7 @@ import (
 	"bootstrap/internal/guard"
 	"bootstrap/internal/homedir"
 	"bootstrap/internal/owner"
+	"bootstrap/internal/scratch"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -249,6 +251,7 @@ func (c *console) deployment(ctx context.Context, opts deployer.Options, run fun
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
+	scratch.Sweep(os.TempDir(), secrets.Memory) // what killed commands have left
 	c.target = &opts
 	opts.Home = home
 	opts.Self = self

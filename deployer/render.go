@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/target"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/overwrite"
+	"bootstrap/internal/scratch"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -88,11 +89,12 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	if err := r.refuseInRelease(what.Out); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "bootstrap-render-")
+	folder, err := scratch.New("", "render")
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = folder.Remove() }()
+	dir := folder.Path
 	err = r.t.Out.Do("Rendering job templates", func(*report.Stage) error { return r.t.Env.RedactFailures(r.t.Env.Engine.Render(ctx, jobs, dir)) })
 	if err != nil {
 		return err

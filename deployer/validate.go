@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/scratch"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -291,12 +291,12 @@ func (c *templateCheck) render(ctx context.Context, env *target.Env, jobs []temp
 	if len(jobs) == 0 {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "bootstrap-validate-")
+	folder, err := scratch.New("", "validate")
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	err = env.RedactFailures(env.Engine.Render(ctx, jobs, dir))
+	defer func() { _ = folder.Remove() }()
+	err = env.RedactFailures(env.Engine.Render(ctx, jobs, folder.Path))
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err

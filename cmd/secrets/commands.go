@@ -98,7 +98,7 @@ team, with the values of FILE if that is given.`,
 }
 
 func newEdit(c Console) *cobra.Command {
-	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: "/dev/shm", Say: c.Say, Leave: c.Leave}
+	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: Memory, Say: c.Say, Leave: c.Leave}
 	var address string
 	cmd := &cobra.Command{
 		Use:   "edit [STORE | --state URL]",

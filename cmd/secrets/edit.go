@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/process"
 	"bootstrap/internal/regular"
+	"bootstrap/internal/scratch"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/store"
@@ -43,6 +43,9 @@ type Edit struct {
 	// can be asked.
 	Again func(ctx context.Context, wrong error) (bool, error)
 }
+
+// Memory is the folder of files that are only in memory, where a machine has one.
+const Memory = "/dev/shm"
 
 // folderName begins the names of the folders in which texts are edited.
 const folderName = "bootstrap-edit-"
@@ -100,7 +103,7 @@ func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, error) {
 	ctx, heed := e.unstopped(ctx)
 	defer heed()
-	e.removeStale()
+	scratch.Sweep(e.Memory, os.TempDir()) // what killed runs have left
 	dir, where := e.folder()
 	if dir == "" {
 		return nil, fmt.Errorf("cannot make a folder for the text: %w", document.Cause(where))
@@ -221,22 +224,6 @@ func (e Edit) folder() (dir string, err error) {
 		}
 	}
 	return "", err
-}
-
-// removeStale removes the folders of runs that were killed.
-func (e Edit) removeStale() {
-	for _, parent := range slices.Compact([]string{e.Memory, os.TempDir()}) {
-		old, _ := filepath.Glob(filepath.Join(parent, folderName+"*"))
-		for _, dir := range old {
-			if info, err := os.Lstat(dir); err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
-				continue // its run may be about to lock it
-			}
-			if lock, err := lockfile.Try(filepath.Join(dir, ".lock")); err == nil && lock != nil {
-				_ = os.RemoveAll(dir)
-				lock.Close()
-			}
-		}
-	}
 }
 
 // shellSigns are the characters that make a command one for a shell.

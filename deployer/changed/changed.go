@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
+	"bootstrap/internal/scratch"
 )
 
 // Case is what is compared.
@@ -76,16 +76,16 @@ func (c Case) coming(ctx context.Context) (files, error) {
 	if c.Archive != "" {
 		return inArchive(ctx, c.Archive)
 	}
-	dir, err := os.MkdirTemp("", "bootstrap-plan-")
+	folder, err := scratch.New("", "plan")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
-	list, err := files(nil), c.Render(ctx, dir)
+	list, err := files(nil), c.Render(ctx, folder.Path)
 	if err == nil {
-		list, err = inFolder(dir)
+		list, err = inFolder(folder.Path)
 	}
 	// They contain secrets.
-	return list, errors.Join(err, os.RemoveAll(dir))
+	return list, errors.Join(err, folder.Remove())
 }
 
 // compare returns the differences, sorted by job and path.

@@ -18,6 +18,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/scratch"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
 	"bootstrap/templates"
@@ -237,11 +238,12 @@ func (d *doctor) checkRuby(ctx context.Context, v *verdict) {
 
 // render renders one template that needs no facts.
 func (d *doctor) render(ctx context.Context, template string) (text string, err error) {
-	dir, err := os.MkdirTemp(d.Env.TempDir(), "bootstrap-doctor-")
+	folder, err := scratch.New(d.Env.TempDir(), "doctor")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, folder.Remove()) }()
+	dir := folder.Path
 	if err := os.WriteFile(filepath.Join(dir, "monit"), []byte(template), 0o600); err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/scratch"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -100,17 +101,19 @@ func (t *Target) Peek(ctx context.Context) error {
 	if err := t.findFolders(ctx); err != nil {
 		return err
 	}
-	if t.Scratch, err = os.MkdirTemp("", "bootstrap-plan-"); err != nil {
+	folder, err := scratch.New("", "plan")
+	if err != nil {
 		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
 	}
-	t.AtEnd(t.removeScratch)
+	t.Scratch = folder.Path
+	t.AtEnd(func() { t.removeScratch(folder) })
 	return nil
 }
 
 // removeScratch removes the CPI that a plan has installed, because it contains
 // secrets.
-func (t *Target) removeScratch() {
-	if err := os.RemoveAll(t.Scratch); err != nil {
+func (t *Target) removeScratch(folder *scratch.Folder) {
+	if err := folder.Remove(); err != nil {
 		t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", t.Scratch, err))
 	}
 }
