@@ -228,7 +228,11 @@ store.`,
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err
 			}
-			return printDone(c, true, "The state is in "+to.name+" now: use it with --state "+values.Quote(to.argument)+", BOOTSTRAP_STATE or bootstrap.yml", "")
+			text := "The state is in " + to.name + " now: use it with --state " + values.Quote(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
+			if from.opts.Team == nil {
+				text += ". " + filepath.Base(from.path) + " is only a text now, which makes every run that still uses it refuse: commit it if it is in git, so that it does so elsewhere, too"
+			}
+			return printDone(c, true, text, "")
 		},
 	}
 	choice.flags(cmd.Flags(), true)

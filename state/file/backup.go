@@ -180,6 +180,9 @@ func Restore(ctx context.Context, path string, serial int, force bool, opts Opti
 		return nil, err
 	}
 	if len(backupsOf(resolved)) == 0 {
+		if _, err := load(resolved, Options{}); isMoved(err) {
+			return nil, err
+		}
 		return nil, fmt.Errorf("there are no backups of the deployment state %s", path)
 	}
 	s, err := lock(ctx, resolved, opts)

@@ -50,6 +50,7 @@ type Store struct {
 	lock         *lockfile.Lock  // nil: read-only, or closed
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // by this run
+	moved        bool            // the file is only the text that says where the state is
 	gone         map[string]bool // resources that were removed on purpose, see dropped
 	newest       int             // serial number in the history of the store of the team
 	unsent       error           // why the store of the team has not got the last write
@@ -397,6 +398,8 @@ func (s *Store) Close() {
 		if s.lock != nil && s.opts.Team != nil {
 			s.warn(s.opts.Team.Clean())
 		}
+	} else if s.moved {
+		s.lock.Remove()
 	} else {
 		s.lock.Close()
 	}

@@ -303,7 +303,43 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
 	}
 	old.push()
+	if fromOpts.Team == nil {
+		old.moved = true
+		if toOpts.Team != nil {
+			old.warn(old.bringHistory(ctx, toOpts.Team))
+		}
+	}
 	return old.Unsent()
+}
+
+// bringHistory makes the backups of a file that was moved versions of the history of the
+// store, and removes them.
+func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
+	backups := backupsOf(s.path)
+	if len(backups) == 0 {
+		return nil
+	}
+	if _, err := to.Lock(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Unlock(ctx)) }()
+	gone := slices.Collect(maps.Keys(s.readGone()))
+	for _, b := range backups {
+		st, err := b.read()
+		if err != nil {
+			return err
+		}
+		data, err := readWhole(b.Path)
+		if err != nil {
+			return err
+		}
+		v := team.Version{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command}
+		present := slices.Concat(s.current.Resources(), st.Resources())
+		if err := to.KeepVersion(ctx, v, data, slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) }), gone); err != nil {
+			return fmt.Errorf("cannot bring the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, s.backups())
+		}
+	}
+	return os.RemoveAll(s.backups())
 }
 
 // put writes a state to a place where there is none, or the same, and reads it again. A

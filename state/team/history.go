@@ -63,17 +63,23 @@ func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
 // present are the resources that it records, and gone those that do not exist any more,
 // as far as this machine knows: the history also has what others have deleted.
 func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone []string) error {
+	v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
+	return s.KeepVersion(ctx, v, data, present, gone)
+}
+
+// KeepVersion is Keep for a version that another run may have left, before the state came
+// to this store.
+func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil {
 		return err
 	}
 	gone = slices.DeleteFunc(both(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
-	has := slices.ContainsFunc(h.Versions, func(v Version) bool { return v.Serial == serial })
+	has := slices.ContainsFunc(h.Versions, func(other Version) bool { return other.Serial == v.Serial })
 	if has && slices.Equal(h.Gone, gone) {
 		return nil
 	}
 	if !has {
-		v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
 		left, err := s.raw(ctx, v.document()) // by a run that was killed
 		if err != nil {
 			return err
