@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,9 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		}
 	}
 	visit(root)
-	b.WriteString("\n## Flags of every command\n\n" + flagTable(root.PersistentFlags()))
+	common := commonFlags(all)
+	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
+	b.WriteString("\n## Common flags\n\nMany commands have these; each says which.\n\n" + flagTable(common))
 	b.WriteString("\n## Exit codes\n\nWhat to do after each of them: [troubleshooting](troubleshooting.md#exit-codes).\n\n```\n" + strings.TrimRight(explain.ExitCodes, "\n") + "\n```\n")
 	for _, c := range all {
 		c.InitDefaultHelpFlag()
@@ -53,16 +56,48 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		if len(c.Aliases) > 0 {
 			fmt.Fprintf(&b, "\nAlso: `%s`.\n", strings.Join(c.Aliases, "`, `"))
 		}
-		if flags := flagTable(c.NonInheritedFlags()); flags != "" {
-			b.WriteString("\n" + flags)
+		rows := flagRows(c.NonInheritedFlags())
+		own := slices.DeleteFunc(slices.Clone(rows), func(r flagRow) bool { return slices.Contains(common, r) })
+		if len(own) > 0 {
+			b.WriteString("\n" + flagTable(own))
+		}
+		var names []string
+		for _, r := range rows {
+			if slices.Contains(common, r) {
+				names = append(names, "`"+r.name+"`")
+			}
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&b, "\n[Common flags](#common-flags): %s.\n", strings.Join(names, ", "))
 		}
 	}
 	golden.Assert(t, b.String(), "../../docs/reference.md")
 }
 
-// flagTable returns a table of flags with what they take and their defaults.
-func flagTable(flags *pflag.FlagSet) string {
-	var b strings.Builder
+// flagRow is a flag in a table: its names with what it takes, and what it does.
+type flagRow struct{ name, text, about string }
+
+// commonFlags returns the flags that at least 8 of the commands have, and all that have
+// one of the name with the same words.
+func commonFlags(commands []*cobra.Command) (common []flagRow) {
+	count, kinds := map[flagRow]int{}, map[string]int{}
+	for _, c := range commands {
+		for _, r := range flagRows(c.NonInheritedFlags()) {
+			if count[r] == 0 {
+				kinds[r.name]++
+			}
+			if count[r]++; count[r] == 8 {
+				common = append(common, r)
+			}
+		}
+	}
+	common = slices.DeleteFunc(common, func(r flagRow) bool { return kinds[r.name] > 1 })
+	slices.SortFunc(common, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
+	return common
+}
+
+// flagRows returns the flags that help shows.
+func flagRows(flags *pflag.FlagSet) (rows []flagRow) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" {
 			return
@@ -77,12 +112,19 @@ func flagTable(flags *pflag.FlagSet) string {
 		default:
 			about += " (default " + f.DefValue + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace(name+" "+takes), marked(about))
+		rows = append(rows, flagRow{"--" + f.Name, strings.TrimSpace(name + " " + takes), marked(about)})
 	})
-	if b.Len() == 0 {
-		return ""
+	return rows
+}
+
+// flagTable returns a table of flags with what they take and their defaults.
+func flagTable(rows []flagRow) string {
+	var b strings.Builder
+	b.WriteString("| flag | |\n|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", r.text, r.about)
 	}
-	return "| flag | |\n|---|---|\n" + b.String()
+	return b.String()
 }
 
 // prose returns a help text as Markdown: what is indented there becomes a block.
