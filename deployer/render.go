@@ -71,7 +71,9 @@ func (r *run) peekAtState(ctx context.Context) error {
 
 // startRubyAtOnce starts the Ruby that renders templates during the downloads.
 func (r *run) startRubyAtOnce(ctx context.Context) error {
-	r.t.Env.StartRuby(ctx)
+	if err := r.t.Env.StartRuby(ctx); err != nil {
+		return err
+	}
 	r.t.Env.Engine.Warm()
 	return nil
 }

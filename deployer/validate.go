@@ -137,8 +137,7 @@ func (v *validation) chooseAddresses(ctx context.Context) error {
 
 // startRuby prepares a Ruby that starts with the first template.
 func (v *validation) startRuby(ctx context.Context) error {
-	v.r.t.Env.StartRuby(ctx)
-	return nil
+	return v.r.t.Env.StartRuby(ctx)
 }
 
 // fetchArtifacts reads the releases and the stemcell that are on this machine.

@@ -258,7 +258,7 @@ func containerAgent(image string) (string, error) {
 	}
 	defer root.Close()
 	all := map[string]any{}
-	text, err := root.ReadFile(agentConfig)
+	text, err := readAgentConfig(root)
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
@@ -277,6 +277,29 @@ func containerAgent(image string) (string, error) {
 	}}
 	text, err = json.MarshalIndent(all, "", "  ")
 	return string(text) + "\n", err
+}
+
+// mostAgentConfig is the size of an agent.json that is refused; real ones have less than
+// 2 KiB.
+const mostAgentConfig = 64 << 10
+
+// readAgentConfig reads the agent.json of a stemcell.
+func readAgentConfig(image *os.Root) ([]byte, error) {
+	f, err := image.Open(agentConfig)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a file")
+	case info.Size() > mostAgentConfig:
+		return nil, fmt.Errorf("it has %d bytes, and more than %d are not read", info.Size(), mostAgentConfig)
+	}
+	return io.ReadAll(io.LimitReader(f, mostAgentConfig))
 }
 
 // section returns the object at a key, which it makes if it is missing.

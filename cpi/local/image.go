@@ -119,6 +119,9 @@ func notOfImage(name string, h *tar.Header) bool {
 // checkImage refuses an image that is not the root file system of a stemcell.
 func checkImage(dir string) error {
 	if regular(dir, agentProgram) {
+		if _, err := containerAgent(dir); err != nil {
+			return fail(cpi.TypeCloudError, "cannot use the stemcell's image: %v", err)
+		}
 		return nil
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) < 4 && !isFolder(filepath.Join(dir, "var")) {

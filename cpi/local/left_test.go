@@ -120,3 +120,19 @@ func TestFolderInPlaceOfADisk(t *testing.T) {
 		}
 	}
 }
+
+// An agent.json of a stemcell that no agent has is refused before it is read.
+func TestLargeAgentConfig(t *testing.T) {
+	t.Parallel()
+	image := t.TempDir()
+	write(t, filepath.Join(image, agentProgram), nil, 0o700)
+	config := filepath.Join(image, agentConfig)
+	write(t, config, nil, 0o600)
+	if err := os.Truncate(config, 200<<20); err != nil {
+		t.Fatal(err)
+	}
+	err := checkImage(image)
+	if err == nil || !strings.Contains(err.Error(), "cannot read the stemcell's /var/vcap/bosh/agent.json: it has 209715200 bytes, and more than 65536 are not read") {
+		t.Errorf("got %v", err)
+	}
+}

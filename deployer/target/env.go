@@ -163,16 +163,24 @@ func (e *Env) Open(ctx context.Context) error {
 
 // StartRuby prepares the Ruby that renders templates, which starts with the
 // first of them.
-func (e *Env) StartRuby(ctx context.Context) {
+func (e *Env) StartRuby(ctx context.Context) error {
+	if e.Ruby == "" {
+		if err := templates.CheckSpace(); err != nil {
+			return err
+		}
+	}
 	if e.Engine == nil {
 		e.Engine = e.NewEngine(ctx)
 	}
+	return nil
 }
 
 // StartRuby prepares the Ruby that renders templates. Without a VM it starts at
 // once, during the downloads; else only when something must be rendered.
 func (t *Target) StartRuby(ctx context.Context) error {
-	t.Env.StartRuby(ctx)
+	if err := t.Env.StartRuby(ctx); err != nil {
+		return err
+	}
 	if t.State.Get().CurrentVMCID == "" {
 		t.Env.Engine.Warm()
 	}

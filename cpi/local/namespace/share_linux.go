@@ -81,7 +81,7 @@ func startWithoutKeys(cmd *exec.Cmd) error {
 		return fmt.Errorf("cannot leave the session's keys: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("this machine refuses process namespaces: %w", err)
+		return refused("process namespaces", err)
 	}
 	return nil
 }

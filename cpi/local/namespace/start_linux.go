@@ -123,7 +123,7 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = nil, nil // giveIDs makes them
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("this machine refuses user namespaces: %w", err)
+		return refused("user namespaces", err)
 	}
 	_ = says.Close()
 	if err := prepare(ctx, spec, cmd.Process.Pid, order); err != nil {
@@ -153,6 +153,16 @@ func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err
 		}
 	}
 	return errors.Join(json.NewEncoder(order).Encode(held), order.Close())
+}
+
+// refused returns the error of starting a process in namespaces. Not all are about these.
+func refused(what string, err error) error {
+	for _, other := range []syscall.Errno{syscall.E2BIG, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOENT, syscall.EACCES, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, other) {
+			return fmt.Errorf("cannot start a process of the VM: %w", err)
+		}
+	}
+	return fmt.Errorf("this machine refuses %s: %w", what, err)
 }
 
 // exited returns the error of waiting for a process that was killed, unless that

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -117,6 +118,9 @@ type running struct {
 // begin connects the VM. As root it first does what only root can do.
 func (c Cable) begin(ctx context.Context) (*running, error) {
 	r := &running{Cable: c}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(filepath.Join(c.Dir, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
@@ -163,6 +167,22 @@ func (c Cable) begin(ctx context.Context) (*running, error) {
 		r.ports = append(r.ports, port)
 	}
 	return r, nil
+}
+
+// check refuses what is not the description of a VM with a network, before anything is
+// written.
+func (c Cable) check() error {
+	if !filepath.IsAbs(c.Dir) || !filepath.IsAbs(c.Networks) || c.Spec == nil || len(c.Spec.Interfaces) == 0 {
+		return errors.New("cannot connect a VM: the description has not its folder, the folder of networks and an interface; bootstrap itself starts this program")
+	}
+	info, err := os.Lstat(filepath.Join(c.Dir, controlFile))
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("cannot connect a VM: %s is not the folder of a running VM with a network of its own", c.Dir)
+	}
+	if os.Getuid() == 0 && (c.UID <= 0 || c.GID <= 0) {
+		return errors.New("cannot connect a VM: the description names no user without rights")
+	}
+	return nil
 }
 
 // open opens the folder of the network of an interface, which the first cable in it
