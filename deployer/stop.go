@@ -75,9 +75,9 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 	if err != nil || !next.Unmount() {
 		return err
 	}
-	disks, err := vm.ListDisk(ctx)
+	disks, err := j.mountedOn(ctx, vm)
 	if err != nil {
-		return fmt.Errorf("cannot ask which disks are mounted: %w", err)
+		return err
 	}
 	for _, d := range disks {
 		if err := j.t.Out.Do(fmt.Sprintf("Unmounting disk '%s'", d), func(*report.Stage) error { return vm.UnmountDisk(ctx, d) }); err != nil {
@@ -85,6 +85,19 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 		}
 	}
 	return nil
+}
+
+// mountedOn returns the disks that are mounted on a VM. An agent that reads its
+// settings from a registry takes 10 s to list them, and is not asked twice.
+func (j *jobs) mountedOn(ctx context.Context, vm *agent.Client) ([]string, error) {
+	if j.t.About.Registry != nil && vm == j.look.Running && j.plan.Answers {
+		return j.plan.Mounted, nil
+	}
+	disks, err := vm.ListDisk(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask which disks are mounted: %w", err)
+	}
+	return disks, nil
 }
 
 const (

@@ -13,7 +13,7 @@ import (
 // the VM and of the command line.
 func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
-		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounts: len(f.Mounted), DiskAsked: f.DiskAsked,
+		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
 		AgentID: f.Now.AgentID, Applied: f.Now.ConfigurationHash,
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
 	}

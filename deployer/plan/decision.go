@@ -43,7 +43,7 @@ type Decision struct {
 	Ledger        bool `json:"ledger,omitempty"`         // the addresses are reserved in the ledger
 
 	Disk      DiskWork `json:"disk"`
-	Mounts    int      `json:"mounts,omitempty"`    // disks that the VM has mounted
+	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that the recorded VM has mounted
 	Leftovers []string `json:"leftovers,omitempty"` // calls that looking at leftovers may take
 }
 

@@ -99,7 +99,7 @@ func (l *list) stop(kind Kind, vm string, next *Next) Step {
 		return s
 	}
 	s.Calls = append(s.Calls, "agent list_disk")
-	if d.Mounts > 0 {
+	if len(d.Mounted) > 0 {
 		s.Calls = append(s.Calls, "agent unmount_disk")
 	}
 	if kind == StopOld {

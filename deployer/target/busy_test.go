@@ -1,6 +1,7 @@
 package target
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,9 @@ func TestBusyTime(t *testing.T) {
 		l.t.About.Registry = c.registry
 		if got := l.busyTime(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+		if says := l.busyWith(c.want); strings.Contains(says, "registry") != (c.registry != nil) {
+			t.Errorf("%+v: %s", c, says)
 		}
 	}
 }

@@ -221,6 +221,14 @@ func (l *Look) busyTime() time.Duration {
 	return limit
 }
 
+// busyWith says why an agent that answers has not listed its disks yet.
+func (l *Look) busyWith(limit time.Duration) string {
+	if l.t.About.Registry != nil {
+		return fmt.Sprintf("the agent looks for its registry, which is only served while a VM is created, or is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
+	}
+	return fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
+}
+
 // ask asks the agent for its state and its disks.
 func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, agentID string) (plan.Facts, error) {
 	now, err := client.GetState(ctx, false)
