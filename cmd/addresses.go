@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -230,7 +229,7 @@ func printAddresses(c *console, all func(each func(observe.HeldAddress)) error, 
 		case found:
 			table.Print()
 		default:
-			fmt.Fprintln(out, none())
+			ui.Say(out, none())
 		}
 	})
 	return err

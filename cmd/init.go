@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/scaffold"
@@ -15,6 +13,6 @@ func newInit(c *console) *cobra.Command {
 			printLines(c, "initialized", []*scaffold.Result{r})
 			return
 		}
-		c.print(func(out *ui.Writer) { fmt.Fprint(out, r.Text()) })
+		c.print(func(out *ui.Writer) { ui.Say(out, r.Text()) })
 	})
 }

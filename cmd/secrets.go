@@ -55,7 +55,7 @@ func secretsOf(c *console) secrets.Console {
 				printLines(c, "secrets", []*secrets.Result{r})
 				return
 			}
-			c.print(func(out *ui.Writer) { fmt.Fprint(out, r.Text()) })
+			c.print(func(out *ui.Writer) { ui.Say(out, r.Text()) })
 		},
 		Print: func(text []byte) { c.product("document", string(text)) },
 		PrintPart: func(ctx context.Context, text []byte, path string) error {

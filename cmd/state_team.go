@@ -255,6 +255,6 @@ func printDone(c *console, did bool, yes, no string) error {
 		printLines(c, "done", []doneView{{did, text}})
 		return nil
 	}
-	c.print(func(out *ui.Writer) { fmt.Fprintln(out, cmp.Or(text, "Done")) })
+	c.print(func(out *ui.Writer) { ui.Say(out, cmp.Or(text, "Done")) })
 	return nil
 }

@@ -54,7 +54,7 @@ func LedgerCheck(out *Writer, check *observe.LedgerCheck) {
 		fmt.Fprintln(out)
 	}
 	for _, what := range check.Findings {
-		fmt.Fprintln(out, "Wrong: "+what)
+		Say(out, "Wrong: "+what)
 	}
 	if len(check.Findings) == 0 {
 		fmt.Fprintf(out, "Nothing is wrong with the ledger %s\n", check.Place)

@@ -10,7 +10,7 @@ import (
 // some of them.
 func Deployments(out *Writer, list []observe.Listed) {
 	if len(list) == 0 {
-		fmt.Fprintln(out, out.sentences("This machine knows no deployment. To make one: bootstrap init", 0))
+		Say(out, "This machine knows no deployment. To make one: bootstrap init")
 		return
 	}
 	table := NewTable(out, "DEPLOYMENT", "STATE", "VM", "ADDRESS", "LAST DEPLOY", "MANIFEST").
@@ -31,7 +31,7 @@ func Deployments(out *Writer, list []observe.Listed) {
 		if l.Status == observe.ListedGone && l.VM != "" && l.Manifest != "" {
 			text += fmt.Sprintf("; its VM %s may still run. This finds out, and names the commands that restore the record: bootstrap plan %s", l.VM, l.Manifest)
 		}
-		fmt.Fprintln(out, out.sentences(out.clean(text, maxMessage), 0))
+		Say(out, text)
 	}
 }
 

@@ -21,7 +21,7 @@ func Report(out *Writer, r *observe.Report) {
 		writePlan(out, *r.Plan, func(string) bool { return false })
 		WriteSteps(out, plan.Plan{Steps: r.Steps})
 	} else {
-		fmt.Fprintln(out, out.clean("What a deploy would do is not known: "+r.PlanNote, maxMessage))
+		Say(out, "What a deploy would do is not known: "+r.PlanNote)
 		writeDiff(out, r.Diff)
 	}
 	if text := r.NoTimeline(); text != "" {

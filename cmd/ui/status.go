@@ -20,7 +20,7 @@ func Condition(out *Writer, c *observe.Condition, now time.Time) {
 		fmt.Fprintln(out)
 	}
 	for _, text := range c.Notes {
-		fmt.Fprintf(out, "Note: %s\n", out.clean(text, maxMessage))
+		Say(out, "Note: "+text)
 	}
 	if c.Well {
 		out.paint(green, "\nAll is well.\n")
@@ -28,7 +28,7 @@ func Condition(out *Writer, c *observe.Condition, now time.Time) {
 	}
 	out.paint(alarm, "\nNot well:\n")
 	for _, text := range c.Problems {
-		fmt.Fprintf(out, "- %s\n", out.clean(text, maxMessage))
+		Say(out, "- "+text)
 	}
 }
 

@@ -464,6 +464,11 @@ func Failed(out *Writer, code int, err error, hint, explain string) {
 	}
 }
 
+// Say prints a message in lines that fit the terminal.
+func Say(out *Writer, text string) {
+	fmt.Fprintln(out, out.sentences(out.clean(strings.TrimSuffix(text, "\n"), maxMessage), 0))
+}
+
 // Warn prints a warning.
 func Warn(out *Writer, text string) {
 	const head = "Warning: "
