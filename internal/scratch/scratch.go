@@ -4,6 +4,7 @@ package scratch
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,25 +35,54 @@ func New(parent, kind string) (*Folder, error) {
 		parent = os.TempDir()
 	}
 	Sweep(parent)
+	const attempts = 20
+	for attempt := 1; ; attempt++ {
+		f, err := newFolder(parent, kind)
+		if attempt < attempts && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSwept)) {
+			continue // another process swept it before its lock was taken
+		}
+		return f, err
+	}
+}
+
+// errSwept says that another process is about to remove a new folder.
+var errSwept = errors.New("another process removes the folder")
+
+// newFolder makes a folder and locks it.
+func newFolder(parent, kind string) (*Folder, error) {
 	top, err := os.MkdirTemp(parent, prefix+kind+"-")
 	if err != nil {
 		return nil, err
 	}
 	f := &Folder{Path: filepath.Join(top, content), top: top}
-	if f.lock, err = lockfile.Try(filepath.Join(top, lockName)); err == nil {
-		err = os.Mkdir(f.Path, 0o700)
+	f.lock, err = lockfile.Try(filepath.Join(top, lockName))
+	switch {
+	case err == nil && f.lock == nil:
+		return nil, errSwept
+	case err == nil:
+		if err = os.Mkdir(f.Path, 0o700); err == nil {
+			return f, nil
+		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Remove())
+	_ = os.RemoveAll(top)
+	if f.lock != nil {
+		f.lock.Close()
 	}
-	return f, nil
+	return nil, err
 }
 
 // Remove removes the folder.
 func (f *Folder) Remove() error {
 	err := os.RemoveAll(f.Path)
 	f.lock.Close() // before its file is removed, which Windows wants
-	return errors.Join(err, os.RemoveAll(f.top))
+	gone := os.RemoveAll(f.top)
+	for range 20 {
+		if gone == nil {
+			break
+		}
+		gone = os.RemoveAll(f.top) // another process sweeps it at the same time
+	}
+	return errors.Join(err, gone)
 }
 
 // Sweep removes the folders in the parents whose process has ended: the lock in them is
