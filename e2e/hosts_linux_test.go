@@ -238,12 +238,13 @@ func (m *machines) startCloud(ts *testscript.TestScript, store string) error {
 			return err
 		}
 		socket = filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432")
-		state = "postgres://bootstrap@" + net.JoinHostPort(cloudAddress, databasePort) + "/postgres?environment=prod"
+		state = "postgres://bootstrap@" + net.JoinHostPort(cloudAddress, databasePort) + "/postgres?environment=prod&sslmode=disable"
 		ts.Setenv("DATABASE", server.URL())
 	default:
 		return fmt.Errorf("there is no store %s", store)
 	}
 	ts.Setenv("STATE", state)
+	ts.Setenv("BOOTSTRAP_STATE_KEY", storesKey)
 	ts.Setenv("PATH", filepath.Join(m.dir, "bin")+string(os.PathListSeparator)+ts.Getenv("PATH"))
 	for _, dir := range []string{"bin", "cloud", "s3"} {
 		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o700); err != nil {
