@@ -191,7 +191,9 @@ type console struct {
 }
 
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
-	return &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}, env: env, redactor: &ui.Redactor{}}
+	c := &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}, env: env, redactor: &ui.Redactor{}}
+	c.redactor.Name(ui.Vocabulary()...)
+	return c
 }
 
 func newRoot(c *console) *cobra.Command {

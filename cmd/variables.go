@@ -137,7 +137,7 @@ func (c *console) printRotated(rotated []document.Rotated, dry bool) {
 			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, r.Name, r.Type, why)
 		}
 		if len(rotated) > 0 && !dry {
-			fmt.Fprintln(out, "The next deploy brings them to the VM: "+c.withTarget("bootstrap deploy MANIFEST"))
+			fmt.Fprintln(out, "Run `"+c.withTarget("bootstrap deploy MANIFEST")+"` to apply the new values")
 		}
 		if len(rotated) == 0 {
 			fmt.Fprintln(out, "Nothing to rotate")

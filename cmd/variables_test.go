@@ -89,7 +89,7 @@ Warning: m.yml:4:3: variable "leaf": the stored certificate has the common name 
 `)
 	check(bootstrap(0, append(rotate, "--expiring-within", "9d")...), "Nothing to rotate\n")
 	check(bootstrap(0, append(rotate, "--expiring-within", "30d", "--dry-run")...), "Would rotate leaf (certificate): expires on <10>\n")
-	check(bootstrap(0, append(rotate, "ca", "admin_password")...), "Rotated ca (certificate)\nRotated leaf (certificate): signed by ca\nRotated admin_password (password)\n"+"The next deploy brings them to the VM: bootstrap deploy m.yml --vars-store "+store+" -v ip=<…> -v given=<…>\n")
+	check(bootstrap(0, append(rotate, "ca", "admin_password")...), "Rotated ca (certificate)\nRotated leaf (certificate): signed by ca\nRotated admin_password (password)\n"+"Run `bootstrap deploy m.yml --vars-store "+store+" -v ip=<…> -v given=<…>` to apply the new values\n")
 	if _, err := os.Stat(store + ".previous"); err != nil {
 		t.Error(err)
 	}

@@ -70,7 +70,7 @@ func TestPlanPutsSymbols(t *testing.T) {
 	if got := m.ResourcePool.Env["bosh"].(map[string]any)["mbus"].(map[string]any)["cert"]; !reflect.DeepEqual(got, tls) {
 		t.Errorf("certificate of the agent: %v", got)
 	}
-	if m.CPI.MBus != "https://mbus:generated@10.0.0.9:6868" || m.CPI.MBusURL.Host != "10.0.0.9:6868" || m.CPI.CA != "" || m.CPI.SSHTunnel.PrivateKey != "" {
+	if m.CPI.MBus != "https://mbus:new@10.0.0.9:6868" || m.CPI.MBusURL.Host != "10.0.0.9:6868" || m.CPI.CA != "" || m.CPI.SSHTunnel.PrivateKey != "" {
 		t.Errorf("installation %+v", m.CPI)
 	}
 	for _, secret := range m.Secrets {

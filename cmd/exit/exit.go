@@ -54,6 +54,9 @@ func (e Code) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // run.
 const nextSilent = `run the same command again to continue; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
 
+// nextRefused is the hint for an agent that answers, and refuses the password.
+const nextRefused = "the agent runs, and does not accept this password: use the vars store of the last deploy, or let the person who changed the password give it to you; with the old password, --old-mbus https://USER:PASSWORD@HOST:PORT of a deploy gives the agent the new one"
+
 // Judge returns the exit code of an error and, if it can add anything to the
 // error's text, a hint. No other function chooses exit codes.
 func Judge(err error) (code int, hint string) {
@@ -169,6 +172,8 @@ func Judge(err error) (code int, hint string) {
 		return Agent, second.Next()
 	case errors.As(err, &noSecond):
 		return Failed, deployer.NextKeepDisk
+	case errors.As(err, &unreachable) && unreachable.Last.Cause == agent.Unauthorized:
+		return Agent, nextRefused
 	case errors.As(err, &silent) && isFull(err):
 		return Agent, "the disk is full: free space where the message says, and run the same command again"
 	case errors.As(err, &silent):

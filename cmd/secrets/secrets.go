@@ -237,7 +237,7 @@ func (i Init) removePlain(plain, target *store.File, r *Result) error {
 	if err := os.Remove(plain.Path + ".previous"); err == nil {
 		removed += " and " + i.Store + ".previous"
 	}
-	r.say("Removed %s, after %s was read back. Other copies, such as those in a version control system, are still plain: if there are any, rotate the values with: bootstrap variables rotate", removed, target.Shown)
+	r.say("Removed %s (%s was verified). Was %s ever committed? Then rotate its values: bootstrap variables rotate", removed, target.Shown, i.Store)
 	return nil
 }
 
@@ -441,9 +441,9 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	}
 	switch {
 	case len(k.Remove) > 0 && k.Store.Team != nil:
-		r.say("Who was removed has seen the values, and can read what is in the home folder of their machine and in earlier versions that a bucket keeps: give the values that matter new ones with: bootstrap variables rotate MANIFEST %s NAME", f.Argument())
+		r.say("The removed person can still read old copies, also those on their machine and in earlier versions that a bucket keeps. Rotate important values: bootstrap variables rotate MANIFEST %s NAME", f.Argument())
 	case len(k.Remove) > 0:
-		r.say("Who was removed has seen the values, and can read earlier copies such as %s.previous: give the values that matter new ones with: bootstrap variables rotate", f.Shown)
+		r.say("The removed person can still read old copies, such as %s.previous. Rotate important values: bootstrap variables rotate", f.Shown)
 	}
 	return r, nil
 }

@@ -71,6 +71,17 @@ func (r *Redactor) Add(values ...string) {
 	r.compiled = nil
 }
 
+// Vocabulary returns ordinary words of the sentences of this program. They are public
+// names: in its own sentences they are shown, also if a secret is the same word, and
+// everywhere else they are hidden.
+func Vocabulary() []string {
+	return []string{
+		"none", "null", "true", "false", "auto", "always", "never", "default", "there", "with", "from", "that", "this", "have", "will", "what",
+		"deploy", "create", "delete", "keep", "replace", "update", "state", "agent", "disk", "jobs", "release", "stemcell", "variables",
+		"generated", "running", "stopped", "started", "finished", "failed", "skipped", "place", "changed",
+	}
+}
+
 // Name adds public names: of releases, jobs, templates, variables, and the keys of
 // property paths.
 func (r *Redactor) Name(names ...string) {

@@ -84,7 +84,7 @@ func diagnoses() []diagnosis {
 // deployment, and reports each check as it ends. It changes nothing except the
 // cache of the embedded Ruby. The only possible error is that of ctx.
 func Diagnose(ctx context.Context, cfg target.Config, from target.Options, each func(Check)) error {
-	d := &doctor{observer: &observer{target.New(target.NewEnv(cfg), from)}}
+	d := &doctor{observer: &observer{Target: target.New(target.NewEnv(cfg), from)}}
 	defer d.Env.Close()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}

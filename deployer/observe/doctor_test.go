@@ -46,7 +46,7 @@ func expect(t *testing.T, c Check, result CheckResult, detail, remedy string) {
 func patient() *doctor {
 	t := target.New(target.NewEnv(target.Config{}), target.Options{})
 	t.UseManifest(&manifest.Manifest{})
-	return &doctor{observer: &observer{t}}
+	return &doctor{observer: &observer{Target: t}}
 }
 
 func TestCheckProxies(t *testing.T) {

@@ -112,6 +112,7 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
 	if err := r.ReadIfAny(ctx); err != nil {
+		r.unread = err
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
 	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
@@ -167,7 +168,10 @@ func (o *observer) useHealth(c *Condition) {
 }
 
 // observer looks at a deployment and changes nothing: the state is not locked.
-type observer struct{ *target.Target }
+type observer struct {
+	*target.Target
+	unread error // why the manifest was not read
+}
 
 // newObserver reads the state, and what this machine has recorded of the
 // deployment.
@@ -189,7 +193,7 @@ func newObserver(ctx context.Context, cfg target.Config, from target.Options) (*
 		return nil, st, err
 	}
 	t.About = t.Known
-	return &observer{t}, st, nil
+	return &observer{Target: t}, st, nil
 }
 
 func (c *Condition) problem(format string, args ...any) {

@@ -16,6 +16,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/target"
+	"bootstrap/internal/named"
 	"bootstrap/state"
 )
 
@@ -149,6 +150,10 @@ const fullFrom = 90
 func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, st state.State) (agent.Peer, error) {
 	director := st.DirectorID
 	if how.MBus == "" {
+		if locked, ok := errors.AsType[*named.Error](o.unread); ok && locked.Name == "identity-missing" {
+			c.problem("Cannot reach the agent of VM %s: your key cannot open the vars store. Ask a colleague to run: bootstrap secrets rekey --add RECIPIENT, with the recipient that bootstrap secrets init prints for you", c.VM.CID)
+			return agent.Peer{}, nil
+		}
 		c.problem("this machine does not know how to reach the agent of VM %s: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
