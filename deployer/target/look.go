@@ -241,7 +241,7 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	limit := l.busyTime()
 	waiting := s.Wait(ctx)
 	defer waiting.End()
-	waiting.Say(fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second)))
+	waiting.Say(l.busyWith(limit))
 	mounted, err := client.ListDiskInTurn(ctx, limit)
 	if err != nil {
 		return plan.Facts{}, err
