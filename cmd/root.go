@@ -193,6 +193,11 @@ type console struct {
 func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *console {
 	c := &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}, env: env, redactor: &ui.Redactor{}}
 	c.redactor.Name(ui.Vocabulary()...)
+	for _, arg := range args {
+		if strings.Contains(arg, "://") && strings.Contains(arg, "@") {
+			c.redactor.Add(arg) // and the password in it
+		}
+	}
 	return c
 }
 
@@ -245,6 +250,9 @@ func isPlugin(args []string) bool { return len(args) > 1 && args[0] == "plugin" 
 // deployment runs a command that works on a deployment, after filling in the
 // options from the environment and the terminal.
 func (c *console) deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	if strings.Contains(opts.Manifest, "://") {
+		return usage.Wrong(c.root, errors.New("a manifest is a file on this machine, and not a URL: download it, for example with curl -O, and name the file"))
+	}
 	home, err := c.boshHome()
 	if err != nil {
 		return err
