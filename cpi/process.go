@@ -92,7 +92,7 @@ func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*ex
 		if _, err := stdin.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(c.cfg.Path)
+		cmd := exec.Command(c.cfg.Path) // #nosec G204 -- the CPI is what a deploy runs
 		cmd.Env = c.cfg.Env
 		if cmd.Env == nil {
 			cmd.Env = []string{} // nil would be our own environment

@@ -99,7 +99,7 @@ func command(cfg Config) (*exec.Cmd, error) {
 				return nil, fmt.Errorf("there is no %s on PATH: %s", cmp.Or(cfg.Ruby, "ruby"), howToInstall)
 			}
 		}
-		return exec.Command(path, "-W0", "-EUTF-8", "-e", driver, "-e", "BootstrapTemplates.serve"), nil
+		return exec.Command(path, "-W0", "-EUTF-8", "-e", driver, "-e", "BootstrapTemplates.serve"), nil // #nosec G204 -- the Ruby of --ruby, or this program
 	}
 	about, err := cruby.Embedded()
 	if err != nil {
@@ -108,7 +108,7 @@ func command(cfg Config) (*exec.Cmd, error) {
 	if about.Driver != fmt.Sprintf("%x", sha256.Sum256([]byte(driver))) {
 		return nil, errors.New("the embedded Ruby was built with another driver: build it again (make build)")
 	}
-	return exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache), nil
+	return exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache), nil // #nosec G204 -- the Ruby of --ruby, or this program
 }
 
 // startRuby starts the driver and waits until it can render.

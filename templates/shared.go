@@ -180,7 +180,7 @@ func (s *Shared) start(c *child) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(s.ctx, own.Path, append(own.Args[1:], "--listen", c.socket)...)
+	cmd := exec.CommandContext(s.ctx, own.Path, append(own.Args[1:], "--listen", c.socket)...) // #nosec G204 -- this program
 	cmd.Env = environment(s.cfg.Env)
 	process.OwnGroup(cmd) // an interrupt at the terminal is for this process
 	in, err := cmd.StdinPipe()

@@ -40,7 +40,7 @@ func startAgent(ctx context.Context, self, dir string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, "plugin", "agent", dir)
+	cmd := exec.Command(program, "plugin", "agent", dir) // #nosec G204 -- this program
 	cmd.Dir = dir
 	cmd.Env = environment(dir)
 	cmd.Stdout, cmd.Stderr = log, log

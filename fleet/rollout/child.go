@@ -196,7 +196,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	if t.Killed {
 		list = append(list, "--lock-wait="+killedWait)
 	}
-	cmd := exec.Command(h.program.Self, list...)
+	cmd := exec.Command(h.program.Self, list...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.of(t.Member).bounded(h.width), log, log
 	cmd.Stdin = bytes.NewReader(stdin)
 	process.OwnGroup(cmd) // an interrupt at the terminal is for the coordinator
@@ -395,7 +395,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	if t.Action == fleet.RecreateStrategy {
 		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Killed)...)
 	}
-	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...)
+	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdin = p.of(t.Member).Env, bytes.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

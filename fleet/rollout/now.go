@@ -111,7 +111,7 @@ func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
 	}
 	m.PackagesGroup = "" // nothing is compiled
 	list, stdin := args(m)
-	cmd := exec.Command(p.Self, append(append(append([]string{"status"}, list...), p.Flags...), "--json")...)
+	cmd := exec.Command(p.Self, append(append(append([]string{"status"}, list...), p.Flags...), "--json")...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdin = p.of(m).Env, bytes.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -39,7 +39,7 @@ func (c Tied) Run(ctx context.Context) (int, error) {
 		_ = leader.Wait()
 	}()
 
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...) // #nosec G204 -- the caller chose the program
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Out, c.Out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
 	cmd.Cancel = func() error { end(); return nil }

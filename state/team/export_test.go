@@ -37,3 +37,12 @@ func LeaseRenewed(s *Store, ago time.Duration) time.Time {
 func Sign(k Key, name string, generation uint64, writer string, content []byte) []byte {
 	return k.sign(name, generation, writer, content)
 }
+
+// Content returns a document of a store without its proof, which is not checked.
+func Content(data []byte) []byte {
+	_, content, ok := split(data)
+	if !ok {
+		return data
+	}
+	return content
+}

@@ -173,15 +173,6 @@ func split(data []byte) (p proof, content []byte, ok bool) {
 	return proof{}, data, false
 }
 
-// Content returns a document of a store without its proof, which is not checked.
-func Content(data []byte) []byte {
-	_, content, ok := split(data)
-	if !ok {
-		return data
-	}
-	return content
-}
-
 // Doubt is why a document is not believed.
 type Doubt string
 

@@ -18,7 +18,7 @@ func send(pid int, name string) error {
 func replaceThis(argv, env []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err == nil {
-		err = syscall.Exec(path, argv, env)
+		err = syscall.Exec(path, argv, env) // #nosec G204 -- the program of bpm.yml is what bpm runs
 	}
 	return fmt.Errorf("cannot run %s: %w", argv[0], err)
 }

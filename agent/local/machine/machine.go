@@ -77,7 +77,7 @@ func (v VM) Temp() string { return v.Path("bosh", "tmp") }
 // Command returns a command that runs a program inside the VM. Everything that
 // runs in the VM is made here or gets Env, except packaging scripts.
 func (v VM) Command(argv []string, env ...string) *exec.Cmd {
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204 -- scripts of releases are what an agent runs
 	cmd.Dir = v.Path("bosh")
 	cmd.Env = append(v.Env(), env...)
 	v.asRoot(cmd)

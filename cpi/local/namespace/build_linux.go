@@ -48,7 +48,7 @@ func buildVM(spec Spec) error {
 	if err := os.Chdir(filepath.Join(spec.Dir, rootDir)); err != nil {
 		return err
 	}
-	cmd := exec.Command("."+GuestProgram, "plugin", "machine", "init", string(arg))
+	cmd := exec.Command("."+GuestProgram, "plugin", "machine", "init", string(arg)) // #nosec G204 -- this program
 	cmd.Env = os.Environ()
 	cmd.ExtraFiles = []*os.File{os.NewFile(logFD, "log"), os.NewFile(aliveFD, "alive"), says, ready}
 	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)

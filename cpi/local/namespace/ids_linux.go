@@ -103,7 +103,8 @@ func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 		for i, n := range args {
 			texts[i] = strconv.Itoa(n)
 		}
-		if said, err := exec.CommandContext(ctx, path, texts...).CombinedOutput(); err != nil {
+		cmd := exec.CommandContext(ctx, path, texts...) // #nosec G204 -- newuidmap or newgidmap of this machine
+		if said, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s refuses the VM's users: %w: %s", of.program, err, strings.TrimSpace(string(said)))
 		}
 	}
@@ -125,7 +126,7 @@ func becomeRoot() error {
 	if os.Getuid() != 0 {
 		return errors.New("the process did not get the VM's users")
 	}
-	return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+	return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) // #nosec G204 -- this program, or a program of the system with paths of ours
 }
 
 // Things that Tree does.
@@ -152,7 +153,7 @@ func (u Users) tree(ctx context.Context, program string, args ...string) error {
 	}
 	defer orders.Close()
 	defer order.Close()
-	cmd := exec.CommandContext(ctx, program, append([]string{"plugin", "machine", "tree"}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"plugin", "machine", "tree"}, args...)...) // #nosec G204 -- this program, or a program of the system with paths of ours
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.ExtraFiles = []*os.File{says, says, says, orders}
 	process.OwnGroup(cmd)
@@ -202,7 +203,8 @@ func doTree(ctx context.Context, args []string) error {
 	case len(args) == 2 && args[0] == removeTree:
 		return removal.Tree(args[1])
 	case len(args) == 3 && args[0] == copyTree:
-		if said, err := exec.CommandContext(ctx, "cp", "-a", args[1], args[2]).CombinedOutput(); err != nil {
+		cmd := exec.CommandContext(ctx, "cp", "-a", args[1], args[2]) // #nosec G204 -- no shell reads the paths
+		if said, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, said)
 		}
 		return nil

@@ -111,7 +111,7 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	defer order.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTime, fmt.Errorf("it took longer than %s", buildTime))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, spec.Program, "plugin", "machine", "build", arg)
+	cmd := exec.CommandContext(ctx, spec.Program, "plugin", "machine", "build", arg) // #nosec G204 -- this program
 	cmd.Dir, cmd.Env = spec.Dir, env
 	cmd.ExtraFiles = []*os.File{log, held, says, orders}
 	for _, d := range spec.Mounted {

@@ -57,7 +57,7 @@ func (c Cable) Start(ctx context.Context, program string, env []string, open []*
 		return err
 	}
 	defer report.Close()
-	cmd := exec.Command(program, "plugin", "network", string(text))
+	cmd := exec.Command(program, "plugin", "network", string(text)) // #nosec G204 -- this program
 	cmd.Dir, cmd.Env = c.Dir, env
 	cmd.ExtraFiles = append([]*os.File{says}, open...)
 	process.OwnSession(cmd)

@@ -149,7 +149,7 @@ func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 	if family == "-4" {
 		args = append(args, "--netmask", strconv.Itoa(w.at.Address.Bits()))
 	}
-	cmd := exec.CommandContext(ctx, w.program, args...)
+	cmd := exec.CommandContext(ctx, w.program, args...) // #nosec G204 -- the slirp4netns of this machine
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{theirs}, said, said
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
@@ -165,8 +165,8 @@ const slirpSocket = "slirp.sock"
 // slirp starts slirp4netns and connects to the socket that it makes.
 func (w *wayOut) slirp(ctx context.Context, said io.Writer) (*helper, *exec.Cmd, error) {
 	place := filepath.Join(byDescriptor(w.folder), slirpSocket)
-	_ = os.Remove(place) // of one that was killed
-	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket)
+	_ = os.Remove(place)                                                                                                                                                        // of one that was killed
+	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket) // #nosec G204 -- the slirp4netns of this machine
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {

@@ -59,7 +59,7 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	cmd := exec.Command(program, folder, address)
+	cmd := exec.Command(program, folder, address) // #nosec G204 -- the server of a test
 	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+KeyID, "AWS_SECRET_ACCESS_KEY="+Secret)
 	stdin, err := cmd.StdinPipe() // it ends with it, also when the test is killed
 	if err != nil {
