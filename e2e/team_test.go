@@ -78,7 +78,7 @@ func TestTeamLedger(t *testing.T) {
 	ends(0, "addresses list --database URL --json", `"address":"127.0.0.1"`)
 	ends(0, "addresses list MANIFEST", mine)
 	ends(0, "addresses adopt MANIFEST", "The ledger has all of these addresses already")
-	ends(1, "addresses release lab --database URL", "this machine has what was installed")
+	ends(1, "addresses release lab --database URL", "still exists on this machine")
 
 	// Another machine has the state, and must be told which ledger.
 	for line, status := range map[string]int{

@@ -73,7 +73,7 @@ func (sh *Shared) fetch(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		t.Out.Warning(fmt.Sprintf("cannot use what the other machines know of the deployment, so its manifest counts: %v", err))
+		t.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
 	}
 	return nil
 }
