@@ -194,8 +194,11 @@ func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []
 	c := &console{args: args, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}, env: env, redactor: &ui.Redactor{}}
 	c.redactor.Name(ui.Vocabulary()...)
 	for _, arg := range args {
-		if strings.Contains(arg, "://") && strings.Contains(arg, "@") {
-			c.redactor.Add(arg) // and the password in it
+		_, rest, _ := strings.Cut(arg, "://")
+		if at := strings.LastIndex(rest, "@"); at > 0 { // the password may contain a slash
+			if _, password, found := strings.Cut(rest[:at], ":"); found {
+				c.redactor.Add(password)
+			}
 		}
 	}
 	return c
