@@ -6,7 +6,7 @@ GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 FLAGS = -trimpath
 LDFLAGS = -s -w
 
-.PHONY: build dist site dist-check image profile check-image quickstart unit e2e test full lint sizes vulncheck fuzz bench clean
+.PHONY: build dist site release-check platforms image profile check-image quickstart unit e2e test full lint sizes vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
@@ -14,8 +14,12 @@ build: image ## the program, as ./bootstrap
 dist: image ## a release in dist: archives, packages, container image; URL=https://… is where it will be, see .ci/dist
 	@GO="$(GO)" FLAGS="$(FLAGS)" LDFLAGS="$(LDFLAGS)" URL="$(URL)" .ci/dist
 
-dist-check: ## that two releases of this commit, made in two folders, have the same bytes; takes long
+release-check: check-image ## what has to hold before a release: two releases of this commit, made in two folders, have the same bytes; takes long
 	@GO="$(GO)" .ci/dist-check
+
+platforms: image ## that the program compiles for each system and processor, and that go vet accepts it for each other system
+	@set -e; export CGO_ENABLED=0; for GOOS in linux darwin windows; do export GOOS; for GOARCH in amd64 arm64; do export GOARCH; \
+	  echo $$GOOS/$$GOARCH; $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o /dev/null .; done; [ $$GOOS = linux ] || $(GO) vet $(FLAGS) ./...; done
 
 CRUBY = templates/cruby
 NPM ?= npm
@@ -39,32 +43,33 @@ check-image: image ## that the image is what build/image.sum says and its machin
 
 SITE ?= dist/site
 site: ## the documentation as a static site, in dist/site; a dead link is an error
-	$(GO) run -C .ci/site . ../.. $(abspath $(SITE))
+	CGO_ENABLED=0 $(GO) run -C .ci/site $(FLAGS) . ../.. $(abspath $(SITE))
 
 quickstart: build ## one VM on this machine, serving a page
 	./bootstrap deploy testdata/quickstart/manifest.yml
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-# Many tests wait, so that more run at a time than there are cores, the slowest first.
-# Compilers and linkers get memory rather than time, as in .ci/run.
-unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby, the race detector and vet
-	@CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB .ci/memory 2 $(GO) test -short -vet=off -ldflags='-s -w' -exec 'env -u GOGC -u GOMEMLIMIT' -p 5 -parallel 8 \
-	  ./state/team ./templates ./cpi/local ./agent/local ./addresses ./fleet/queue $$($(GO) list ./... | grep -v '/e2e$$')
+# Many tests wait, so that more run at a time than there are cores.
+unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby and the race detector
+	CGO_ENABLED=0 $(GO) test -short -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
 
 e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/script
 	$(GO) test -count=1 ./e2e $(if $(SCRIPT),-run '^TestScript$$/^$(SCRIPT)$$')
 
 test: image ## all tests, with the race detector; see .ci/test for flaky ones
-	@GO="$(GO)" FLAGS="$(FLAGS)" .ci/test $(GOTESTSUM) -race -timeout 20m $(TESTFLAGS)
+	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m $(TESTFLAGS)
 
-full: image ## all tests again and again, every cut and fault, and the fuzzers for minutes each
+full: image ## all tests again and again, every kill and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...
 	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos|TestWorkersChaos' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
 	$(MAKE) check-image CHECK=-profile
 
 # .ci/lint has the versions of the tools; they share libraries that are large to compile.
+# With the flags of make build, what that has compiled is used.
+lint: export CGO_ENABLED = 0
+lint: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(FLAGS)
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	$(GO) vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt-ed: $$unformatted"; exit 1; }
