@@ -30,8 +30,8 @@ func imports() map[string][]string {
 		"cmd": {
 			"addresses",
 			"agent",
-			"agent/local",
-			"agent/local/bpm",
+			"local/agent",
+			"local/bpm",
 			"artifact",
 			"cmd/about",
 			"cmd/cached",
@@ -48,9 +48,9 @@ func imports() map[string][]string {
 			"cmd/usage",
 			"cmd/values",
 			"cpi",
-			"cpi/local",
-			"cpi/local/namespace",
-			"cpi/local/network",
+			"local/cpi",
+			"local/namespace",
+			"local/network",
 			"deployer",
 			"deployer/access",
 			"deployer/health",
@@ -60,7 +60,7 @@ func imports() map[string][]string {
 			"deployer/page",
 			"deployer/plan",
 			"deployer/report",
-			"deployer/target",
+			"deployer/instance",
 			"deployer/timeline",
 			"fleet",
 			"fleet/queue",
@@ -89,8 +89,8 @@ func imports() map[string][]string {
 		},
 		"cmd/cached": {
 			"artifact",
-			"cpi/build",
-			"deployer/target",
+			"cpi/installation",
+			"deployer/instance",
 			"templates",
 		},
 		"cmd/complete": {
@@ -107,11 +107,11 @@ func imports() map[string][]string {
 		"cmd/dev": {
 			"deployer/plan",
 			"deployer/report",
-			"deployer/target",
+			"deployer/instance",
 			"manifest",
 			"manifest/document",
 		},
-		"cmd/embedded":    {"cpi/local", "deployer/target"},
+		"cmd/embedded":    {"local/cpi", "deployer/instance"},
 		"cmd/environment": {"cmd/values", "manifest/document", "manifest/keys"},
 		"cmd/ui": {
 			"deployer/observe",
@@ -124,7 +124,7 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"cmd/exit":    {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/target", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "manifest/store", "network", "state", "state/file", "state/team", "templates", "tunnel"},
+		"cmd/exit":    {"addresses", "agent", "artifact", "artifact/archive", "artifact/download", "artifact/packaging", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/kept", "deployer/ledger", "deployer/plan", "deployer/report", "deployer/instance", "fleet/queue", "fleet/rollout", "manifest/document", "manifest/source", "manifest/store", "network", "state", "state/file", "state/team", "templates", "tunnel"},
 		"cmd/explain": {"cmd/ui", "docs"},
 		"cmd/usage":   {"cmd/exit", "cmd/values", "state/file"},
 		"cmd/values": {
@@ -152,7 +152,7 @@ func imports() map[string][]string {
 			"state/team",
 		},
 		"e2e":        {}, // its tests see the program, state files and plans
-		"e2e/traced": {"cmd", "deployer/target"},
+		"e2e/traced": {"cmd", "deployer/instance"},
 		"docs":       {},
 		"deployer": {
 			"addresses",
@@ -160,7 +160,7 @@ func imports() map[string][]string {
 			"artifact",
 			"artifact/archive",
 			"cpi",
-			"cpi/build",
+			"cpi/installation",
 			"deployer/access",
 			"deployer/changed",
 			"deployer/dns",
@@ -169,7 +169,7 @@ func imports() map[string][]string {
 			"deployer/kept",
 			"deployer/plan",
 			"deployer/report",
-			"deployer/target",
+			"deployer/instance",
 			"deployer/timeline",
 			"manifest",
 			"manifest/document",
@@ -180,18 +180,18 @@ func imports() map[string][]string {
 			"templates",
 			"tunnel",
 		},
-		"deployer/target": {"addresses", "agent", "artifact", "cpi", "cpi/build", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "deployer/timeline", "manifest", "manifest/document", "manifest/source", "manifest/store", "network", "registry", "state", "state/file", "state/team", "templates", "tunnel"},
+		"deployer/instance": {"addresses", "agent", "artifact", "cpi", "cpi/installation", "deployer/access", "deployer/health", "deployer/kept", "deployer/plan", "deployer/reach", "deployer/report", "deployer/timeline", "manifest", "manifest/document", "manifest/source", "manifest/store", "network", "registry", "state", "state/file", "state/team", "templates", "tunnel"},
 		"deployer/observe": {
 			"addresses",
 			"agent",
 			"artifact",
 			"cpi",
-			"cpi/build",
+			"cpi/installation",
 			"deployer/health",
 			"deployer/kept",
 			"deployer/plan",
 			"deployer/report",
-			"deployer/target",
+			"deployer/instance",
 			"deployer/timeline",
 			"manifest",
 			"manifest/document",
@@ -210,7 +210,7 @@ func imports() map[string][]string {
 		"deployer/report": {"agent", "deployer/plan", "deployer/timeline"},
 		"deployer/ledger": {
 			"addresses",
-			"deployer/target",
+			"deployer/instance",
 			"manifest",
 			"network",
 			"state/file",
@@ -247,50 +247,50 @@ func imports() map[string][]string {
 			"network",
 			"state",
 		},
-		"cpi/build": {
+		"cpi/installation": {
 			"cpi",
 			"artifact",
 			"artifact/archive",
 			"artifact/packaging",
 			"templates",
 		},
-		"cpi/local": {
+		"local/cpi": {
 			"cpi",
 			"agent",
 			"artifact",
 			"artifact/archive",
-			"cpi/local/cgroup",
-			"cpi/local/namespace",
-			"cpi/local/network",
-			"cpi/local/volume",
+			"local/cgroup",
+			"local/namespace",
+			"local/network",
+			"local/volume",
 		},
-		"cpi/local/cgroup":    {},
-		"cpi/local/namespace": {"cpi/local/cgroup", "cpi/local/network"},
-		"cpi/local/network":   {},
-		"cpi/local/vmtest":    {},
-		"cpi/local/volume":    {},
-		"cpi/cpitest":         {"cpi"},
-		"agent/local": {
+		"local/cgroup":    {},
+		"local/namespace": {"local/cgroup", "local/network"},
+		"local/network":   {},
+		"local/vmtest":    {},
+		"local/volume":    {},
+		"cpi/cpitest":     {"cpi"},
+		"local/agent": {
 			"agent",
-			"agent/local/bpm",
-			"agent/local/machine",
-			"agent/local/monit",
-			"agent/local/sshd",
+			"local/bpm",
+			"local/machine",
+			"local/monit",
+			"local/sshd",
 			"artifact/archive",
 			"artifact/packaging",
 		},
 		"addresses":               {"network"},
 		"addresses/addressestest": {"addresses", "network"},
-		"agent/local/bpm":         {"agent/local/machine"},
-		"agent/local/machine":     {},
-		"agent/local/sshd":        {"agent", "agent/local/machine"},
+		"local/bpm":               {"local/machine"},
+		"local/machine":           {},
+		"local/sshd":              {"agent", "local/machine"},
 		"agent/agenttest":         {"agent"},
 		"templates":               {"artifact", "templates/cruby"},
 		"templates/cruby":         {},
 		"templates/cruby/build":   {"templates/cruby"},
 		"artifact/packaging":      {},
 		"agent":                   {},
-		"agent/local/monit":       {},
+		"local/monit":             {},
 		"artifact": {
 			"artifact/archive",
 			"artifact/blobstore",
@@ -389,16 +389,16 @@ func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
 		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/scaffold", "cmd/secrets", "cmd/usage"},
-		"github.com/spf13/pflag":         {"agent/local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
+		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},
-		"go.yaml.in/yaml/v3":             {"agent/local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
-		"github.com/godbus/dbus/v5":      {"cpi/local/cgroup"},
-		"github.com/vishvananda/netlink": {"cpi/local/network"},
-		"github.com/creack/pty":          {"agent/local/sshd"},
+		"go.yaml.in/yaml/v3":             {"local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
+		"github.com/godbus/dbus/v5":      {"local/cgroup"},
+		"github.com/vishvananda/netlink": {"local/network"},
+		"github.com/creack/pty":          {"local/sshd"},
 		"filippo.io/age":                 {"internal/sealed"},
-		"golang.org/x/crypto/ssh":        {"internal/sealed", "tunnel", "agent/local", "agent/local/sshd", "manifest/gen"}, // sealed: private keys that decrypt
+		"golang.org/x/crypto/ssh":        {"internal/sealed", "tunnel", "local/agent", "local/sshd", "manifest/gen"}, // sealed: private keys that decrypt
 		"github.com/go-crypt/crypt":      {"manifest/gen"},
 		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/pgconnect", "internal/postgrestest", "state/team"},
 		"github.com/aws/aws-sdk-go-v2":   {"state/team"}, // signatures; credentials come from minio-go, whose lookup is a third as large
@@ -407,7 +407,7 @@ func libraries() map[string][]string {
 		"github.com/riverqueue/river":    {"fleet/queue"},
 		"modernc.org/sqlite":             {"addresses"},
 		"go4.org/netipx":                 {"addresses", "addresses/addressestest", "manifest", "network"},
-		"github.com/shirou/gopsutil/v4":  {"agent/local", "agent/local/monit", "fleet/rollout", "internal/process", "internal/listener"},
+		"github.com/shirou/gopsutil/v4":  {"local/agent", "local/monit", "fleet/rollout", "internal/process", "internal/listener"},
 	}
 }
 
@@ -596,16 +596,16 @@ const (
 // larger lists why a type or a package is larger than others, or may become so. A line
 // here is better than a cut that no subject asks for.
 var larger = map[string]string{
-	"agent.Client":           "one method for each call of the agent, and those that combine calls",
-	"agent/local":            "the embedded agent: one method for each call, all about one machine",
-	"cmd":                    "all commands, until each heading of bootstrap help has a folder",
-	"cmd.console":            "streams, questions and output of all commands, until the console has a package",
-	"cpi/local.call":         "one method for each call of the CPI, and their parts",
-	"deployer":               "one doer for each step of a plan",
-	"deployer.run":           "the phases of all runs",
-	"deployer/target":        "what all runs know about one instance",
-	"deployer/target.Target": "what all runs know about one instance",
-	"manifest/document":      "the YAML engine: positions, operations, interpolation",
+	"agent.Client":             "one method for each call of the agent, and those that combine calls",
+	"local/agent":              "the embedded agent: one method for each call, all about one machine",
+	"cmd":                      "all commands, until each heading of bootstrap help has a folder",
+	"cmd.console":              "streams, questions and output of all commands, until the console has a package",
+	"local/cpi.call":           "one method for each call of the CPI, and their parts",
+	"deployer":                 "one doer for each step of a plan",
+	"deployer.run":             "the phases of all runs",
+	"deployer/instance":        "what all runs know about one instance",
+	"deployer/instance.Target": "what all runs know about one instance",
+	"manifest/document":        "the YAML engine: positions, operations, interpolation",
 }
 
 // TestSizes prints the largest types and packages; see them with make sizes.
@@ -668,7 +668,7 @@ func TestWhoReadsOptionsAndFacts(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if filepath.ToSlash(filepath.Dir(path)) != "deployer" {
-			return // target finds the facts, and plan decides by them
+			return // instance finds the facts, and plan decides by them
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
@@ -929,7 +929,7 @@ func TestOneFormOfDates(t *testing.T) {
 	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go"} // the dates of the CPI, in the form of create-env, and of man pages
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
-		if strings.HasPrefix(path, ".ci/release") || strings.HasPrefix(path, "agent/local") || strings.HasPrefix(path, "artifact") || strings.HasPrefix(path, "state/team/teamtest") || path == "cmd/ui/json.go" || slices.Contains(other, path) {
+		if strings.HasPrefix(path, ".ci/release") || strings.HasPrefix(path, "local/agent") || strings.HasPrefix(path, "artifact") || strings.HasPrefix(path, "state/team/teamtest") || path == "cmd/ui/json.go" || slices.Contains(other, path) {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {

@@ -1,5 +1,5 @@
 // Package agent talks to the agent on a VM: it has the wire types of the HTTPS
-// message protocol and a client. The embedded agent in agent/local serves the
+// message protocol and a client. The embedded agent in local/agent serves the
 // same types.
 package agent
 

@@ -14,7 +14,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/deployer"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 )
 
@@ -292,7 +292,7 @@ func TestEnvironmentInMessages(t *testing.T) {
 		}
 		f := cmd.Flags()
 		value := func(name string) string { return f.Lookup(name).Value.String() }
-		con.target = &deployer.Options{Options: target.Options{Manifest: f.Arg(0), StateFile: value("state"), Inputs: document.Options{}}}
+		con.target = &deployer.Options{Options: instance.Options{Manifest: f.Arg(0), StateFile: value("state"), Inputs: document.Options{}}}
 		if f.Lookup("ops-file") != nil {
 			con.target.Inputs.Ops, _ = f.GetStringArray("ops-file")
 			con.target.Inputs.VarsStore = value("vars-store")

@@ -10,8 +10,8 @@ import (
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 )
 
@@ -166,7 +166,7 @@ func timeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duratio
 // deployment. The caller calls done.
 func (c *console) sourced(inputs *document.Options) (done func()) {
 	home, _ := c.boshHome() // it has the host keys of jumpboxes
-	env := target.NewEnv(target.Config{Home: home, Getenv: c.getenv, Secret: c.redactor.Add, Report: func(report.Event) {}})
+	env := instance.NewEnv(instance.Config{Home: home, Getenv: c.getenv, Secret: c.redactor.Add, Report: func(report.Event) {}})
 	*inputs = env.Inputs(*inputs)
 	if ask := inputs.Ask; ask != nil {
 		inputs.Ask = func(ctx context.Context, names []string) (document.Answers, error) {

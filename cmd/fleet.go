@@ -20,7 +20,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
@@ -181,7 +181,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 
 // shareRuby makes the processes of members share one embedded Ruby. The caller calls end.
 func shareRuby(ctx context.Context, c *console, home string, p *rollout.Program) (end func()) {
-	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: target.RubyCache(home), Env: c.env}, os.TempDir(), "/tmp")
+	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: instance.RubyCache(home), Env: c.env}, os.TempDir(), "/tmp")
 	if entry := shared.Entry(); entry != "" {
 		p.Env = append(p.Env, entry)
 	}

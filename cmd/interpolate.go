@@ -10,7 +10,7 @@ import (
 
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/usage"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -82,10 +82,10 @@ func (c *console) generating(inputs document.Options, manifest, state string) fu
 			return nil // deploy reports what is wrong with the state
 		}
 		shown := cmp.Or(inputs.StoreName, inputs.VarsStore)
-		if err := target.RefuseLostStore(st, path, shown, exists, inputs.SaveStore != nil); err != nil {
+		if err := instance.RefuseLostStore(st, path, shown, exists, inputs.SaveStore != nil); err != nil {
 			return err
 		}
-		if used := target.UsedAlready(st, names); len(used) > 0 {
+		if used := instance.UsedAlready(st, names); len(used) > 0 {
 			return fmt.Errorf("the VM uses values of %s that the vars store %s does not have, and interpolate does not replace them: restore them, or have deploy generate new ones, which it asks about", strings.Join(used, ", "), shown)
 		}
 		return nil

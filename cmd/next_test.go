@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"bootstrap/deployer"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 )
 
@@ -12,14 +12,14 @@ import (
 // accepts, and changes nothing else.
 func TestWithTarget(t *testing.T) {
 	t.Parallel()
-	whole := &deployer.Options{Options: target.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
+	whole := &deployer.Options{Options: instance.Options{Manifest: "my lab.yml", StateFile: "s.json", Inputs: document.Options{
 		Ops: []string{"a.yml", ""}, CloudConfigs: []string{"cloud.yml"}, VarsFiles: []string{"$v.yml"}, VarsStore: "creds.yml", VarSources: []string{"exec=./get it"}, PassEnv: []string{"TOKEN"}, Vars: []string{"pw=s3cret"},
 	}}}
 	const all = "'my lab.yml' --state s.json -o a.yml --cloud-config cloud.yml -l '$v.yml' --var-source 'exec=./get it' --pass-env TOKEN --vars-store creds.yml -v pw=<…>"
 	ledger := func(address string) *deployer.Options {
-		return &deployer.Options{Config: target.Config{Database: address}, Options: target.Options{Manifest: "m.yml"}}
+		return &deployer.Options{Config: instance.Config{Database: address}, Options: instance.Options{Manifest: "m.yml"}}
 	}
-	state := &deployer.Options{Options: target.Options{StateFile: "s.json"}}
+	state := &deployer.Options{Options: instance.Options{StateFile: "s.json"}}
 	for _, c := range []struct {
 		target     *deployer.Options
 		text, want string

@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	agentlocal "bootstrap/agent/local"
-	"bootstrap/agent/local/bpm"
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/usage"
-	cpilocal "bootstrap/cpi/local"
-	"bootstrap/cpi/local/namespace"
-	"bootstrap/cpi/local/network"
+	localagent "bootstrap/local/agent"
+	"bootstrap/local/bpm"
+	localcpi "bootstrap/local/cpi"
+	"bootstrap/local/namespace"
+	"bootstrap/local/network"
 	"bootstrap/templates"
 )
 
@@ -40,12 +40,12 @@ func newPlugin(c *console) *cobra.Command {
 		if err != nil {
 			return 0, err
 		}
-		return cpilocal.Run(ctx, config, self, c.stdin, c.stdout, c.stderr), nil
+		return localcpi.Run(ctx, config, self, c.stdin, c.stdout, c.stderr), nil
 	})
 	cpi.Flags().StringVar(&config, "config", "", "the `FILE` of the CPI's configuration")
 	agent := func(ctx context.Context, folder string) (int, error) {
 		log.SetOutput(c.redactor.Writer(c.stderr)) // log messages of net/http go to the agent's log
-		return 0, agentlocal.Run(ctx, folder, c.stderr)
+		return 0, localagent.Run(ctx, folder, c.stderr)
 	}
 	part("agent FOLDER", "The agent of the embedded VM in that folder", cobra.ExactArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return agent(ctx, args[0])
@@ -57,7 +57,7 @@ func newPlugin(c *console) *cobra.Command {
 		return namespace.Interrupted, nil
 	})
 	part("login-inside", "The SSH connection on stdin, inside of the namespaces of a VM", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
-		return 0, agentlocal.ServeLogin(ctx, namespace.Guest, c.stderr)
+		return 0, localagent.ServeLogin(ctx, namespace.Guest, c.stderr)
 	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)

@@ -37,8 +37,8 @@ import (
 	"bootstrap/cmd/values"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/homedir"
@@ -63,7 +63,7 @@ type Process struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Trace          func(target.Point) // called at each point of a deploy, by the tests' program; may be nil
+	Trace          func(instance.Point) // called at each point of a deploy, by the tests' program; may be nil
 }
 
 // Run runs the command that the arguments name and returns its exit code.
@@ -157,7 +157,7 @@ type console struct {
 	stdout, stderr io.Writer
 	out            *output // the standard output, for everything printed there
 	env            []string
-	trace          func(target.Point) // may be nil
+	trace          func(instance.Point) // may be nil
 	redactor       *ui.Redactor
 	json           bool
 	plainLines     bool                   // --plain: a terminal gets what a pipe gets

@@ -14,8 +14,8 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
 	"bootstrap/state/team"
@@ -49,7 +49,7 @@ func secretsOf(c *console) secrets.Console {
 		Warn:     c.warn,
 		OneStore: oneStore,
 		Open:     openVars(c),
-		Rekey:    target.RekeyShared,
+		Rekey:    instance.RekeyShared,
 		Done: func(r *secrets.Result) {
 			if c.json {
 				printLines(c, "secrets", []*secrets.Result{r})
@@ -85,7 +85,7 @@ func openVars(c *console) func(context.Context, string, time.Duration, *sealed.K
 		if err != nil {
 			return nil, err
 		}
-		return c.openTeam(ctx, target.Config{Home: home, LockWait: wait}, address, &target.Options{Inputs: document.Options{Keys: keys}})
+		return c.openTeam(ctx, instance.Config{Home: home, LockWait: wait}, address, &instance.Options{Inputs: document.Options{Keys: keys}})
 	}
 }
 

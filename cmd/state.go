@@ -12,8 +12,8 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/owner"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -70,7 +70,7 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	case len(others) > max:
 		return "", nil, usage.TooMany(cmd, args)
 	}
-	c.target = &deployer.Options{Options: target.Options{Manifest: manifest, StateFile: s.file}}
+	c.target = &deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}}
 	if team.IsAddress(s.file) {
 		return s.file, others, nil
 	}
@@ -88,17 +88,17 @@ type stateFile struct {
 // stateAt finds the state at a path or in a store, for a command that prints its
 // result to standard output: messages go to standard error.
 func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) (stateFile, error) {
-	return stateIn(ctx, c, path, target.Config{LockWait: wait})
+	return stateIn(ctx, c, path, instance.Config{LockWait: wait})
 }
 
-func stateIn(ctx context.Context, c *console, path string, cfg target.Config) (_ stateFile, err error) {
+func stateIn(ctx context.Context, c *console, path string, cfg instance.Config) (_ stateFile, err error) {
 	if cfg.Home, err = c.boshHome(); err != nil {
 		return stateFile{}, err
 	}
 	c.plain = true
 	s := stateFile{path: path, name: path, argument: path}
 	if team.IsAddress(path) {
-		t, err := c.openTeam(ctx, cfg, path, &target.Options{})
+		t, err := c.openTeam(ctx, cfg, path, &instance.Options{})
 		if err != nil {
 			return s, err
 		}

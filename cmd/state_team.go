@@ -12,15 +12,15 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
 // openTeam opens the store of a team, as the state of a deployment.
-func (c *console) openTeam(ctx context.Context, cfg target.Config, address string, from *target.Options) (*team.Copy, error) {
+func (c *console) openTeam(ctx context.Context, cfg instance.Config, address string, from *instance.Options) (*team.Copy, error) {
 	c.redactor.Add(team.Secrets(address)...)
 	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
 	var err error
@@ -62,8 +62,8 @@ func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, addr
 	if err != nil {
 		return "", err
 	}
-	from := target.Options{Inputs: *inputs}
-	if _, err := c.openTeam(ctx, target.Config{Home: home}, address, &from); err != nil {
+	from := instance.Options{Inputs: *inputs}
+	if _, err := c.openTeam(ctx, instance.Config{Home: home}, address, &from); err != nil {
 		return "", err
 	}
 	*inputs = from.Inputs
@@ -79,7 +79,7 @@ func stateStore(ctx context.Context, c *console, path string, s stateChoice) (st
 	if !team.IsAddress(path) {
 		return stateFile{}, errNoStore
 	}
-	return stateIn(ctx, c, path, target.Config{LockWait: s.wait, KeepCopy: true})
+	return stateIn(ctx, c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
 }
 
 func newStatePush(c *console) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 )
 
@@ -86,7 +86,7 @@ next deploy gives the new values to the VM.`,
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.started = true
-			c.target = &deployer.Options{Options: target.Options{Manifest: args[0], StateFile: address, Inputs: inputs}}
+			c.target = &deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: address, Inputs: inputs}}
 			defer c.sourced(&inputs)()
 			if _, err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
 				return err

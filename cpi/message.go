@@ -1,5 +1,5 @@
 // Package cpi calls a CPI: it has the wire types of the protocol and a client
-// that starts one process per call. The embedded CPI in cpi/local serves the
+// that starts one process per call. The embedded CPI in local/cpi serves the
 // same types.
 package cpi
 

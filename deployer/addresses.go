@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/addresses"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/network"
 	"bootstrap/state"
 )
@@ -112,7 +112,7 @@ func (a *reservations) undo(ctx context.Context, run string) {
 func (a *reservations) bind(ctx context.Context) error {
 	var has []network.Reservation
 	for _, c := range a.planned.Changes {
-		if target.Has(c) && c.Action != network.Ask {
+		if instance.Has(c) && c.Action != network.Ask {
 			has = append(has, c.Reservation)
 		}
 	}

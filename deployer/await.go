@@ -10,9 +10,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest"
 )
@@ -121,7 +121,7 @@ func (j *jobs) checkHealth(ctx context.Context) error {
 	if len(j.t.About.Health) == 0 {
 		return nil
 	}
-	from := target.HealthFrom(j.t, cmp.Or(j.address, j.t.State.Get().Own.Address))
+	from := instance.HealthFrom(j.t, cmp.Or(j.address, j.t.State.Get().Own.Address))
 	return j.t.Out.Do(fmt.Sprintf("Checking the health of instance '%s/0'", j.t.About.Group), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
 
@@ -70,7 +70,7 @@ func scriptOutput(message string) (status string, output []string) {
 // compileError returns the error of a package that is not delivered: a
 // *CompileError without the state of the service if the agent failed to compile
 // it.
-func compileError(ctx context.Context, l target.Located, err error) error {
+func compileError(ctx context.Context, l instance.Located, err error) error {
 	var refused *agent.Error
 	if !errors.As(err, &refused) || refused.Method != "compile_package" || ctx.Err() != nil {
 		return err

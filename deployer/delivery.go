@@ -12,8 +12,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 )
 
@@ -43,7 +43,7 @@ func (pk *packages) startUploads(ctx context.Context) {
 	if d.uploads != nil {
 		return
 	}
-	queue := make(chan target.Located, len(d.order))
+	queue := make(chan instance.Located, len(d.order))
 	for _, l := range d.order {
 		if d.blobs[l.Package.Name] != nil {
 			queue <- l

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
@@ -29,9 +29,9 @@ func Deploy(ctx context.Context, opts Options) error {
 	err := r.execute(ctx, slices.Concat([]phase{
 		{name: "find state", do: r.findExisting},
 		{name: "check inputs", do: func(ctx context.Context) error { return opts.Planned.checkInputs(ctx, r.t) }},
-		{name: "read manifest", group: target.Validating, do: r.t.Read},
-		{name: "lock state", group: target.Validating, do: r.lock},
-		{name: "choose addresses", group: target.Validating, do: r.chooseAddresses},
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "lock state", group: instance.Validating, do: r.lock},
+		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}, r.looking(), []phase{
 		{name: "plan", do: r.announcePlan},
 		{name: "check the machine", do: r.checkMachine},
@@ -51,15 +51,15 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	file := PlanFile{Format: PlanFormat, Asked: opts.Asked, Salt: plan.NewSalt()}
 	r := newRun(opts)
 	phases := []phase{
-		{name: "read manifest", group: target.Validating, do: r.t.Read},
-		{name: "read state", group: target.Validating, do: r.peek},
-		{name: "choose addresses", group: target.Validating, do: r.chooseAddresses},
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read state", group: instance.Validating, do: r.peek},
+		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}
 	if opts.Previous {
 		phases = slices.Concat([]phase{
 			{name: "find state", do: r.findState},
-			{name: "read state", group: target.Validating, do: r.peek},
-			{name: "find installation", group: target.Validating, do: r.t.FindInstallation},
+			{name: "read state", group: instance.Validating, do: r.peek},
+			{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
 		}, r.previous())
 	} else {
 		phases = slices.Concat(phases, r.looking(), []phase{{name: "plan", do: r.showPlan}})
@@ -80,8 +80,8 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 // looking returns the phases in which a deploy and a plan find the facts.
 func (r *run) looking() []phase {
 	return []phase{
-		{name: "start ruby", group: target.Validating, do: r.t.StartRuby},
-		{name: "fetch artifacts", group: target.Validating, do: r.t.Artifacts.FetchAll},
+		{name: "start ruby", group: instance.Validating, do: r.t.StartRuby},
+		{name: "fetch artifacts", group: instance.Validating, do: r.t.Artifacts.FetchAll},
 		{name: "adopt", do: r.t.ReadAdopted},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "look", do: r.lookByCPI},
@@ -104,14 +104,14 @@ func (r *run) previous() []phase {
 func (r *run) onState() []phase {
 	return []phase{
 		{name: "find state", do: r.findState},
-		{name: "lock state", group: target.Validating, do: r.lock},
+		{name: "lock state", group: instance.Validating, do: r.lock},
 	}
 }
 
 // locally returns the first phases of commands that need the state and the
 // agent, not the manifest.
 func (r *run) locally() []phase {
-	return append(r.onState(), phase{name: "find installation", group: target.Validating, do: r.t.FindInstallation})
+	return append(r.onState(), phase{name: "find installation", group: instance.Validating, do: r.t.FindInstallation})
 }
 
 // Stop stops the jobs, which stay stopped until Start.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -182,7 +182,9 @@ func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) erro
 // restartTime returns how long the agent may take to answer after a call for which
 // some CPIs restart the VM. An agent that starts with disks which it does not expect
 // never answers.
-func (ds *disks) restartTime() time.Duration { return min(target.RebootTimeout, ds.t.Env.AgentTimeout) }
+func (ds *disks) restartTime() time.Duration {
+	return min(instance.RebootTimeout, ds.t.Env.AgentTimeout)
+}
 
 // awaitDetached waits until the agent answers after detach_disk, for which some
 // CPIs restart the VM.

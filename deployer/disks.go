@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 )
@@ -51,7 +51,7 @@ func ForgetDisk(ctx context.Context, opts Options) error {
 		phases = append(phases, phase{name: "confirm", do: d.confirmForget})
 	} else {
 		phases = append(phases, []phase{
-			{name: "find installation", group: target.Validating, do: r.t.FindInstallation},
+			{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
 			{name: "prepare cpi", do: r.t.CPI.Prepare},
 			{name: "settle intents", do: r.settle},
 			{name: "look", do: d.refuseExisting},

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"bootstrap/cpi"
-	"bootstrap/cpi/build"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -65,12 +65,12 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 		t.Fatal(err)
 	}
 	var said []string
-	r := newRun(Options{Config: target.Config{
+	r := newRun(Options{Config: instance.Config{
 		Redact: func(s string) string { return s }, Secret: func(...string) {}, Getenv: os.Getenv, CPITimeout: time.Minute,
 		Report:  func(e report.Event) { said = append(said, string(e.Kind)+": "+e.Message) },
 		OpenLog: func(string) (io.WriteCloser, error) { return os.OpenFile(os.DevNull, os.O_WRONLY, 0) },
 	}})
-	r.t.State, r.t.Dir, r.t.CPI.Build = f, dir, &build.Installation{Path: path}
+	r.t.State, r.t.Dir, r.t.CPI.Build = f, dir, &installation.Installation{Path: path}
 	r.journal = r.newJournal()
 	client, err := r.t.CPI.Client(t.Context())
 	if err != nil {

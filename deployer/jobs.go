@@ -14,9 +14,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact/archive"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/digest"
 	"bootstrap/manifest"
 	"bootstrap/state"
@@ -235,7 +235,7 @@ func (j *jobs) initialApply(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot ask the agent for its address: %w", err)
 		}
-		if j.address = target.AddressIn(now.Networks); j.address == "" {
+		if j.address = instance.AddressIn(now.Networks); j.address == "" {
 			return errors.New("the agent does not report the address that its dynamic network assigned")
 		}
 	}

@@ -15,8 +15,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
-	"bootstrap/cpi/build"
-	"bootstrap/deployer/target"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/instance"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/guard"
 )
@@ -30,11 +30,11 @@ type packages struct {
 
 // delivery contains how each package gets to the VM.
 type delivery struct {
-	order    []target.Located // all of them, dependencies first
-	kept     []target.Located // on the VM already
-	cached   []target.Located // compiled before: in the cache of this machine
-	compiled []target.Located // compiled packages of the release
-	missing  []target.Located // to be compiled on the VM
+	order    []instance.Located // all of them, dependencies first
+	kept     []instance.Located // on the VM already
+	cached   []instance.Located // compiled before: in the cache of this machine
+	compiled []instance.Located // compiled packages of the release
+	missing  []instance.Located // to be compiled on the VM
 
 	keys  map[string]artifact.CompiledKey // by name, of all; without an owner
 	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent reports them
@@ -58,7 +58,7 @@ type upload struct {
 }
 
 func (d *delivery) isMissing(p *artifact.Package) bool {
-	return slices.ContainsFunc(d.missing, func(l target.Located) bool { return l.Package == p })
+	return slices.ContainsFunc(d.missing, func(l instance.Located) bool { return l.Package == p })
 }
 
 // planDelivery finds out how each package gets to a VM that has these packages
@@ -83,7 +83,7 @@ func (pk *packages) planDeliveryToNew(ctx context.Context) error {
 
 // withBlobs returns have without the packages whose blobs the agent has lost,
 // for example with its ephemeral disk.
-func (pk *packages) withBlobs(ctx context.Context, kept []target.Located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
+func (pk *packages) withBlobs(ctx context.Context, kept []instance.Located, have map[string]agent.SpecPackage) (map[string]agent.SpecPackage, error) {
 	found := make([]bool, len(kept))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
@@ -160,7 +160,7 @@ func compiledOn(sc *artifact.Stemcell, machine string) string {
 	switch {
 	case slices.Contains(sc.Formats, "local"):
 		// The VM runs on this machine, and the stemcell does not name it.
-		on += fmt.Sprintf(" on %s %s", build.Machine(), runtime.GOARCH)
+		on += fmt.Sprintf(" on %s %s", installation.Machine(), runtime.GOARCH)
 		if machine == agent.MachineNamespace {
 			on += " below /var/vcap" // files may have that path in them
 		}

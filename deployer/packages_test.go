@@ -20,8 +20,8 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 )
 
@@ -43,7 +43,7 @@ func deliveryRun(t *testing.T, compiled bool) *run {
 			{Name: "unused", Fingerprint: "u1"},
 		},
 	}
-	r := newRun(Options{Config: target.Config{Report: func(report.Event) {}}})
+	r := newRun(Options{Config: instance.Config{Report: func(report.Event) {}}})
 	r.t.UseManifest(&manifest.Manifest{})
 	r.t.Artifacts.Releases = map[string]*artifact.Release{"web": rel}
 	r.t.Artifacts.Stemcell = &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"}
@@ -54,7 +54,7 @@ func deliveryRun(t *testing.T, compiled bool) *run {
 }
 
 func (d *delivery) told() string {
-	names := func(list []target.Located) string {
+	names := func(list []instance.Located) string {
 		var s []string
 		for _, l := range list {
 			s = append(s, l.Package.Name)

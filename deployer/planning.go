@@ -10,9 +10,9 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/changed"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -88,7 +88,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Digest:    m.Digest,
 		Group:     m.Group.Name,
 		Stemcell:  r.t.Artifacts.Stemcell.Name + "/" + r.t.Artifacts.Stemcell.Version,
-		Light:     target.IsLight(r.t.Artifacts.Stemcell),
+		Light:     instance.IsLight(r.t.Artifacts.Stemcell),
 		Used:      map[string]bool{},
 		Embedded:  map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
@@ -127,7 +127,7 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		w.Generated, w.Replaced = m.Generated, r.t.Replaced
 	}
 	for _, problem := range m.Warnings {
-		w.Notes = append(w.Notes, target.Place(problem))
+		w.Notes = append(w.Notes, instance.Place(problem))
 	}
 	return w, nil
 }
@@ -140,8 +140,8 @@ func (r *run) askMachine(ctx context.Context, w *plan.Wishes, d plan.Decision) e
 	}
 	w.Machine = machineReason(r.t.NewMachine(ctx))
 	w.Network = networkReason(r.t.NewNetwork(ctx))
-	w.Limits = limitsReason(target.NotHeld(ctx, r.t))
-	w.DiskLimit = diskReason(target.DiskNotHeld(ctx, r.t))
+	w.Limits = limitsReason(instance.NotHeld(ctx, r.t))
+	w.DiskLimit = diskReason(instance.DiskNotHeld(ctx, r.t))
 	if !d.NewVM() {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (r *run) askMachine(ctx context.Context, w *plan.Wishes, d plan.Decision) e
 
 // machineReason returns what a plan says of the kind of a new VM; zero: nothing,
 // because it is the kind that was asked for, or there is only one.
-func machineReason(m target.Machine) plan.Reason {
+func machineReason(m instance.Machine) plan.Reason {
 	switch {
 	case m.Refused != nil:
 		return plan.Reason{Cause: plan.MadeOf, Subject: m.Kind, To: m.Refused.Error()}
@@ -166,7 +166,7 @@ func machineReason(m target.Machine) plan.Reason {
 
 // networkReason returns what a plan says of the network of a new VM; zero: nothing,
 // because it is that of this machine, or of a cloud, or the VM cannot have it.
-func networkReason(n target.Network) plan.Reason {
+func networkReason(n instance.Network) plan.Reason {
 	if !n.Own || n.Problem != nil {
 		return plan.Reason{}
 	}
@@ -175,7 +175,7 @@ func networkReason(n target.Network) plan.Reason {
 
 // limitsReason returns what a plan says of the limits of a new VM; zero: nothing,
 // because it is held to all of them.
-func limitsReason(l target.Limits) plan.Reason {
+func limitsReason(l instance.Limits) plan.Reason {
 	if len(l.Names) == 0 {
 		return plan.Reason{}
 	}
@@ -184,7 +184,7 @@ func limitsReason(l target.Limits) plan.Reason {
 
 // diskReason returns what a plan says of the size of a new disk; zero: nothing,
 // because it stops there, or a person can do nothing about that.
-func diskReason(l target.Limits) plan.Reason {
+func diskReason(l instance.Limits) plan.Reason {
 	if l.Remedy == "" {
 		return plan.Reason{}
 	}
@@ -351,7 +351,7 @@ func (r *run) confirmReplaced(ctx context.Context, names []string) error {
 		}
 		return nil
 	}
-	return r.question(ctx, Question{What: target.ReplacesValues(names), Data: true})
+	return r.question(ctx, Question{What: instance.ReplacesValues(names), Data: true})
 }
 
 // confirm asks before something is destroyed, and then checks that the plan is

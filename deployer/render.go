@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/deployer/access"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/overwrite"
 	"bootstrap/internal/scratch"
@@ -38,10 +38,10 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
 	r := newRun(opts)
 	return r.execute(ctx, []phase{
-		{name: "read manifest", group: target.Validating, do: r.t.Read},
-		{name: "read state", group: target.Validating, do: r.peekAtState},
-		{name: "start ruby", group: target.Validating, do: r.startRubyAtOnce},
-		{name: "fetch releases", group: target.Validating, do: r.t.Artifacts.FetchForJobs},
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read state", group: instance.Validating, do: r.peekAtState},
+		{name: "start ruby", group: instance.Validating, do: r.startRubyAtOnce},
+		{name: "fetch releases", group: instance.Validating, do: r.t.Artifacts.FetchForJobs},
 		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
 	})
 }

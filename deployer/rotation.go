@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
 )
 
@@ -62,7 +62,7 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
 	c := rotation{user: now.User() != next.User()}
 	if settings.MBus.Cert.Certificate != "" {
-		c.want = target.WantedLeaf(m)
+		c.want = instance.WantedLeaf(m)
 	}
 	var errs [3]error
 	c.old, errs[0] = se.t.Agents.New(now.MBus, agent.Trusted(both, now))
@@ -91,7 +91,7 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 		return nil, err
 	}
 	if c.want != nil {
-		se.t.Out.Info("The agent serves the certificate with the serial number " + target.Serial(c.want))
+		se.t.Out.Info("The agent serves the certificate with the serial number " + instance.Serial(c.want))
 	}
 	return c.strict, nil
 }
@@ -203,7 +203,7 @@ func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.
 func (s served) what() string {
 	switch {
 	case s.takesNew && !s.certificate:
-		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", target.Serial(s.leaf), target.Serial(s.want))
+		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", instance.Serial(s.leaf), instance.Serial(s.want))
 		if s.user {
 			text += ", and has taken the new password"
 		}

@@ -5,17 +5,17 @@ import (
 	"errors"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 )
 
 // Options contains everything that a run gets from outside: environment,
 // terminal and flags, and which deployment is meant.
 type Options struct {
-	target.Config
-	target.Options
+	instance.Config
+	instance.Options
 
 	plan.Asked
 	Planned       *PlanFile // deploy: run this plan, or refuse
@@ -54,8 +54,8 @@ type run struct {
 // work contains what the doers of a run share: the results of earlier steps that
 // later steps use.
 type work struct {
-	t       *target.Target
-	look    *target.Look
+	t       *instance.Target
+	look    *instance.Look
 	journal *journal.Journal  // lock, peek: of the CPI calls that change something
 	want    plan.Wishes       // plan
 	plan    plan.Plan         // plan
@@ -68,8 +68,8 @@ type work struct {
 // newRun returns a run that has not begun.
 func newRun(opts Options) *run {
 	opts.record()
-	t := target.New(target.NewEnv(opts.Config), opts.Options)
-	w := &work{t: t, look: target.NewLook(t, opts.Fix)}
+	t := instance.New(instance.NewEnv(opts.Config), opts.Options)
+	w := &work{t: t, look: instance.NewLook(t, opts.Fix)}
 	r := &run{work: w, asked: opts}
 	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
 	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w, probes: opts.Probe}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/state"
 )
 
@@ -55,7 +55,7 @@ func (ss *stemcells) upload(ctx context.Context) error {
 // running VM is deleted. A light stemcell only names an image of the cloud: the
 // CPI looks for the image, and returns an error if it does not exist.
 func (ss *stemcells) checksLight() bool {
-	return target.IsLight(ss.t.Artifacts.Stemcell) && ss.plan.On(plan.VM) == plan.Replace
+	return instance.IsLight(ss.t.Artifacts.Stemcell) && ss.plan.On(plan.VM) == plan.Replace
 }
 
 // look asks the CPI whether the recorded stemcell exists, if the CPI

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 )
 
@@ -50,7 +50,7 @@ func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
 		return t
 	}
 	t.VM = r.t.State.Get().CurrentVMCID
-	if _, steps := r.t.Env.Timeline.Elapsed(); steps == 0 || r.t.State.Fresh() || !target.Exists(r.t.Dir) {
+	if _, steps := r.t.Env.Timeline.Elapsed(); steps == 0 || r.t.State.Fresh() || !instance.Exists(r.t.Dir) {
 		return t
 	}
 	if err := r.t.Folder().AddTimeline(t); err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"bootstrap/artifact"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 )
 
 // trust decides which compiled packages of the cache a deployment uses, and who may
@@ -25,7 +25,7 @@ type trust struct {
 	theirs map[string]bool              // by name: cached packages of an owner
 }
 
-func newTrust(owners []string, order []target.Located) trust {
+func newTrust(owners []string, order []instance.Located) trust {
 	t := trust{owners: owners, own: map[string]bool{}, found: map[string]artifact.Compiled{}, theirs: map[string]bool{}}
 	for _, l := range order {
 		t.own[source(l.Package)] = true

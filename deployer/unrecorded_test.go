@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/state"
 )
 
@@ -76,7 +76,7 @@ func TestRefuseUnrecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var unrecorded *target.UnrecordedVMError
+			var unrecorded *instance.UnrecordedVMError
 			if err = r.look.RefuseUnrecorded(t.Context()); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
 				t.Errorf("error %v", err)
 			}

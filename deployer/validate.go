@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
-	"bootstrap/cpi/build"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/scratch"
 	"bootstrap/manifest"
@@ -102,11 +102,11 @@ func (v *validation) take(pos document.Position, err error) error {
 }
 
 // flawOf returns the flaw in err; the zero value if there is none.
-func flawOf(err error) *target.Flaw {
-	if f, ok := errors.AsType[*target.Flaw](err); ok {
+func flawOf(err error) *instance.Flaw {
+	if f, ok := errors.AsType[*instance.Flaw](err); ok {
 		return f
 	}
-	return &target.Flaw{}
+	return &instance.Flaw{}
 }
 
 // apart lists the errors that were joined into err.
@@ -161,7 +161,7 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 				v.skip(fmt.Sprintf("package %s of release %s", u.Package, ref.Name), u.Why)
 				continue
 			}
-			v.problems = append(v.problems, document.Problem{Pos: ref.Pos, Path: target.ReleasePath(i), Message: u.Why.Error()})
+			v.problems = append(v.problems, document.Problem{Pos: ref.Pos, Path: instance.ReleasePath(i), Message: u.Why.Error()})
 		}
 	}
 	if len(m.Generated) > 0 {
@@ -183,7 +183,7 @@ func (v *validation) checkJobs(context.Context) error {
 	there := func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release].Job(ref.Name) != nil }
 	known.Group.Jobs, known.CPI.Templates = keep(known.Group.Jobs, there), keep(known.CPI.Templates, there)
 	if v.all() {
-		v.warnings = slices.Concat(v.warnings, target.UnknownProperties(&known, v.r.t.Artifacts.Releases))
+		v.warnings = slices.Concat(v.warnings, instance.UnknownProperties(&known, v.r.t.Artifacts.Releases))
 		return nil
 	}
 	for _, ref := range v.whole.Group.Jobs {
@@ -211,8 +211,8 @@ func (v *validation) allOfCPI() bool {
 func (v *validation) checkPackages(context.Context) error {
 	errs := []error{v.r.t.Artifacts.CheckPackages()}
 	if first := v.r.t.Manifest.CPI.Templates; v.allOfCPI() && len(first) > 0 {
-		if err := build.Check(v.r.t.CPI.Jobs()); err != nil {
-			errs = append(errs, &target.Flaw{What: "the CPI", Pos: first[0].Pos, Path: first[0].Path, Err: err})
+		if err := installation.Check(v.r.t.CPI.Jobs()); err != nil {
+			errs = append(errs, &instance.Flaw{What: "the CPI", Pos: first[0].Pos, Path: first[0].Path, Err: err})
 		}
 	}
 	return v.take(v.r.t.Manifest.Group.Pos, errors.Join(errs...))
@@ -232,7 +232,7 @@ func (v *validation) renderJobs(ctx context.Context) error {
 		jobs []templates.Job
 	}{
 		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic}, v.r.jobs.templateJobs()},
-		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, build.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
+		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, installation.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m
 		err := c.render(ctx, v.r.t.Env, c.jobs)
@@ -286,7 +286,7 @@ type templateCheck struct {
 
 // render renders into a new folder, and removes it. An error means that no
 // template could be rendered.
-func (c *templateCheck) render(ctx context.Context, env *target.Env, jobs []templates.Job) error {
+func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []templates.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}

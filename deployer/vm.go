@@ -13,9 +13,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/tunnel"
@@ -32,7 +32,7 @@ type vms struct {
 // neverAnswered returns the error of a new VM whose agent does not answer.
 func (v *vms) neverAnswered(vm string, found error) error {
 	err := &plan.AgentSilentError{VM: vm, Err: found, Next: nextAgain}
-	if _, foreign := errors.AsType[*target.ForeignAgentError](found); foreign {
+	if _, foreign := errors.AsType[*instance.ForeignAgentError](found); foreign {
 		err.Next = nextForeign
 	}
 	return err
@@ -245,7 +245,7 @@ func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 		}
 		now, err := client.GetState(ctx, false)
 		if err == nil {
-			if err = target.OwnAgent(client, now, want); err == nil {
+			if err = instance.OwnAgent(client, now, want); err == nil {
 				return nil
 			}
 		}
@@ -253,7 +253,7 @@ func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 		if foreign.lasts(err, v.deletedAgent) || time.Now().After(until) {
 			return err
 		}
-		if err := wait.For(ctx, target.OwnPause); err != nil {
+		if err := wait.For(ctx, instance.OwnPause); err != nil {
 			return err
 		}
 	}
@@ -276,7 +276,7 @@ type foreignSince struct {
 // lasts reports whether another VM's agent has answered for longer than
 // foreignTime, or deletedTime.
 func (f *foreignSince) lasts(found error, deleted string) bool {
-	other, ok := errors.AsType[*target.ForeignAgentError](found)
+	other, ok := errors.AsType[*instance.ForeignAgentError](found)
 	if !ok {
 		f.id = ""
 		return false

@@ -299,7 +299,7 @@ func pemOfKey(key *ecdsa.PrivateKey) []byte {
 // properties of the embedded one, and another name: that one's VMs are on the same machine.
 func (m *machines) remoteCPI() error {
 	to := filepath.Join(m.dir, "cpi-release")
-	if err := os.CopyFS(to, os.DirFS("../cpi/local/release")); err != nil {
+	if err := os.CopyFS(to, os.DirFS("../local/cpi/release")); err != nil {
 		return err
 	}
 	job := filepath.Join(to, "jobs", "cloud_cpi")

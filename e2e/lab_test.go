@@ -403,7 +403,7 @@ func share(all map[string]any) (cloud map[string]any) {
 // writeReleases writes the release of the page, with a second job, the CPI whose
 // calls can be made to fail, and the stemcells.
 func (l *lab) writeReleases() error {
-	page, cpi := "../testdata/quickstart/page-release/", "../cpi/local/release"
+	page, cpi := "../testdata/quickstart/page-release/", "../local/cpi/release"
 	spec, err := os.ReadFile(page + "jobs/page/templates/pre-start.erb")
 	if err != nil {
 		return err

@@ -36,11 +36,11 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"bootstrap/agent"
-	"bootstrap/cpi/local/cgroup"
-	"bootstrap/cpi/local/namespace"
-	"bootstrap/cpi/local/vmtest"
-	"bootstrap/cpi/local/volume"
 	"bootstrap/internal/postgrestest"
+	"bootstrap/local/cgroup"
+	"bootstrap/local/namespace"
+	"bootstrap/local/vmtest"
+	"bootstrap/local/volume"
 )
 
 // TestScript runs every script of testdata/script: deploys for real, with the

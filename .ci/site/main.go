@@ -81,7 +81,7 @@ func sections() []struct {
 		{"Examples", []string{"examples/"}},
 		{"In a team", []string{"docs/environment.md", "docs/team.md", "docs/secrets.md", "docs/sources.md", "docs/pipelines.md", "docs/fleet.md"}},
 		{"What to rely on", []string{"docs/reliability.md", "SECURITY.md", "CHANGELOG.md"}},
-		{"Work on it", []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md"}},
+		{"Work on it", []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/architecture-local.md", "docs/decisions.md"}},
 		{"More", []string{""}},
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"bootstrap/artifact"
-	"bootstrap/cpi/build"
-	"bootstrap/deployer/target"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/instance"
 	"bootstrap/templates"
 )
 
@@ -53,12 +53,12 @@ func List(home string) ([]Item, error) {
 	for _, e := range entries {
 		list = append(list, entry(e))
 	}
-	packages, err := build.List(filepath.Join(home, "cache", "compiled"), home)
+	packages, err := installation.List(filepath.Join(home, "cache", "compiled"), home)
 	for _, p := range packages {
 		used := p.LastUse.UTC().Truncate(time.Second)
 		list = append(list, Item{Type: "CPI package", Name: p.Name, Size: p.Size, LastUse: &used, UsedBy: p.UsedBy, remove: p.Remove})
 	}
-	rubies, rubyErr := templates.CompiledRubies(target.RubyCache(home))
+	rubies, rubyErr := templates.CompiledRubies(instance.RubyCache(home))
 	for _, k := range rubies {
 		used := k.LastUse.UTC().Truncate(time.Second)
 		list = append(list, Item{Type: "compiled Ruby", Name: k.Name, Size: k.Size, LastUse: &used, remove: k.Remove})

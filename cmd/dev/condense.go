@@ -1,8 +1,8 @@
 package dev
 
 import (
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 )
 
 // condensed returns show without the events that are the same in each deploy: the names of
@@ -12,7 +12,7 @@ func condensed(show func(report.Event)) func(report.Event) {
 	reads, begun := 0, false
 	return func(e report.Event) {
 		switch {
-		case e.Kind == report.Begin && e.Group && e.Name == target.Validating:
+		case e.Kind == report.Begin && e.Group && e.Name == instance.Validating:
 			reads, begun, held = e.Stage, true, []report.Event{e}
 		case reads != 0 && e.Stage == reads: // its end
 			if e.Status != report.Finished {

@@ -14,10 +14,10 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/manifest/document"
@@ -91,7 +91,7 @@ func Judge(err error) (code int, hint string) {
 		failing     *deployer.NotRunningError
 		putBack     *deployer.PutBackError
 		unhealthy   *health.UnhealthyError
-		unrecorded  *target.UnrecordedVMError
+		unrecorded  *instance.UnrecordedVMError
 		refusal     *deployer.NotConfirmedError
 		unasked     *deployer.UnaskedError
 		address     *network.Refused

@@ -15,12 +15,12 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/named"
@@ -113,7 +113,7 @@ func nameOf(err error) string {
 		return "plan-outdated"
 	case *deployer.PlanFormatError:
 		return "plan-format"
-	case *target.UnrecordedVMError:
+	case *instance.UnrecordedVMError:
 		return "vm-unrecorded"
 	case *deployer.NoVMError:
 		return "vm-none"
@@ -153,7 +153,7 @@ func nameOf(err error) string {
 		return "package-compile"
 	case *deployer.NotRotatedError:
 		return "agent-settings"
-	case *target.ForeignAgentError:
+	case *instance.ForeignAgentError:
 		return "agent-foreign"
 	case *agent.BusyError:
 		return "agent-busy"

@@ -22,12 +22,12 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/named"
@@ -72,7 +72,7 @@ func samples() []sample {
 		{"needs-yes", Usage, &deployer.UnaskedError{What: []string{"a disk is deleted"}}},
 		{"plan-outdated", Moved, &plan.MovedError{What: "the VM has changed"}},
 		{"plan-format", Moved, &deployer.PlanFormatError{File: "x", Format: 99}},
-		{"vm-unrecorded", NoState, &target.UnrecordedVMError{Address: "10.0.0.6:6868", AgentID: "a", State: "x"}},
+		{"vm-unrecorded", NoState, &instance.UnrecordedVMError{Address: "10.0.0.6:6868", AgentID: "a", State: "x"}},
 		{"vm-none", Failed, &deployer.NoVMError{}},
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1"}},
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1", Mounted: true}},
@@ -102,7 +102,7 @@ func samples() []sample {
 		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
 		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},
 		{"agent-settings", Failed, &deployer.NotRotatedError{What: "it does not answer"}},
-		{"agent-foreign", Agent, &plan.AgentSilentError{Err: &target.ForeignAgentError{}}},
+		{"agent-foreign", Agent, &plan.AgentSilentError{Err: &instance.ForeignAgentError{}}},
 		{"agent-busy", Agent, &plan.AgentSilentError{Err: &agent.BusyError{}}},
 		{"agent-task-timeout", Failed, &agent.TaskTimeoutError{}},
 		{"agent-task-lost", Failed, &agent.TaskLostError{Restarted: true}},

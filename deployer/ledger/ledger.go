@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"bootstrap/addresses"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest"
 	"bootstrap/network"
 	"bootstrap/state/file"
@@ -23,19 +23,19 @@ import (
 // Adopt records in the ledger which addresses the VMs of existing
 // deployments have, all or none, and returns what is new there. The states are
 // locked meanwhile.
-func Adopt(ctx context.Context, cfg target.Config, from target.Options, manifests []string) ([]network.Reservation, error) {
-	env := target.NewEnv(cfg)
+func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, manifests []string) ([]network.Reservation, error) {
+	env := instance.NewEnv(cfg)
 	defer env.Close()
-	manifests, err := target.Distinct(manifests, from.StateFile)
+	manifests, err := instance.Distinct(manifests, from.StateFile)
 	if err != nil {
 		return nil, err
 	}
-	var targets []*target.Target
+	var targets []*instance.Target
 	var all []network.Reservation
 	address := cfg.Database
 	for _, path := range manifests {
 		from.Manifest = path
-		t := target.New(env, from)
+		t := instance.New(env, from)
 		defer t.Close()
 		claims, err := claimsOf(ctx, t)
 		if err != nil {
@@ -67,7 +67,7 @@ func Adopt(ctx context.Context, cfg target.Config, from target.Options, manifest
 
 // claimsOf locks the state of a deployment, which must exist, and returns the
 // addresses of its VM.
-func claimsOf(ctx context.Context, t *target.Target) ([]network.Reservation, error) {
+func claimsOf(ctx context.Context, t *instance.Target) ([]network.Reservation, error) {
 	path, err := file.Path(t.From.Manifest, t.From.StateFile)
 	if err != nil {
 		return nil, err
@@ -114,10 +114,10 @@ type Selection struct {
 // Release releases addresses, or all that deployments hold, and returns them. The
 // deployments must not exist any more, unless what.Force is true. confirm gets a line
 // for each address before anything is released, and its error ends the call.
-func Release(ctx context.Context, cfg target.Config, what Selection, confirm func(context.Context, []string) error) ([]network.Reservation, error) {
-	env := target.NewEnv(cfg)
+func Release(ctx context.Context, cfg instance.Config, what Selection, confirm func(context.Context, []string) error) ([]network.Reservation, error) {
+	env := instance.NewEnv(cfg)
 	defer env.Close()
-	address := cmp.Or(cfg.Database, target.LedgerPath(cfg.Home))
+	address := cmp.Or(cfg.Database, instance.LedgerPath(cfg.Home))
 	ledger, err := env.LedgerToRead(ctx, address)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bootstrap/addresses"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -72,22 +72,22 @@ type LedgerQuery struct {
 
 // ledgerView is a ledger with the deployments that a query names.
 type ledgerView struct {
-	env     *target.Env
+	env     *instance.Env
 	address string
-	targets []*target.Target // of deployments that exist, and with read, of all
-	ids     []string         // installation ids of those that exist
+	targets []*instance.Target // of deployments that exist, and with read, of all
+	ids     []string           // installation ids of those that exist
 }
 
 // view finds the deployments of a query, whose states are not locked. With read it
 // reads their manifests, and deployments need not exist.
-func (q LedgerQuery) view(ctx context.Context, cfg target.Config, read bool) (*ledgerView, error) {
-	v := &ledgerView{env: target.NewEnv(cfg), address: cfg.Database}
-	manifests, err := target.Distinct(q.Manifests, q.StateFile)
+func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (*ledgerView, error) {
+	v := &ledgerView{env: instance.NewEnv(cfg), address: cfg.Database}
+	manifests, err := instance.Distinct(q.Manifests, q.StateFile)
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range manifests {
-		t, exists, err := v.find(ctx, target.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
+		t, exists, err := v.find(ctx, instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
 		if err == nil {
 			err = cmp.Or(t.UnnamedLedger(), t.LostLedger())
 		}
@@ -112,12 +112,12 @@ func (q LedgerQuery) view(ctx context.Context, cfg target.Config, read bool) (*l
 		}
 		v.targets = append(v.targets, t)
 	}
-	v.address = cmp.Or(v.address, target.LedgerPath(cfg.Home))
+	v.address = cmp.Or(v.address, instance.LedgerPath(cfg.Home))
 	return v, nil
 }
 
 // find returns a deployment with its state.
-func (v *ledgerView) find(ctx context.Context, from target.Options, must bool) (t *target.Target, exists bool, err error) {
+func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool) (t *instance.Target, exists bool, err error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, false, err
@@ -129,7 +129,7 @@ func (v *ledgerView) find(ctx context.Context, from target.Options, must bool) (
 	if !exists && must {
 		return nil, false, file.Missing(from.StateName(path), from.Manifest)
 	}
-	t = target.New(v.env, from)
+	t = instance.New(v.env, from)
 	t.StatePath = path
 	if exists {
 		t.Installation = st.Installation()
@@ -144,7 +144,7 @@ func (v *ledgerView) find(ctx context.Context, from target.Options, must bool) (
 // Addresses calls each with what the ledger has, and returns where it is: all
 // reservations, or those of deployments or of the networks of a cloud config. What
 // deployments have by their states, without a ledger, is among theirs.
-func Addresses(ctx context.Context, cfg target.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
+func Addresses(ctx context.Context, cfg instance.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
 	v, err := q.view(ctx, cfg, false)
 	if err != nil {
 		return "", err
@@ -201,7 +201,7 @@ type LedgerCheck struct {
 
 // CheckAddresses returns how many addresses of each network are free and needed,
 // and what is wrong with the ledger.
-func CheckAddresses(ctx context.Context, cfg target.Config, q LedgerQuery) (*LedgerCheck, error) {
+func CheckAddresses(ctx context.Context, cfg instance.Config, q LedgerQuery) (*LedgerCheck, error) {
 	v, err := q.view(ctx, cfg, true)
 	if err != nil {
 		return nil, err

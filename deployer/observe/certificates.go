@@ -8,8 +8,8 @@ import (
 	"math"
 	"time"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest/document"
 )
 
@@ -63,7 +63,7 @@ func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, 
 	}
 	authorities := func(what, text string) {
 		first := len(list)
-		add(what, target.ParsePEM(text))
+		add(what, instance.ParsePEM(text))
 		// One valid authority is enough: the longest-lived counts.
 		for i := first; i < len(list); i++ {
 			for _, other := range list[first:] {
@@ -74,7 +74,7 @@ func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, 
 	add(shownByAgent, shown)
 	authorities(checksAgent, ca)
 	authorities(inManifestCA, o.About.CA)
-	add(inManifestEnv, target.ParsePEM(target.AgentCertificate(o.Manifest)))
+	add(inManifestEnv, instance.ParsePEM(instance.AgentCertificate(o.Manifest)))
 	return append(list, o.storedCertificates(ctx, now)...)
 }
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/sealed"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -83,8 +83,8 @@ func diagnoses() []diagnosis {
 // Diagnose checks this machine and, if a manifest or a state file is named, the
 // deployment, and reports each check as it ends. It changes nothing except the
 // cache of the embedded Ruby. The only possible error is that of ctx.
-func Diagnose(ctx context.Context, cfg target.Config, from target.Options, each func(Check)) error {
-	d := &doctor{observer: &observer{Target: target.New(target.NewEnv(cfg), from)}}
+func Diagnose(ctx context.Context, cfg instance.Config, from instance.Options, each func(Check)) error {
+	d := &doctor{observer: &observer{Target: instance.New(instance.NewEnv(cfg), from)}}
 	defer d.Env.Close()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}
@@ -149,7 +149,7 @@ func (d *doctor) checkManifest(ctx context.Context, v *verdict) {
 	d.loaded = true
 	v.say("%s is valid", d.From.Manifest)
 	for _, w := range d.Manifest.Warnings {
-		v.warn("see `bootstrap validate MANIFEST`", "%s", target.Place(w))
+		v.warn("see `bootstrap validate MANIFEST`", "%s", instance.Place(w))
 	}
 	if len(d.Manifest.Generated) > 0 {
 		v.say("deploy will generate %s", strings.Join(d.Manifest.Generated, ", "))

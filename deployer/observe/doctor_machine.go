@@ -17,7 +17,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/cpi"
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 	"bootstrap/internal/scratch"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
@@ -35,13 +35,13 @@ func (d *doctor) checkHome(_ context.Context, v *verdict) {
 		v.fail("move it away", "%s is not a folder", d.Env.Home)
 		return
 	}
-	dir := target.Nearest(d.Env.Home)
+	dir := instance.Nearest(d.Env.Home)
 	if err := tryToWrite(dir); err != nil {
 		v.fail("make it writable to you, or set HOME to a folder that is", "cannot write to %s: %v", dir, err)
 		return
 	}
 	v.say("%s is writable", dir)
-	if _, noexec, err := target.FileSystem(dir); err == nil && noexec {
+	if _, noexec, err := instance.FileSystem(dir); err == nil && noexec {
 		v.fail("mount it without noexec, or set HOME to a folder on another file system", "programs cannot be run from %s: its file system is mounted noexec", dir)
 	}
 }
@@ -133,8 +133,8 @@ const (
 
 func (d *doctor) checkSpace(_ context.Context, v *verdict) {
 	known := false
-	for _, dir := range []string{target.Nearest(d.Env.Home), target.Nearest(d.Env.TempDir())} {
-		free, _, err := target.FileSystem(dir)
+	for _, dir := range []string{instance.Nearest(d.Env.Home), instance.Nearest(d.Env.TempDir())} {
+		free, _, err := instance.FileSystem(dir)
 		if err != nil {
 			continue
 		}
@@ -287,7 +287,7 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 		v.skip("no VM can be made on this operating system")
 		return
 	}
-	var m target.Machine
+	var m instance.Machine
 	if d.loaded {
 		m = d.NewMachine(ctx)
 	} else {
@@ -322,7 +322,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 		return
 	}
 	if d.loaded {
-		if l := target.NotHeld(ctx, d.Target); len(l.Names) > 0 {
+		if l := instance.NotHeld(ctx, d.Target); len(l.Names) > 0 {
 			v.warn(l.Remedy, "the VM's cloud_properties ask for %s, which it cannot get here: %v", strings.Join(l.Names, " and "), l.Cause)
 			return
 		}
@@ -339,7 +339,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 }
 
 // sayLimits says whether something can hold VMs to all of these limits.
-func sayLimits(v *verdict, l target.Limits, all string) {
+func sayLimits(v *verdict, l instance.Limits, all string) {
 	switch {
 	case len(l.Names) == 0:
 		v.say("they can be held to %s", all)
@@ -351,7 +351,7 @@ func sayLimits(v *verdict, l target.Limits, all string) {
 }
 
 // sayNetwork adds what connects a new VM of the embedded CPI.
-func (d *doctor) sayNetwork(ctx context.Context, m target.Machine, v *verdict) {
+func (d *doctor) sayNetwork(ctx context.Context, m instance.Machine, v *verdict) {
 	if !d.loaded {
 		if m.Refused == nil && agent.Isolated(m.Kind) {
 			d.sayNetworks(v)

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"bootstrap/cpi"
-	"bootstrap/cpi/build"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
 	"bootstrap/internal/proxy"
@@ -189,7 +189,7 @@ func failPorts(v *verdict, err error) {
 		list = several.Unwrap()
 	}
 	for _, err := range list {
-		if port, ok := errors.AsType[*target.PortError](err); ok {
+		if port, ok := errors.AsType[*instance.PortError](err); ok {
 			v.fail(port.Remedy, "%v", port.Err)
 		} else {
 			v.fail("correct cloud_provider.mbus and cloud_provider.properties", "%v", err)
@@ -330,7 +330,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	}
 	trans := &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) { return choose(r.URL) }, DialContext: guard.Dial(dial)}
 	defer trans.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, target.ExistingAgentTimeout)
+	ctx, cancel := context.WithTimeout(ctx, instance.ExistingAgentTimeout)
 	defer cancel()
 	// The server's root: the path of the file may be signed or contain a
 	// password.
@@ -386,11 +386,11 @@ func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
 		return
 	}
 	k := d.Known
-	if !target.Exists(k.CPI) {
+	if !instance.Exists(k.CPI) {
 		v.skip("no CPI is installed for this deployment on this machine; deploy installs it")
 		return
 	}
-	d.CPI.Build = &build.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
+	d.CPI.Build = &installation.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
 	client := cpi.New(cpi.Config{Path: k.CPI, Env: d.CPI.Env(), DirectorID: d.st.DirectorID, StemcellAPI: k.StemcellAPI, Redact: d.Env.Redact, Timeout: infoTimeout})
 	info, err := client.Info(ctx)
 	if err != nil {

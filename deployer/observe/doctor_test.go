@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
-	"bootstrap/deployer/target"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -44,7 +44,7 @@ func expect(t *testing.T, c Check, result CheckResult, detail, remedy string) {
 }
 
 func patient() *doctor {
-	t := target.New(target.NewEnv(target.Config{}), target.Options{})
+	t := instance.New(instance.NewEnv(instance.Config{}), instance.Options{})
 	t.UseManifest(&manifest.Manifest{})
 	return &doctor{observer: &observer{Target: t}}
 }

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/deployer/timeline"
 	"bootstrap/state/file"
 )
@@ -50,7 +50,7 @@ type Report struct {
 // Recorded returns what is recorded of a deployment, without asking its VM or its CPI.
 // The error is a *file.MissingError if there is no deployment. Without a plan that has
 // read the manifest, Recorded compares the manifest with the one applied last.
-func Recorded(ctx context.Context, cfg target.Config, from target.Options, planned *plan.View) (*Report, error) {
+func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, planned *plan.View) (*Report, error) {
 	r := &Report{Kind: "report", Made: time.Now().UTC(), Plan: planned}
 	if planned != nil {
 		r.Diff = planned.Diff

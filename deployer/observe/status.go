@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -101,7 +101,7 @@ type SeenCall struct {
 // Status returns the condition of a deployment. It changes nothing, locks
 // nothing, and needs the manifest only if another machine created the VM. The
 // error is a *file.MissingError if there is no deployment.
-func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condition, error) {
+func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*Condition, error) {
 	r, st, err := newObserver(ctx, cfg, from)
 	if err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func Status(ctx context.Context, cfg target.Config, from target.Options) (*Condi
 		}
 	}
 	c.judgeDeploy(st)
-	if leaf := target.WantedLeaf(r.Manifest); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
-		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", target.Serial(peer.Certificates[0]), target.Serial(leaf))
+	if leaf := instance.WantedLeaf(r.Manifest); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
+		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", instance.Serial(peer.Certificates[0]), instance.Serial(leaf))
 	}
 	now := time.Now()
 	c.Certificates = append(c.Certificates, r.certificates(ctx, peer.Certificates, how.CA, now)...)
@@ -169,13 +169,13 @@ func (o *observer) useHealth(c *Condition) {
 
 // observer looks at a deployment and changes nothing: the state is not locked.
 type observer struct {
-	*target.Target
+	*instance.Target
 	unread error // why the manifest was not read
 }
 
 // newObserver reads the state, and what this machine has recorded of the
 // deployment.
-func newObserver(ctx context.Context, cfg target.Config, from target.Options) (*observer, state.State, error) {
+func newObserver(ctx context.Context, cfg instance.Config, from instance.Options) (*observer, state.State, error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, state.State{}, err
@@ -187,7 +187,7 @@ func newObserver(ctx context.Context, cfg target.Config, from target.Options) (*
 	if !found {
 		return nil, st, file.Missing(from.StateName(path), from.Manifest)
 	}
-	t := target.New(target.NewEnv(cfg), from)
+	t := instance.New(instance.NewEnv(cfg), from)
 	t.StatePath = path
 	if err := t.UseInstallation(ctx, st); err != nil {
 		return nil, st, err

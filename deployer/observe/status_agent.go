@@ -12,10 +12,10 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/deployer/target"
 	"bootstrap/internal/named"
 	"bootstrap/state"
 )
@@ -57,7 +57,7 @@ func (o *observer) addHealth(ctx context.Context, c *Condition, recorded []SeenA
 			break
 		}
 	}
-	from := target.HealthFrom(o.Target, address)
+	from := instance.HealthFrom(o.Target, address)
 	for _, check := range o.About.Health {
 		if c.Stopped {
 			return nil
@@ -215,7 +215,7 @@ func showsCertificate(seen *SeenAgent) bool {
 func (o *observer) meetAgent(ctx context.Context, client *agent.Client) (agent.State, *SeenAgent, error) {
 	var now agent.State
 	seen := &SeenAgent{Address: client.Address()}
-	err := client.WaitReady(ctx, min(target.ExistingAgentTimeout, o.Env.AgentTimeout), nil)
+	err := client.WaitReady(ctx, min(instance.ExistingAgentTimeout, o.Env.AgentTimeout), nil)
 	if err == nil {
 		now, err = client.GetState(ctx, true)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 )
 
 // tracer follows a run for the tests that interrupt it. The name of a point is a
@@ -28,7 +28,7 @@ type tracer struct {
 }
 
 // traceFrom returns the trace that the environment requests; nil: none.
-func traceFrom(getenv func(string) string) (func(target.Point), error) {
+func traceFrom(getenv func(string) string) (func(instance.Point), error) {
 	t := &tracer{
 		seen:     map[string]int{},
 		killAt:   getenv("BOOTSTRAP_KILL_AT"),
@@ -55,7 +55,7 @@ func traceFrom(getenv func(string) string) (func(target.Point), error) {
 	return t.point, nil
 }
 
-func (t *tracer) point(p target.Point) {
+func (t *tracer) point(p instance.Point) {
 	name := t.count(p)
 	if name == t.waitAt {
 		t.wait()
@@ -74,7 +74,7 @@ func (t *tracer) point(p target.Point) {
 }
 
 // count returns the name of the point and appends it to the trace.
-func (t *tracer) count(p target.Point) string {
+func (t *tracer) count(p instance.Point) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	what := strings.Join([]string{p.Kind, p.Method, p.Moment}, " ")

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"bootstrap/deployer/target"
+	"bootstrap/deployer/instance"
 )
 
 func TestTrace(t *testing.T) {
@@ -25,8 +25,8 @@ func TestTrace(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 2 {
-			trace(target.Point{Kind: "agent", Method: "ping", Moment: "before"})
-			trace(target.Point{Kind: "agent", Method: "ping", Moment: "after"})
+			trace(instance.Point{Kind: "agent", Method: "ping", Moment: "before"})
+			trace(instance.Point{Kind: "agent", Method: "ping", Moment: "after"})
 		}
 	}()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {

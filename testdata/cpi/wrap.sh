@@ -1,7 +1,7 @@
 # Makes ./cpi of a script: the embedded CPI, which notes its methods in ./calls and
 # its requests in ./requests, does not implement the methods that stand in
 # ./not-implemented, and lets ./on-METHOD, where there is one, answer.
-cp -r "$TESTDATA/../cpi/local/release" cpi
+cp -r "$TESTDATA/../local/cpi/release" cpi
 : >calls
 : >requests
 : >not-implemented

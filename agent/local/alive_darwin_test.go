@@ -1,5 +1,0 @@
-package local
-
-import "syscall"
-
-func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil }

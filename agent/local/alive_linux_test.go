@@ -1,9 +1,0 @@
-package local
-
-import (
-	"syscall"
-
-	"bootstrap/internal/process"
-)
-
-func alive(pid int) bool { return pid > 0 && syscall.Kill(pid, 0) == nil && process.Lives(pid) }

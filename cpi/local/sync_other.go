@@ -1,6 +1,0 @@
-//go:build !linux
-
-package local
-
-// syncTree does nothing: only Linux has VMs with an image.
-func syncTree(string) error { return nil }

@@ -1,0 +1,224 @@
+package instance
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/manifest"
+	"bootstrap/network"
+	"bootstrap/state"
+)
+
+// Addresses are those of the instance. On networks of a cloud config they are in a
+// ledger that deployments share; on networks of the manifest itself, in the state.
+type Addresses struct{ t *Target }
+
+// Choose decides which addresses the instance gets, without reserving them, and
+// puts them into the manifest. It does nothing if the manifest names all of them. A
+// refusal is a *network.Refused.
+func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Outcome, error) {
+	if a.t.Manifest.Placement == nil {
+		return network.Outcome{}, nil
+	}
+	open := a.t.Ledger
+	switch {
+	case a.InState():
+		open = func(context.Context) (*addresses.Ledger, error) { return a.recorded() }
+	case a.t.State == nil || a.t.Scratch != "":
+		open = func(ctx context.Context) (*addresses.Ledger, error) {
+			if err := a.t.UnnamedLedger(); err != nil {
+				return nil, err
+			}
+			return a.t.Env.LedgerToRead(ctx, a.t.LedgerAddress())
+		}
+	}
+	ledger, err := open(ctx)
+	if err != nil {
+		return network.Outcome{}, err
+	}
+	in := a.t.instance(replace, swap)
+	outcomes, err := ledger.Decide(ctx, in.networks, []network.Instance{in.Instance})
+	if err != nil {
+		return network.Outcome{}, a.refused(err)
+	}
+	return outcomes[0], a.place(in.Zone, outcomes[0])
+}
+
+// place puts the addresses of an outcome into the manifest.
+func (a *Addresses) place(zone string, outcome network.Outcome) error {
+	blocks := map[string]netip.Prefix{}
+	for _, c := range outcome.Changes {
+		if Has(c) {
+			blocks[c.Reservation.Network] = c.Reservation.Block
+		}
+	}
+	m, err := a.t.Manifest.Place(zone, blocks)
+	if err == nil {
+		a.t.UseManifest(m)
+	}
+	return err
+}
+
+// Reserve reserves what Choose has decided, in the name of a run. It returns what
+// was reserved, which differs if another deployment was faster.
+func (a *Addresses) Reserve(ctx context.Context, run string, replace, swap bool) (got network.Outcome, err error) {
+	in := a.t.instance(replace, swap)
+	err = a.With(ctx, func(ledger *addresses.Ledger) error {
+		outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
+		if err == nil {
+			got = outcomes[0]
+		}
+		return err
+	})
+	return got, err
+}
+
+// With calls do with the ledger that has the addresses, or, if the state has them,
+// with one in memory, whose changes the state keeps. A refusal of do says where
+// commands find the ledger.
+func (a *Addresses) With(ctx context.Context, do func(*addresses.Ledger) error) error {
+	if a.InState() {
+		return a.Change(ctx, do)
+	}
+	ledger, err := a.t.Ledger(ctx)
+	if err != nil {
+		return err
+	}
+	return a.refused(do(ledger))
+}
+
+func (a *Addresses) refused(err error) error {
+	if a.InState() {
+		return err
+	}
+	return a.t.Env.Refused(err, a.t.LedgerAddress())
+}
+
+// InState reports whether the manifest leaves addresses of its own networks open:
+// the state has them, and no ledger.
+func (a *Addresses) InState() bool {
+	return a.t.Manifest != nil && a.t.Manifest.Placement != nil && a.t.Manifest.Placement.Own
+}
+
+// Recorded reports whether the state has addresses that the instance holds or has
+// given up.
+func (a *Addresses) Recorded() bool {
+	return a.t.State != nil && len(a.t.State.Get().Own.Addresses) > 0
+}
+
+// List returns what the instance holds by the state.
+func (a *Addresses) List(ctx context.Context) ([]network.Reservation, error) {
+	ledger, err := a.recorded()
+	if err != nil {
+		return nil, err
+	}
+	list, err := ledger.List(ctx, addresses.Filter{})
+	for i := range list {
+		list[i].Scope = "" // that each network is one means nothing to people
+	}
+	return list, err
+}
+
+// maxReleased is how many released addresses the state keeps; the oldest are
+// forgotten first.
+const maxReleased = 50
+
+// Change calls do with a ledger in memory of what the state has, and keeps in the
+// state what do has changed.
+func (a *Addresses) Change(ctx context.Context, do func(*addresses.Ledger) error) error {
+	ledger, err := a.recorded()
+	if err != nil {
+		return err
+	}
+	if err := do(ledger); err != nil {
+		return err
+	}
+	held, err := ledger.List(ctx, addresses.Filter{})
+	if err != nil {
+		return err
+	}
+	released := ledger.Released()
+	released = released[max(0, len(released)-maxReleased):]
+	var list []state.Address
+	for i, r := range slices.Concat(held, released) {
+		list = append(list, state.Address{Network: r.Network, Address: r.Block.Addr().String(), VM: r.VM, Since: r.Since, Released: i >= len(held)})
+	}
+	return a.Set(list)
+}
+
+// Set records the addresses in the state.
+func (a *Addresses) Set(list []state.Address) error {
+	if slices.Equal(list, a.t.State.Get().Own.Addresses) {
+		return nil
+	}
+	return a.t.State.Update(func(st *state.State) error { st.Own.Addresses = list; return nil })
+}
+
+// recorded returns a ledger in memory of what the state has, except on networks
+// whose address the manifest names.
+func (a *Addresses) recorded() (*addresses.Ledger, error) {
+	if a.t.State == nil {
+		return addresses.Memory(nil, nil, time.Now)
+	}
+	var held, released []network.Reservation
+	for _, record := range a.t.State.Get().Own.Addresses {
+		addr, err := netip.ParseAddr(record.Address)
+		if err != nil || a.named(record.Network) {
+			continue
+		}
+		r := network.Reservation{
+			Block: netip.PrefixFrom(addr, addr.BitLen()), Owner: a.t.Owner(), Network: record.Network,
+			Kind: network.Automatic, VM: record.VM, Since: record.Since,
+		}
+		if record.Released {
+			released = append(released, r)
+		} else {
+			held = append(held, r)
+		}
+	}
+	return addresses.Memory(held, released, time.Now)
+}
+
+// named reports whether static_ips names the address of the network.
+func (a *Addresses) named(name string) bool {
+	m := a.t.Manifest
+	if m == nil || !slices.ContainsFunc(m.Group.Networks, func(ref manifest.GroupNetwork) bool { return ref.Name == name }) {
+		return false
+	}
+	return m.Placement == nil || !slices.ContainsFunc(m.Placement.Group.Wishes, func(w network.Wish) bool { return w.Network == name })
+}
+
+// ofVM returns the address that the VM has on the network by the state.
+func (a *Addresses) ofVM(name string) (netip.Addr, bool) {
+	st := a.t.State.Get()
+	for _, record := range st.Own.Addresses {
+		if !record.Released && record.VM == st.CurrentVMCID && record.Network == name {
+			addr, err := netip.ParseAddr(record.Address)
+			return addr, err == nil
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// renamed reports whether the VM has the address on a network of another name, by
+// the state.
+func (a *Addresses) renamed(name string, addr netip.Addr) bool {
+	st := a.t.State.Get()
+	return slices.ContainsFunc(st.Own.Addresses, func(record state.Address) bool {
+		return !record.Released && record.VM == st.CurrentVMCID && record.Network != name && record.Address == addr.String()
+	})
+}
+
+// reported returns the address that the VM has on the network as its agent has
+// reported it: another tool or an older version may have written the state.
+func (a *Addresses) reported(w network.Wish) (netip.Addr, bool) {
+	text, ok := a.t.reported[w.Network]["ip"].(string)
+	if !ok && slices.Contains(w.Default, "gateway") {
+		text = AddressIn(a.t.reported)
+	}
+	addr, err := netip.ParseAddr(text)
+	return addr.Unmap(), err == nil
+}

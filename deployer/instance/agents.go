@@ -1,0 +1,94 @@
+package instance
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/access"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/reach"
+)
+
+// Agents contains how the agents of a deployment are reached: as the manifest
+// says, and as this machine has recorded.
+type Agents struct {
+	t *Target
+}
+
+// accesses lists how the agent may be reached, the likeliest first.
+func (a *Agents) accesses(how kept.Agent) []agent.Access {
+	return reach.Accesses(how, a.Wanted())
+}
+
+// clients returns what creates clients for the deployment's agents.
+func (a *Agents) clients(replyTo string) reach.Agents {
+	return reach.Agents{
+		Dial: dialAgent(a.t), TunnelErr: a.t.CPI.tunnelErr, TaskTimeout: a.t.Env.TaskTimeout, ReplyTo: replyTo,
+		Redact: a.t.Env.Redact, Secret: a.t.Env.Secret, Trace: a.t.Env.traceAgent(), Report: a.t.Out.Root,
+	}
+}
+
+// Wanted returns how the agent is reached according to the manifest.
+func (a *Agents) Wanted() agent.Access {
+	return agent.Access{MBus: a.t.About.MBus, CA: a.t.About.CA}
+}
+
+// Find waits for the agent and returns the client that it answers, and how
+// it is reached; see reach.Agents.Find.
+func (a *Agents) Find(ctx context.Context, how kept.Agent, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
+	return a.clients(replyTo).Find(ctx, a.accesses(how), limit)
+}
+
+// Settle finds out which of several accesses the agent answers, if any
+// does, for those that only look.
+func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
+	if len(a.accesses(*how)) == 1 {
+		return
+	}
+	client, found, err := a.Find(ctx, *how, min(ExistingAgentTimeout, a.t.Env.AgentTimeout), replyTo)
+	if client != nil {
+		client.Close()
+	}
+	if err == nil {
+		how.MBus, how.CA = found.MBus, found.CA
+	}
+}
+
+// servedBy returns the certificate that the agent serves; nil: unknown, for
+// example while the agent restarts.
+func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
+	if peer, err := client.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
+		return peer.Certificates[0]
+	}
+	return nil
+}
+
+// unreachable reports whether the message did not reach an agent that accepts
+// it.
+func unreachable(err error) bool {
+	var e *agent.UnreachableError
+	return errors.As(err, &e)
+}
+
+// New returns a client of the agent at an address, for the Director that the
+// state names.
+func (a *Agents) New(mbus, ca string) (*agent.Client, error) {
+	return a.At(mbus, ca, a.t.State.Get().DirectorID)
+}
+
+// At returns a client of the agent at an address. replyTo is the id of the
+// Director that the agent answers to.
+func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
+	return a.clients(replyTo).At(agent.Access{MBus: mbus, CA: ca})
+}
+
+// Reached is a VM whose agent answers.
+func (t *Target) Reached(client *agent.Client, vm string) *access.VM {
+	return &access.VM{
+		CID: vm, Agent: client, Deployment: t.About.Name, Group: t.About.Group,
+		Dir: t.Dir, Dial: dialAgent(t), Redact: t.Env.Redact, Report: t.Out.Root,
+	}
+}

@@ -1,0 +1,97 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/manifest/document"
+	"bootstrap/manifest/store"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// generating refuses new values for a vars store that is lost, and records in Replaced
+// which of the variables the VM uses already. In a run that generates, From.Replacing
+// may refuse these.
+func (t *Target) generating(ctx context.Context, names []string, exists bool) error {
+	st, found, err := t.currentState()
+	if err != nil || !found {
+		return err
+	}
+	shown := cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore)
+	if err := RefuseLostStore(st, t.From.StateName(t.StatePath), shown, exists, t.From.Inputs.SaveStore != nil); err != nil {
+		return err
+	}
+	t.Replaced = UsedAlready(st, names)
+	if len(t.Replaced) > 0 && t.From.Inputs.Generate == document.Write && t.From.Replacing != nil {
+		return t.From.Replacing(ctx, t.Replaced)
+	}
+	return nil
+}
+
+// currentState returns the state of the deployment, which may not be open yet.
+func (t *Target) currentState() (st state.State, found bool, err error) {
+	if t.State != nil {
+		return t.State.Get(), t.State.Found(), nil
+	}
+	if t.StatePath == "" { // validate needs no state
+		return st, false, nil
+	}
+	opts := t.stateOptions()
+	opts.Warn = func(error) {} // the run opens it again
+	s, err := file.OpenReadOnly(t.StatePath, opts)
+	if err != nil {
+		return st, false, err
+	}
+	return s.Get(), s.Found(), nil
+}
+
+// RefuseLostStore returns an error if the vars store does not exist though the
+// deployment with that state has a VM or a disk, which use its values.
+func RefuseLostStore(st state.State, stateName, shown string, exists, team bool) error {
+	what := "VM " + st.CurrentVMCID
+	if st.CurrentVMCID == "" {
+		disk := st.Disk()
+		if disk == nil {
+			return nil
+		}
+		what = "disk " + disk.CID
+	}
+	if exists {
+		return nil
+	}
+	where, restore, anew := "the vars store "+shown, "restore it, for example from version control or a backup", store.Anew(shown)
+	if team {
+		where, restore, anew = shown+" has no vars store", "restore vars.yml.age there", "bootstrap secrets init --state "+shown
+	} else {
+		where += " does not exist"
+	}
+	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but by %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; if new values are really meant, make an empty one: %s", where, stateName, what, restore, anew)}}
+}
+
+// UsedAlready returns which of the variables the VM of the state uses: all of them if
+// the state does not say.
+func UsedAlready(st state.State, names []string) []string {
+	if st.CurrentVMCID == "" && st.Disk() == nil {
+		return nil
+	}
+	if st.Own.Variables == nil {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(st.Own.Variables, name) })
+}
+
+// ReplacesValues returns the question whether variables get new values.
+func ReplacesValues(names []string) []string {
+	lines := make([]string, 0, len(names))
+	for _, name := range names {
+		lines = append(lines, "generate a new value for the variable "+name+", which the VM uses already: its value is not in the vars store")
+	}
+	if len(lines) > 8 {
+		lines = []string{fmt.Sprintf("generate new values for %d variables, which the VM uses already: their values are not in the vars store: %s", len(names), strings.Join(names, ", "))}
+	}
+	return lines
+}

@@ -1,0 +1,325 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"bootstrap/artifact"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/named"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// Artifacts are the releases and the stemcell that a manifest names.
+type Artifacts struct {
+	t *Target
+
+	Releases map[string]*artifact.Release // by name; fetched ones
+	Stemcell *artifact.Stemcell           // nil: it was not fetched
+
+	mu    sync.Mutex                     // guards early
+	early map[artifactSource]*earlyFetch // begun, and not asked for yet
+}
+
+// publish does so with the names in releases.
+func (a *Artifacts) publish() {
+	for _, rel := range a.Releases {
+		names := []string{rel.Name}
+		for _, job := range rel.Jobs {
+			names = append(names, job.Name)
+			for _, t := range job.Templates {
+				names = append(names, t.Source, t.Destination)
+			}
+			for _, p := range job.Properties {
+				names = append(names, p.Name)
+			}
+		}
+		for _, p := range rel.Packages {
+			names = append(names, p.Name)
+		}
+		a.t.Env.publish(names...)
+	}
+}
+
+// FetchAll fetches and verifies every release and the stemcell, side by
+// side, and checks that the manifest's jobs are in them.
+func (a *Artifacts) FetchAll(ctx context.Context) error {
+	jobs := slices.Concat(a.t.Manifest.Group.Jobs, a.t.Manifest.CPI.Templates)
+	if err := a.Fetch(ctx, a.t.Manifest.Releases, jobs, true); err != nil {
+		return err
+	}
+	if err := a.t.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() }); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating jobs and packages", func(s *report.Stage) error {
+		if err := a.checkJobs(); err != nil {
+			return err
+		}
+		for _, ref := range a.t.Manifest.Group.Jobs {
+			if by := a.provider(ref); by != "" {
+				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, by))
+			}
+		}
+		for _, p := range document.Problems(UnknownProperties(a.t.Manifest, a.Releases)).Shortened() {
+			s.Warning(Place(p))
+		}
+		return nil
+	})
+}
+
+// FetchForCPI fetches only the releases of the CPI.
+func (a *Artifacts) FetchForCPI(ctx context.Context) error {
+	jobs := a.t.Manifest.CPI.Templates
+	if err := a.Fetch(ctx, a.Of(jobs), jobs, false); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() })
+}
+
+// Of lists the releases of these jobs.
+func (a *Artifacts) Of(jobs []manifest.JobRef) []manifest.Release {
+	var list []manifest.Release
+	for _, rel := range a.t.Manifest.Releases {
+		if slices.ContainsFunc(jobs, func(j manifest.JobRef) bool { return j.Release == rel.Name }) {
+			list = append(list, rel)
+		}
+	}
+	return list
+}
+
+// Fetch fetches releases with the packages of these jobs and, if wanted, the
+// stemcell.
+func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) error {
+	a.Releases = map[string]*artifact.Release{}
+	var (
+		mu   sync.Mutex
+		errs []error
+		g    errgroup.Group
+	)
+	g.SetLimit(4)
+	// All failures are reported, not only the first one: a wrong digest and a
+	// wrong URL are corrected in one run.
+	start := func(fn func() error) {
+		g.Go(guard.Func(func() error {
+			if err := guard.Call(fn); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+			return nil
+		}))
+	}
+	fetchStemcell := func() (err error) {
+		a.Stemcell, err = a.fetchStemcell(ctx)
+		return err
+	}
+	if stemcell && strings.HasPrefix(a.t.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
+		// First, which takes no time: blobs of jobs that it replaces are not fetched.
+		start(fetchStemcell)
+		_ = g.Wait()
+		stemcell = false
+	}
+	jobs = slices.DeleteFunc(slices.Clone(jobs), a.provided)
+	for _, rel := range releases {
+		start(func() error {
+			got, err := a.fetchRelease(ctx, rel, jobs)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			a.Releases[rel.Name] = got
+			return nil
+		})
+	}
+	if stemcell {
+		start(fetchStemcell)
+	}
+	_ = g.Wait()
+	a.publish()
+	failed := slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, artifact.ErrOffline) })
+	if failed && ctx.Err() == nil {
+		// Each of the errors would say so of another folder.
+		if err := a.t.Env.Store.Writable(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs []manifest.JobRef) (*artifact.Release, error) {
+	needs := artifact.Needs{Only: true, Try: a.t.Env.Offline}
+	for _, j := range jobs {
+		if j.Release == rel.Name {
+			needs.Jobs = append(needs.Jobs, j.Name)
+		}
+	}
+	src := artifact.Source{Kind: artifact.KindRelease, Name: rel.Name, URL: rel.URL, Digest: rel.SHA1, Needs: needs}
+	file, err := a.download(ctx, src, fmt.Sprintf("Downloading release '%s'", rel.Name))
+	if err == nil {
+		err = a.fetchBlobs(ctx, file)
+	}
+	if err != nil {
+		return nil, a.releaseFlaw(rel, err)
+	}
+	var got *artifact.Release
+	err = a.t.Out.Do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
+		if got, err = a.t.Env.Store.Release(ctx, file, s.Progress); err != nil {
+			return a.releaseFlaw(rel, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// fetchBlobs fetches the blobs that the needed packages of a release folder
+// lack.
+func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
+	lack, err := a.t.Env.Store.Lacking(ctx, file)
+	if err != nil || lack == nil {
+		return err
+	}
+	name := fmt.Sprintf("Downloading %d blobs of release '%s'", lack.Count, file.Name)
+	if lack.Count == 1 {
+		name = fmt.Sprintf("Downloading a blob of release '%s'", file.Name)
+	}
+	return a.t.Out.Do(name, func(s *report.Stage) error { return a.t.Env.Store.FetchBlobs(ctx, lack, s.Progress) })
+}
+
+func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
+	ref := a.t.Manifest.ResourcePool.Stemcell
+	src := artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: ref.URL, Digest: ref.SHA1}
+	file, err := a.download(ctx, src, "Downloading stemcell")
+	if err != nil {
+		return nil, stemcellFlaw(ref, err)
+	}
+	var got *artifact.Stemcell
+	err = a.t.Out.Do("Validating stemcell", func(s *report.Stage) error {
+		if got, err = a.t.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
+			return stemcellFlaw(ref, err)
+		}
+		if err := checkStemcell(ref, got); err != nil {
+			return stemcellFlaw(ref, err)
+		}
+		return nil
+	})
+	return got, err
+}
+
+// checkStemcell compares a stemcell with what a manifest in the Director's style
+// says of it.
+func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
+	for _, c := range []struct{ what, want, have string }{
+		{"name", ref.Name, got.Name}, {"os", ref.OS, got.OS}, {"version", ref.Version, got.Version},
+	} {
+		latest := c.what == "version" && (c.want == "latest" || strings.HasSuffix(c.want, ".latest"))
+		if c.want != "" && c.want != c.have && !latest {
+			return fmt.Errorf("its %s is %q in stemcells, but %q in the stemcell itself; correct the %s or the url", c.what, c.want, c.have, c.what)
+		}
+	}
+	return nil
+}
+
+// download fetches src; it reports a stage only for a download over the network.
+func (a *Artifacts) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
+	if !strings.HasPrefix(src.URL, "http") {
+		return a.t.Env.Store.Fetch(ctx, src, nil)
+	}
+	err = a.t.Out.Do(name, func(s *report.Stage) error {
+		file, err = a.fetch(ctx, src, s.Progress)
+		if err == nil && file.Cached {
+			return report.Skip("Found in local cache")
+		}
+		return err
+	})
+	return file, err
+}
+
+// CheckCPIJobs checks that the releases contain the CPI's jobs.
+func (a *Artifacts) CheckCPIJobs() error {
+	var errs []error
+	for _, t := range a.t.Manifest.CPI.Templates {
+		rel := a.Releases[t.Release]
+		if rel == nil || rel.Job(t.Name) == nil {
+			errs = append(errs, noJob(t, "cloud_provider", rel))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckGroupJobs checks that the releases contain the instance group's jobs.
+func (a *Artifacts) CheckGroupJobs() error {
+	var errs []error
+	for _, ref := range a.t.Manifest.Group.Jobs {
+		rel := a.Releases[ref.Release]
+		if rel.Job(ref.Name) == nil {
+			errs = append(errs, noJob(ref, "instance group "+a.t.About.Group, rel))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkJobs checks the instance group's jobs and their packages.
+func (a *Artifacts) checkJobs() error {
+	if err := a.CheckGroupJobs(); err != nil {
+		return err
+	}
+	return a.CheckPackages()
+}
+
+// CheckPackages checks that the packages of the instance group's jobs exist,
+// that no two have the same name, and that compiled ones are for the manifest's
+// stemcell.
+func (a *Artifacts) CheckPackages() error {
+	order, err := a.PackageOrder()
+	errs := []error{err}
+	for _, p := range a.foreign(order) {
+		errs = append(errs, a.foreignFlaw(p))
+	}
+	return errors.Join(errs...)
+}
+
+// foreign returns the packages that were compiled for another stemcell than the
+// manifest's; none if that is unknown.
+func (a *Artifacts) foreign(order []Located) []Located {
+	var foreign []Located
+	if a.Stemcell == nil {
+		return nil
+	}
+	for _, p := range order {
+		if p.Package.Compiled() && !strings.EqualFold(p.Package.Stemcell, a.Stemcell.OS+"/"+a.Stemcell.Version) {
+			foreign = append(foreign, p)
+		}
+	}
+	return foreign
+}
+
+// foreignFlaw says why a package that foreign returned cannot be used.
+func (a *Artifacts) foreignFlaw(p Located) error {
+	f := &Flaw{Err: named.As("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version))}
+	for i, rel := range a.t.Manifest.Releases {
+		if rel.Name == p.Release {
+			f.Pos, f.Path = rel.Pos, ReleasePath(i)
+		}
+	}
+	return f
+}
+
+// FetchForJobs fetches the releases of the instance group's jobs, without
+// packages, which templates do not need.
+func (a *Artifacts) FetchForJobs(ctx context.Context) error {
+	wanted := a.Of(a.t.Manifest.Group.Jobs)
+	if err := a.Fetch(ctx, wanted, nil, false); err != nil {
+		return err
+	}
+	return a.t.Out.Do("Validating jobs", func(*report.Stage) error { return a.CheckGroupJobs() })
+}

@@ -1,0 +1,254 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"bootstrap/cpi"
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest"
+	"bootstrap/state"
+	"bootstrap/tunnel"
+)
+
+// CPI is the CPI of a deployment. It installs itself and connects when a method
+// first needs a client; Target.Close ends the processes and logs of that.
+type CPI struct {
+	t *Target
+
+	// Build is the installed CPI; nil: none yet. Commands that do not read the
+	// manifest find it on this machine (FindInstallation).
+	Build *installation.Installation
+
+	registry *registryServer    // nil: not asked for, or not needed any more
+	served   *manifest.Registry // the registry's settings as it is served
+	tunnel   *tunnel.Tunnel
+	client   *cpi.Client // nil: not connected
+	log      io.WriteCloser
+	api      int // the API version that the CPI reports; 0: not asked
+}
+
+// Connected reports whether a client was needed before.
+func (c *CPI) Connected() bool { return c.client != nil }
+
+// Connect makes the CPI ready to be called.
+func (c *CPI) Connect(ctx context.Context) error {
+	_, err := c.Client(ctx)
+	return err
+}
+
+// Client returns the client of the CPI. The first call starts the registry,
+// installs the CPI if it is not installed, and calls info.
+func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
+	if c.client != nil {
+		return c.client, nil
+	}
+	if err := cpi.Supported(runtime.GOOS); err != nil {
+		return nil, err
+	}
+	if err := c.bindRegistry(ctx); err != nil {
+		return nil, err
+	}
+	if c.Build == nil {
+		if err := c.t.Out.InGroup(installing, func() error { return c.install(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	client, err := c.newClient()
+	if err != nil {
+		return nil, err
+	}
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.client, c.api = client, info.APIVersion
+	if c.registry != nil && min(info.APIVersion, c.stemcellAPI()) >= 2 {
+		// From API version 2 on the CPI gives the agent its settings itself, so
+		// the registry is not used.
+		c.stopRegistry()
+	}
+	if c.t.Scratch != "" || c.t.Artifacts.Stemcell == nil {
+		return client, nil
+	}
+	// Commands without the manifest find the CPI by this file.
+	return client, c.Remember(ctx)
+}
+
+// Prepare fetches what a missing CPI is installed from, before a person is
+// asked and before anything is changed.
+func (c *CPI) Prepare(ctx context.Context) error {
+	if c.Build != nil {
+		return nil
+	}
+	return c.t.Out.InGroup(Validating, func() error {
+		if err := c.t.StartRuby(ctx); err != nil {
+			return err
+		}
+		if err := c.t.readForCPI(ctx); err != nil {
+			return err
+		}
+		return c.t.Artifacts.FetchForCPI(ctx)
+	})
+}
+
+// install compiles the CPI and installs it into the deployment's folder.
+func (c *CPI) install(ctx context.Context) error {
+	if !c.t.State.Found() && c.t.Scratch == "" {
+		// From here on the folder has content, so the id must be in the state.
+		if err := c.t.State.Update(func(*state.State) error { return nil }); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
+	}
+	c.t.Env.Engine.Warm() // it may exist already
+	c.checkPassEnv()
+	var err error
+	c.Build, err = installation.Install(ctx, installation.Config{
+		Dir:        c.dir(),
+		Cache:      cmp.Or(c.t.Env.PackageDir, filepath.Join(c.t.Env.Home, "cache", "compiled")),
+		Deployment: c.t.About.Name,
+		Jobs:       c.Jobs(),
+		Properties: c.Properties(),
+		Engine:     c.t.Env.Engine,
+		Env:        c.t.Env.packagingEnv(),
+		Stage: func(name string) func(string, error) {
+			s := c.t.Out.Open.Begin(name, false)
+			return func(skipped string, err error) {
+				if skipped != "" {
+					err = report.Skip(skipped)
+				}
+				_ = s.End(c.t.Env.RedactFailures(err))
+			}
+		},
+	})
+	return err
+}
+
+func (c *CPI) newClient() (*cpi.Client, error) {
+	path := filepath.Join(c.dir(), "cpi.log")
+	log, err := c.t.Env.OpenLog(path)
+	if err != nil {
+		return nil, err
+	}
+	if c.t.Scratch != "" {
+		path = "" // removeScratch removes it
+	}
+	c.log = log
+	c.t.AtEnd(c.CloseLog)
+	return cpi.New(cpi.Config{
+		Path:        c.Build.Path,
+		Env:         c.Env(),
+		DirectorID:  c.t.State.Get().DirectorID,
+		StemcellAPI: c.stemcellAPI(),
+		Log:         log,
+		LogFile:     path,
+		Redact:      c.t.Env.Redact,
+		Timeout:     c.t.Env.CPITimeout,
+		Trace:       c.t.Env.traceCPI(),
+		Running:     c.t.Env.Running,
+	}), nil
+}
+
+// CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until
+// a delete, so that the lifecycle commands work without the manifest.
+func (c *CPI) CloseLog() {
+	if c.log != nil {
+		_ = c.log.Close()
+		c.log = nil
+	}
+}
+
+// Jobs returns the jobs that cloud_provider names.
+func (c *CPI) Jobs() []installation.Job {
+	var jobs []installation.Job
+	for _, t := range c.t.Manifest.CPI.Templates {
+		rel := c.t.Artifacts.Releases[t.Release]
+		jobs = append(jobs, installation.Job{Job: rel.Job(t.Name), Release: rel})
+	}
+	return jobs
+}
+
+// dir returns the folder to install the CPI in: for a plan a temporary
+// one, because a plan leaves nothing behind.
+func (c *CPI) dir() string { return cmp.Or(c.t.Scratch, c.t.Dir) }
+
+// Properties returns the manifest's properties of the CPI, with the address
+// of the registry.
+func (c *CPI) Properties() map[string]any {
+	props := maps.Clone(c.t.Manifest.CPI.Properties)
+	if props == nil {
+		props = map[string]any{}
+	}
+	if g := c.registry; g != nil {
+		props["registry"] = map[string]any{
+			"host":     g.host,
+			"port":     g.port,
+			"username": g.username,
+			"password": g.password,
+			"endpoint": "http://" + net.JoinHostPort(g.host, fmt.Sprint(g.port)),
+		}
+	}
+	return props
+}
+
+// stemcellAPI returns the API version of the manifest's stemcell, or else the
+// recorded one.
+func (c *CPI) stemcellAPI() int {
+	sc := c.t.currentStemcell()
+	switch {
+	case c.t.Artifacts.Stemcell != nil:
+		return c.t.Artifacts.Stemcell.APIVersion
+	case sc != nil && sc.APIVersion > 0:
+		return sc.APIVersion
+	case c.t.Known.StemcellAPI > 0:
+		return c.t.Known.StemcellAPI
+	}
+	return 1
+}
+
+// Env returns the whole environment of the CPI. The variables of the
+// protocol come last, so that no earlier value counts.
+func (c *CPI) Env() []string {
+	env := c.t.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
+	env = append(env, c.t.Env.inherited(proxies()...)...)
+	env = append(env, c.t.Env.inherited(c.t.Env.PassEnv...)...)
+	return append(env,
+		"BOOTSTRAP_EXECUTABLE="+c.t.Env.Self, // for the embedded CPI
+		"BOSH_PACKAGES_DIR="+c.Build.PackagesDir,
+		"BOSH_JOBS_DIR="+c.Build.JobsDir,
+	)
+}
+
+// checkPassEnv warns of names that are not set, and hides the secret values.
+func (c *CPI) checkPassEnv() {
+	for _, n := range c.t.Env.PassEnv {
+		if c.t.Env.Getenv(n) == "" {
+			c.t.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
+		}
+	}
+	c.t.Env.hide(c.t.Env.PassEnv)
+}
+
+// EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0:
+// that of the CPI is unknown.
+func (c *CPI) EffectiveAPI() int {
+	api := c.t.Known.API
+	if c.api > 0 {
+		api = c.api
+	}
+	if api == 0 {
+		return 0
+	}
+	return min(api, max(1, c.t.Artifacts.Stemcell.APIVersion))
+}

@@ -1,0 +1,288 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/artifact"
+	"bootstrap/cpi"
+	"bootstrap/deployer/reach"
+	"bootstrap/deployer/report"
+	"bootstrap/deployer/timeline"
+	"bootstrap/internal/proxy"
+	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
+	"bootstrap/state"
+	"bootstrap/state/team"
+	"bootstrap/templates"
+)
+
+// Config contains the environment, the terminal and the flags that all deploys
+// of a process share.
+type Config struct {
+	Home string // folder of caches and installations, ~/.bosh
+	// Via lists the jumpboxes on the way to the VM and to downloads, as
+	// ssh://user@host:port URLs or lists of them with commas.
+	Via []string
+
+	PackageDir string // folder where compiled packages of CPIs are cached; empty: below Home
+	// PackagesGroup is the name of deployments that use what the VMs of each other
+	// compiled; empty: the deployment uses only its own.
+	PackagesGroup string
+	PassEnv       []string // names of variables that the CPI and packaging scripts get, too
+	Database      string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
+	Offline       bool     // fetch nothing, and read only what the manifest names
+
+	LockWait     time.Duration // how long to wait for another run with the same state
+	KeepCopy     bool          // leave the copy of a store as the last run on this machine did
+	StateKey     team.Given    // what the person knows of the key with which a store is signed
+	AgentTimeout time.Duration // how long a new VM's agent may take
+	CPITimeout   time.Duration // how long one CPI call may take
+	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit
+
+	Ruby     string              // path of the Ruby that renders; empty: the embedded one
+	Embedded map[string]fs.FS    // releases and stemcells of `embedded:` URLs
+	Getenv   func(string) string // proxies, SSH_AUTH_SOCK, PATH
+	Self     string              // this program, for the embedded CPI
+	// Machine returns what a new VM of the embedded CPI is made of if its
+	// cloud_properties ask for that, and if its stemcell has an image; may be nil.
+	Machine func(ctx context.Context, asked string, image bool) Machine
+	// Network returns what connects a new VM of the embedded CPI with these networks,
+	// published ports and kind; may be nil.
+	Network func(networks map[string]map[string]any, ports any, machine string) Network
+	// Inside returns how a VM of the embedded CPI is reached whose network is its
+	// own; nil: it is not. May be nil.
+	Inside func(root, cid string) proxy.Dial
+	// Limits returns which limits a VM of the embedded CPI is not held to if it is
+	// of that kind and has these cloud_properties; may be nil.
+	Limits func(kind string, properties map[string]any) Limits
+	// DiskLimit returns why nothing stops a new persistent disk at its size, if the VM
+	// of the embedded CPI is of that kind; may be nil.
+	DiskLimit func(kind string) Limits
+	Holder    state.Holder           // the holder that the lock file names
+	Redact    func(string) string    // removes secrets from a text
+	Secret    func(values ...string) // adds values that the redactor hides
+	Name      func(names ...string)  // adds public names, which stay readable; may be nil
+	Report    func(report.Event)
+	Continued *report.Stage      // run within the output of this run; nil: alone
+	Running   *cpi.Running       // lists the running CPI calls; may be nil
+	Trace     func(Point)        // is called at each point where a test may kill the run; may be nil
+	Timeline  *timeline.Recorder // records when the CPI and the agents are called; may be nil
+
+	// OpenLog opens a log file for appending, 0600, which removes secrets from
+	// what is written.
+	OpenLog func(path string) (io.WriteCloser, error)
+}
+
+// Env contains what the deploys of a process share. The caller must call Close.
+type Env struct {
+	Config
+	Root   *report.Stage     // all that is reported stands below it
+	Route  reach.Route       // OpenRoute: to VMs and downloads
+	Store  *artifact.Store   // Open
+	Engine *templates.Engine // StartRuby
+
+	routed  bool                         // OpenRoute has succeeded
+	sources map[string]*source.Sources   // by their list; those that Inputs has made
+	ledgers map[string]*addresses.Ledger // by address; those that Ledger has opened
+}
+
+// NewEnv returns an environment in which nothing has begun yet.
+func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
+
+// OpenRoute opens the route to the VM and to downloads, unless it is open.
+func (e *Env) OpenRoute(ctx context.Context) (err error) {
+	if e.routed {
+		return nil
+	}
+	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
+		Via: e.Via, Home: e.Home, Getenv: e.Getenv, Secret: e.Secret, Report: e.Root,
+	})
+	e.routed = err == nil
+	return err
+}
+
+// Inputs returns inputs whose sources of values can be asked. Each variable is asked
+// for once, also by several evaluations.
+func (e *Env) Inputs(in document.Options) document.Options {
+	if len(in.VarSources) > 0 {
+		in.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
+			sources, err := e.openSources(ctx, in)
+			if err != nil {
+				return document.Answers{}, err
+			}
+			return sources.Ask(ctx, names)
+		}
+	}
+	return in
+}
+
+// openSources returns the sources of inputs, which are reached by the route.
+func (e *Env) openSources(ctx context.Context, in document.Options) (*source.Sources, error) {
+	if slices.ContainsFunc(in.VarSources, source.Remote) {
+		if err := e.OpenRoute(ctx); err != nil {
+			return nil, err
+		}
+	}
+	list := strings.Join(in.VarSources, "\x00")
+	if e.sources[list] == nil {
+		e.hide(in.PassEnv)
+		made, err := source.New(in.VarSources, source.Config{
+			Environ: in.Environ, PassEnv: in.PassEnv, Getenv: e.Getenv, Dial: e.Route.Dial, Secret: e.Secret,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if e.sources == nil {
+			e.sources = map[string]*source.Sources{}
+		}
+		e.sources[list] = made
+	}
+	return e.sources[list], nil
+}
+
+// Open opens the route, and the cache, whose downloads go the same way as all
+// else.
+func (e *Env) Open(ctx context.Context) error {
+	if err := e.OpenRoute(ctx); err != nil {
+		return err
+	}
+	e.Store = artifact.Open(artifact.Config{Dir: e.Home, Embedded: e.Embedded, Getenv: e.Getenv, Dial: e.Route.Dial, Offline: e.Offline})
+	return nil
+}
+
+// StartRuby prepares the Ruby that renders templates, which starts with the
+// first of them.
+func (e *Env) StartRuby(ctx context.Context) error {
+	if e.Ruby == "" {
+		if err := templates.CheckSpace(); err != nil {
+			return err
+		}
+	}
+	if e.Engine == nil {
+		e.Engine = e.NewEngine(ctx)
+	}
+	return nil
+}
+
+// StartRuby prepares the Ruby that renders templates. Without a VM it starts at
+// once, during the downloads; else only when something must be rendered.
+func (t *Target) StartRuby(ctx context.Context) error {
+	if err := t.Env.StartRuby(ctx); err != nil {
+		return err
+	}
+	if t.State.Get().CurrentVMCID == "" {
+		t.Env.Engine.Warm()
+	}
+	return nil
+}
+
+// RubyCache returns the folder of the embedded Ruby's machine code.
+func RubyCache(home string) string { return filepath.Join(home, "cache", "ruby") }
+
+// NewEngine returns a Ruby of its own, which the caller closes.
+func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
+	return templates.Start(ctx, templates.Config{
+		Ruby:   e.Ruby,
+		Self:   e.Self,
+		Cache:  RubyCache(e.Home),
+		Shared: e.Getenv(templates.SharedVariable),
+		Env:    e.rubyEnv(),
+		Compiling: func(full bool) {
+			if full {
+				e.Root.Info(fmt.Sprintf("%s has no room for the embedded Ruby, which needs 50 MB there: it is compiled for this run alone, which takes some seconds", RubyCache(e.Home)))
+				return
+			}
+			e.Root.Info("Compiling the embedded Ruby, once for this machine: this takes some seconds")
+		},
+	})
+}
+
+// Close ends Ruby, the cache, which may be pruned again, and the connections of
+// the route.
+func (e *Env) Close() {
+	if e.Engine != nil {
+		_ = e.Engine.Close() // a child that has ended is closed, too
+	}
+	for _, ledger := range e.ledgers {
+		_ = ledger.Close() // what was committed is there
+	}
+	if e.Store != nil {
+		_ = e.Store.Close()
+	}
+	e.Route.Close()
+}
+
+// The environments of the child processes that we start. From the caller's
+// environment they contain only the variables that are listed here or named
+// with --pass-env.
+
+// packagingEnv returns the proxy settings that the packaging scripts of the CPI
+// get, besides the variables that artifact/packaging sets.
+func (e *Env) packagingEnv() []string {
+	return append(e.inherited(proxies()...), e.inherited(e.PassEnv...)...)
+}
+
+// rubyEnv returns the whole environment of the Ruby that renders templates.
+func (e *Env) rubyEnv() []string { return e.inherited("PATH", "HOME") }
+
+// checkEnv returns the environment of programs that check the health of a service,
+// besides the variables that package health sets.
+func (e *Env) checkEnv() []string {
+	return append(e.inherited("PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"), e.inherited(e.PassEnv...)...)
+}
+
+// hide gives the redactor the values of those variables whose names suggest secrets.
+func (e *Env) hide(names []string) {
+	secret := regexp.MustCompile(`(?i)secret|passw|token|key|credential|auth`)
+	for _, n := range names {
+		if secret.MatchString(n) {
+			e.Secret(e.Getenv(n))
+		}
+	}
+}
+
+// inherited returns the variables that are set, as NAME=value.
+func (e *Env) inherited(names ...string) []string {
+	var env []string
+	for _, n := range names {
+		if v := e.Getenv(n); v != "" {
+			env = append(env, n+"="+v)
+		}
+	}
+	return env
+}
+
+func proxies() []string {
+	var names []string
+	for _, n := range proxy.Names() {
+		names = append(names, n, strings.ToLower(n))
+	}
+	return names
+}
+
+// publish adds names that may be shown even if a secret is the same word.
+func (c Config) publish(names ...string) {
+	if c.Name != nil {
+		c.Name(names...)
+	}
+}
+
+// RedactFailures removes secrets from the messages of templates that failed.
+func (c Config) RedactFailures(err error) error {
+	var failures *templates.Failures
+	if errors.As(err, &failures) {
+		failures.Redact(c.Redact)
+	}
+	return err
+}

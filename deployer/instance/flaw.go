@@ -1,0 +1,58 @@
+package instance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/internal/named"
+	"bootstrap/internal/spelling"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// flaw is a defect of something that the manifest names, with its place in the
+// manifest. Its text is that of err.
+type Flaw struct {
+	What string // for example: release web
+	Pos  document.Position
+	Path string // in the manifest; empty: not known
+	Err  error
+}
+
+func (f *Flaw) Error() string { return f.Err.Error() }
+
+func (f *Flaw) Unwrap() error { return f.Err }
+
+// releaseFlaw returns the flaw of a release, with its place in the manifest.
+func (a *Artifacts) releaseFlaw(rel manifest.Release, err error) error {
+	i := slices.IndexFunc(a.t.Manifest.Releases, func(other manifest.Release) bool { return other.Name == rel.Name })
+	return fmt.Errorf("%s: %w", rel.Pos, &Flaw{"release " + rel.Name, rel.Pos, ReleasePath(i), err})
+}
+
+// ReleasePath returns the path of a release in the manifest.
+func ReleasePath(i int) string { return fmt.Sprintf("releases[%d]", i) }
+
+// stemcellFlaw returns the flaw of the stemcell, with its place in the manifest.
+func stemcellFlaw(ref manifest.StemcellRef, err error) error {
+	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", err})
+}
+
+// noJob says that a release has no such job, and lists the jobs it has.
+func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
+	names, hint := []string{}, ""
+	if rel != nil {
+		for _, j := range rel.Jobs {
+			names = append(names, j.Name)
+		}
+	}
+	if near := spelling.Nearest(ref.Name, names); near != "" {
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	}
+	list := strings.Join(names, ", ")
+	if list == "" {
+		list = "nothing"
+	}
+	return &Flaw{"job " + ref.Name, ref.Pos, ref.Path, named.As("release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint))}
+}

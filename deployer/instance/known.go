@@ -1,0 +1,224 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/cpi/installation"
+	"bootstrap/deployer/health"
+	"bootstrap/deployer/kept"
+	"bootstrap/internal/listener"
+	"bootstrap/manifest"
+	"bootstrap/state"
+)
+
+// UseManifest makes m the manifest of the deployment. A command that chooses no
+// addresses reaches the agent at the one that the last deploy recorded.
+func (t *Target) UseManifest(m *manifest.Manifest) {
+	t.Manifest, t.About = m, aboutManifest(m.Reached(t.recorded))
+	if t.EmbeddedCPI() {
+		t.About.Local = t.localRoot()
+	}
+	if t.From.WatchTime != nil {
+		t.About.WatchTime = *t.From.WatchTime
+	}
+}
+
+// UseInstallation uses what this machine knows of the deployment with that state.
+func (t *Target) UseInstallation(ctx context.Context, st state.State) error {
+	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
+	if err := t.Shared.fetch(ctx); err != nil {
+		return err
+	}
+	t.recallKnown(ctx)
+	t.seenVM = st.CurrentVMCID
+	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
+	if t.Manifest != nil {
+		t.UseManifest(t.Manifest)
+	}
+	return nil
+}
+
+// FindInstallation reads from this machine what a command needs that does not
+// need the manifest's content. It reads the manifest if that is not enough, or
+// if the command line has operations or variables of its own.
+func (t *Target) FindInstallation(ctx context.Context) error {
+	given := t.From.Inputs
+	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
+	if asked || t.Known.Name == "" {
+		if t.From.Manifest == "" {
+			return errors.New("this machine does not know the deployment: name its manifest, too")
+		}
+		return t.Read(ctx)
+	}
+	k := t.Known
+	if k.MBusURL() == nil {
+		return errors.New("this machine's record of the deployment is damaged: installation.json contains no valid mbus URL; give the manifest's operations and variables as for deploy")
+	}
+	t.About = k
+	t.Env.Secret(k.MBus)
+	if len(k.Sealed) > 0 && len(k.Secrets) == 0 {
+		t.Out.Warning("the values of the encrypted vars store are not hidden in what this command prints: no identity can decrypt them without a question")
+	}
+	if Exists(k.CPI) {
+		t.CPI.Build = &installation.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
+		t.Out.Info(fmt.Sprintf("Using the CPI and the settings of the last deploy of '%s' (the manifest is not read)", k.Name))
+	}
+	return nil
+}
+
+// InstanceID is the instance's id, the same for every template and deploy.
+func (t *Target) InstanceID() string {
+	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
+}
+
+// Folder returns the folder in which this machine keeps what it knows of the
+// deployment.
+func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
+
+// HealthFrom returns where health checks of the instance at the address run.
+func HealthFrom(t *Target, address string) health.From {
+	from := health.From{Address: address, Dial: dialService(t), Env: t.Env.checkEnv()}
+	if t.About.Manifest != "" {
+		from.Dir = filepath.Dir(t.About.Manifest)
+	}
+	return from
+}
+
+// SayAddress shows the address of the instance, and where its service is: the URL of
+// a health check, or else, if look is true, the open ports of an embedded VM. An empty
+// address is not shown.
+func (t *Target) SayAddress(ctx context.Context, address string, look bool) {
+	if address == "" {
+		return
+	}
+	text := fmt.Sprintf("Instance '%s/0' is running at %s", t.About.Group, address)
+	if u := t.serviceURL(address); u != "" {
+		t.Out.Info(text + ": " + u)
+		return
+	}
+	var ports []string
+	if look && t.EmbeddedCPI() {
+		mbus, _ := url.Parse(t.About.MBus)
+		for _, port := range listener.PortsOf(ctx, t.State.Get().CurrentVMCID) {
+			if mbus == nil || mbus.Port() != strconv.Itoa(port) {
+				ports = append(ports, strconv.Itoa(port))
+			}
+		}
+	}
+	switch n := len(ports); {
+	case n == 1:
+		text += ", port " + ports[0]
+	case n > mostPorts:
+		text += fmt.Sprintf(", ports %s and %d more", strings.Join(ports[:mostPorts], ", "), n-mostPorts)
+	case n > 1:
+		text += ", ports " + strings.Join(ports, ", ")
+	}
+	t.Out.Info(text)
+}
+
+// mostPorts is how many open ports of a VM a text names.
+const mostPorts = 6
+
+// serviceURL returns the URL of the first health check that has one, at an address;
+// empty: none has.
+func (t *Target) serviceURL(address string) string {
+	for _, c := range t.About.Health {
+		if c.HTTP == "" {
+			continue
+		}
+		u, err := url.Parse(c.HTTP)
+		if err != nil {
+			return ""
+		}
+		if u.Hostname() == "" && u.Port() != "" {
+			u.Host = net.JoinHostPort(address, u.Port())
+		} else if u.Hostname() == "" {
+			u.Host = address
+		}
+		return u.Redacted()
+	}
+	return ""
+}
+
+func (t *Target) currentStemcell() *state.Stemcell {
+	st := t.State.Get()
+	return st.Stemcell()
+}
+
+// Remember records what this deploy knows, for commands that do not read the
+// manifest.
+func (c *CPI) Remember(ctx context.Context) error {
+	k := aboutManifest(c.t.Manifest)
+	k.Local = c.t.About.Local
+	k.API, k.StemcellAPI = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion
+	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
+	if c.Build != nil {
+		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
+		if c.served != nil {
+			k.Registry = c.served
+		} else if c.t.Known.Registry != nil {
+			k.Registry = c.t.Known.Registry
+		}
+	}
+	if c.api > 0 {
+		k.API = c.api
+	}
+	k.Database, k.OldDatabases = c.t.Known.Database, c.t.Known.OldDatabases
+	if c.t.Manifest.SharesNetworks() {
+		k.Database, k.OldDatabases = c.t.LedgerAddress(), c.t.OldLedgers()
+	}
+	secrets, err := rememberSecrets(ctx, c.t, &k)
+	if err == nil {
+		err = c.t.Folder().SetDeployment(k)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+	}
+	k.Secrets = secrets
+	c.t.Known = k
+	return nil
+}
+
+// recallKnown reads what this machine has recorded of the deployment; the zero
+// value if that is nothing or unreadable.
+func (t *Target) recallKnown(ctx context.Context) {
+	known, ok := t.Folder().Deployment()
+	if !ok {
+		return
+	}
+	recallSecrets(ctx, t, &known)
+	t.Known = known
+	t.Env.Secret(known.Secrets...)
+	t.Env.publish(known.Name, known.Group)
+}
+
+// aboutManifest returns the part of the manifest that commands need which do not
+// read it.
+func aboutManifest(m *manifest.Manifest) kept.Deployment {
+	return kept.Deployment{
+		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
+		MBus: m.CPI.MBus, CA: m.CPI.CA,
+		WatchTime: m.Update.WatchTime, CrashLoops: m.Update.CrashLoops, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
+		Registry: m.CPI.Registry, Health: m.Group.Health,
+	}
+}
+
+// Exists reports whether there is a file or folder.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// maxSecrets limits the number of recorded secrets.
+const maxSecrets = 1000

@@ -1,0 +1,21 @@
+package instance
+
+import (
+	"testing"
+	"time"
+
+	"bootstrap/manifest"
+)
+
+// The watch time of the command line also counts after addresses were put into the
+// manifest.
+func TestWatchTimeOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	watch := manifest.WatchTime{Min: time.Second, Max: time.Minute}
+	d := New(NewEnv(Config{}), Options{WatchTime: &watch})
+	for range 2 {
+		if d.UseManifest(&manifest.Manifest{}); d.About.WatchTime != watch {
+			t.Fatalf("%+v", d.About.WatchTime)
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"bootstrap/addresses"
+	"bootstrap/deployer/kept"
+	"bootstrap/network"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Ledger returns the ledger of reserved addresses at a path or a postgres:// URL.
+// The first call opens it, and Close closes it.
+func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, error) {
+	if ledger := e.ledgers[address]; ledger != nil {
+		return ledger, nil
+	}
+	ledger, err := addresses.Open(ctx, address, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	if e.ledgers == nil {
+		e.ledgers = map[string]*addresses.Ledger{}
+	}
+	e.ledgers[address] = ledger
+	return ledger, nil
+}
+
+// Distinct returns the manifests in the order of their states, each state once:
+// runs that lock several states must not wait for each other. state is the path of
+// the state of a single manifest, if that is named.
+func Distinct(manifests []string, state string) ([]string, error) {
+	of := map[string]string{}
+	for _, manifest := range manifests {
+		path, err := file.Path(manifest, state)
+		if err != nil {
+			return nil, err
+		}
+		if _, known := of[path]; !known {
+			of[path] = manifest
+		}
+	}
+	var list []string
+	for _, path := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, of[path])
+	}
+	return list, nil
+}
+
+// LedgerPath returns the ledger that is used unless another one is named.
+func LedgerPath(home string) string { return filepath.Join(home, "addresses.db") }
+
+// LedgerAddress returns where the addresses of the deployment are reserved: as the
+// command line says, as this machine remembers it, or else on this machine.
+func (t *Target) LedgerAddress() string {
+	return cmp.Or(t.Env.Database, t.Known.Database, LedgerPath(t.Env.Home))
+}
+
+// Ledger returns the ledger in which the addresses of the deployment are reserved.
+func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
+	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
+	if err := cmp.Or(t.UnnamedLedger(), t.LostLedger()); err != nil {
+		return nil, err
+	}
+	return t.Env.Ledger(ctx, t.LedgerAddress())
+}
+
+// recordedLedger returns where the addresses are by the state; empty: nowhere.
+func (t *Target) recordedLedger() string {
+	if t.State == nil {
+		return ""
+	}
+	return t.State.Get().Own.Ledger
+}
+
+// SharedLedger returns LedgerAddress as the state records it.
+func (t *Target) SharedLedger() string { return addresses.Shared(t.LedgerAddress()) }
+
+// UnnamedLedger returns an error if the addresses of the deployment are in the
+// database of a team, by the state, and nobody has named that on this machine.
+func (t *Target) UnnamedLedger() error {
+	recorded := t.recordedLedger()
+	if !strings.Contains(recorded, "://") || t.Env.Database != "" || recorded == t.SharedLedger() {
+		return nil
+	}
+	return fmt.Errorf("the state records that the addresses of this deployment are in the ledger %s: name that with --database or BOOTSTRAP_DATABASE", recorded)
+}
+
+// LostLedger returns an error if the file of the ledger is gone in which the
+// deployment has addresses.
+func (t *Target) LostLedger() error {
+	if t.LedgerLost() {
+		return &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
+	}
+	return nil
+}
+
+// LedgerLost reports whether the file of the ledger is gone in which the deployment
+// has addresses. In a new one, the addresses of all others would be free.
+func (t *Target) LedgerLost() bool {
+	path := t.LedgerAddress()
+	return path == t.Known.Database && IsMissing(path)
+}
+
+// IsMissing reports whether the ledger at the address is a file that does not
+// exist.
+func IsMissing(address string) bool {
+	if strings.Contains(address, "://") {
+		return false
+	}
+	_, err := os.Stat(address)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// OldLedgers returns the ledgers other than LedgerAddress in which the deployment
+// may still have addresses, because it used them before.
+func (t *Target) OldLedgers() []string {
+	var list []string
+	for _, address := range append([]string{cmp.Or(t.Known.Database, t.recordedLedger())}, t.Known.OldDatabases...) {
+		known := func(other string) bool { return addresses.Same(address, other) || addresses.Shared(other) == address }
+		if address == "" || known(t.LedgerAddress()) || slices.ContainsFunc(list, known) {
+			continue
+		}
+		t.Env.Secret(addresses.Secrets(address)...)
+		list = append(list, address)
+	}
+	return list
+}
+
+// LeavesLedger returns a warning if the deployment used another ledger until now;
+// empty: it did not.
+func (t *Target) LeavesLedger() string {
+	left := cmp.Or(t.Known.Database, t.recordedLedger())
+	if !slices.Contains(t.OldLedgers(), left) {
+		return ""
+	}
+	if IsMissing(left) {
+		if t.Known.Database != "" {
+			return ""
+		}
+		return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s of another machine. They stay reserved there until they are released there: bootstrap addresses release %s --force", left, t.Installation)
+	}
+	place := addresses.Place(left)
+	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, t.Installation, place)
+}
+
+// LedgerToRead returns the ledger at an address for a run that changes nothing: an
+// empty one in memory if there is none on this machine yet.
+func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledger, error) {
+	e.Secret(addresses.Secrets(address)...)
+	if e.Offline || IsMissing(address) {
+		return addresses.Memory(nil, nil, time.Now)
+	}
+	return e.Ledger(ctx, address)
+}
+
+// UsesLedger reports whether the ledger may contain addresses of the deployment.
+func (t *Target) UsesLedger() bool {
+	return t.Manifest != nil && t.Manifest.SharesNetworks() || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
+}
+
+// Instance is what the deployment asks of the ledger.
+type Instance struct {
+	networks []network.Network
+	network.Instance
+}
+
+// instance returns what the deployment asks of the ledger, and claims the
+// addresses that its VM has by the state and by what this machine remembers: a VM
+// that was created without a ledger keeps them. replace is true if the VM is
+// replaced for another reason than its addresses, swap if the new VM is created
+// beside the old one.
+func (t *Target) instance(replace, swap bool) Instance {
+	p := t.Manifest.Placement
+	in := Instance{networks: p.Networks, Instance: network.Instance{
+		Owner:   t.Owner(),
+		Zone:    t.zone(),
+		Wishes:  p.Group.Wishes,
+		Replace: replace, Swap: swap,
+		LastKnown: map[string]netip.Addr{},
+	}}
+	if t.State == nil {
+		return in
+	}
+	st := t.State.Get()
+	in.VM = st.CurrentVMCID
+	if old := st.Own.Swap; old != nil {
+		in.Orphans = []string{old.CID}
+	}
+	for _, w := range p.Group.Wishes {
+		addr, ok := t.addressOn(w)
+		if !ok && p.Own && in.VM != "" {
+			addr, ok = t.Addresses.reported(w)
+		}
+		n, found := network.Find(p.Networks, w.Network)
+		switch {
+		case !ok || !found || p.Own && t.Addresses.renamed(w.Network, addr):
+		case n.Type == network.Dynamic:
+			in.LastKnown[w.Network] = addr
+		default:
+			in.Held = append(in.Held, network.Reservation{
+				Scope: n.Scope, Block: p.Block(w.Network, addr), Owner: in.Owner, Network: w.Network, Kind: network.Automatic, VM: in.VM,
+			})
+		}
+	}
+	return in
+}
+
+// zone returns the zone of the instance: the one that it was in, if the manifest
+// and its static addresses allow that one, and else the manifest's choice.
+func (t *Target) zone() string {
+	p := t.Manifest.Placement
+	if p.Own || t.State == nil || t.State.Get().Own.Zone == "" {
+		return p.Zone
+	}
+	was := network.Member{Instance: t.Manifest.Group.Name + "/0", Zone: t.State.Get().Own.Zone}
+	members, err := network.Place(p.Networks, p.Group, []network.Member{was})
+	if err != nil || len(members) != 1 {
+		return p.Zone
+	}
+	return members[0].Zone
+}
+
+// Wanted returns what the deployment asks of the ledger. One that does not exist
+// yet asks under the path of its state.
+func (t *Target) Wanted() network.Instance {
+	in := t.instance(false, t.Manifest.Update.VMStrategy == "create-swap-delete").Instance
+	if t.Installation == uuid.Nil {
+		in.Owner.Deployment = t.From.StateName(t.StatePath)
+	}
+	return in
+}
+
+// Claims returns the addresses that the VM of the deployment has, by the record of
+// its last deploy on this machine, or else by its state. A network is looked for
+// by its name, and then by its range; networks may be empty.
+func (t *Target) Claims(networks []network.Network) []network.Reservation {
+	st := t.State.Get()
+	if st.CurrentVMCID == "" {
+		return nil
+	}
+	has := map[string]netip.Addr{}
+	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
+		for name, settings := range a.Spec.Networks {
+			text, _ := settings["ip"].(string)
+			if addr, err := netip.ParseAddr(text); err == nil && settings["type"] != string(network.Dynamic) {
+				has[name] = addr
+			}
+		}
+	} else if addr, err := netip.ParseAddr(st.Own.Address); err == nil {
+		has[""] = addr
+	}
+	owner := network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: cmp.Or(t.About.Group, st.Own.Group) + "/0"}
+	var list []network.Reservation
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		r := network.Reservation{
+			Block: netip.PrefixFrom(has[name], has[name].BitLen()), Owner: owner, Network: name, Kind: network.Static, VM: st.CurrentVMCID,
+		}
+		if n, ok := network.Holding(networks, name, has[name]); ok {
+			r.Scope, r.Network = n.Scope, n.Name
+			r.Block, r.Kind = n.Claim(has[name])
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// RememberLedger records in the state and on this machine in which ledger the
+// addresses of the deployment are.
+func (t *Target) RememberLedger() error {
+	address, old := t.LedgerAddress(), t.OldLedgers()
+	if place := t.SharedLedger(); place != t.recordedLedger() {
+		if err := t.State.Update(func(st *state.State) error { st.Own.Ledger = place; return nil }); err != nil {
+			return err
+		}
+	}
+	if t.Known.Database == address {
+		return nil
+	}
+	k, _ := t.Folder().Deployment()
+	k.Database, k.OldDatabases = address, old
+	if err := t.Folder().SetDeployment(k); err != nil {
+		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+	}
+	t.Known.Database, t.Known.OldDatabases = address, old
+	return nil
+}
+
+// addressOn returns the address that the VM has on a network, as far as that is
+// recorded.
+func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
+	st := t.State.Get()
+	if st.CurrentVMCID == "" {
+		return netip.Addr{}, false
+	}
+	if addr, ok := t.Addresses.ofVM(w.Network); ok {
+		return addr, true
+	}
+	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
+		if ip, ok := a.Spec.Networks[w.Network]["ip"].(string); ok {
+			addr, err := netip.ParseAddr(ip)
+			return addr, err == nil
+		}
+	}
+	if !slices.Contains(w.Default, "addressable") && !slices.Contains(w.Default, "gateway") {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(st.Own.Address)
+	return addr, err == nil
+}
+
+// Refused adds to a refusal where commands find the ledger that it came from.
+func (e *Env) Refused(err error, address string) error {
+	usual := cmp.Or(e.Getenv("BOOTSTRAP_DATABASE"), LedgerPath(e.Home))
+	if refused, ok := errors.AsType[*network.Refused](err); ok && !addresses.Same(address, usual) {
+		refused.Ledger = addresses.Place(address)
+	}
+	return err
+}
+
+// Owner returns the instance in whose name addresses are reserved.
+func (t *Target) Owner() network.Owner {
+	return network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: t.About.Group + "/0"}
+}
+
+// Has reports whether the instance has the address after the change.
+func Has(c network.Change) bool {
+	switch c.Action {
+	case network.Bind, network.Reserve:
+		return true
+	case network.Ask:
+		return c.Reservation.Block.IsValid()
+	}
+	return false
+}

@@ -1,0 +1,290 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/state"
+)
+
+// Look contains what was found out about a deployment: from its agent first, and
+// from the CPI if a plan needs what the agent cannot report.
+type Look struct {
+	t   *Target
+	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
+
+	Facts    plan.Facts
+	Running  *agent.Client // of the VM that exists; nil: there is none
+	Swapped  *agent.Client // of the VM that is replaced; nil: none answers
+	AskedCPI bool          // the CPI was asked, too
+	Revived  bool          // the VM was rebooted
+}
+
+// NewLook returns a look at a deployment whose state is open.
+func NewLook(t *Target, fix bool) *Look { return &Look{t: t, Fix: fix} }
+
+// AgentDiffers lists the settings of the agent that were seen to differ from the
+// manifest: the recorded ones may be wrong, or another machine may have changed
+// them.
+func (l *Look) AgentDiffers() []string {
+	if !l.Facts.Answers {
+		return nil
+	}
+	var list []string
+	if leaf := WantedLeaf(l.t.Manifest); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
+		list = append(list, plan.PartCertificate)
+	}
+	if l.Facts.Reached.MBus != "" && l.Facts.Reached.User() != l.t.Agents.Wanted().User() {
+		list = append(list, plan.PartPassword)
+	}
+	return list
+}
+
+// AddressIn returns the address in the network of the default gateway, or in
+// the only network.
+func AddressIn(nets map[string]map[string]any) string {
+	for _, n := range nets {
+		ip, _ := n["ip"].(string)
+		defaults, _ := n["default"].([]any)
+		if len(nets) == 1 {
+			return ip
+		}
+		for _, d := range defaults {
+			if d == "gateway" {
+				return ip
+			}
+		}
+	}
+	return ""
+}
+
+// learn records how the VM's agent was reached if that was not recorded, because
+// the run that created the VM was killed before. A plan changes nothing.
+func (l *Look) learn(vm string) {
+	if was, ok := l.t.Folder().Agent(); l.t.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
+		return
+	}
+	now := l.t.Agents.Recall(vm)
+	if found := l.Facts.Reached; found.MBus != "" {
+		now.MBus, now.CA = found.MBus, found.CA
+	}
+	if old := l.t.State.Get().Own.Swap; old != nil {
+		was := l.t.Agents.Recall(old.CID)
+		was.Old = nil
+		now.Old = &was
+	}
+	if err := l.t.Agents.Keep(now); err != nil {
+		l.t.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+	}
+}
+
+// existingAgentTimeout is how long the agent of a VM that should be up may
+// take to answer; today's tools use the same 10 s.
+const ExistingAgentTimeout = 10 * time.Second
+
+// goneAgentTimeout is the same for a VM whose deletion has begun.
+const goneAgentTimeout = 3 * time.Second
+
+// answerTime returns how long the agent of a VM may take to answer.
+func (l *Look) answerTime(vm string) time.Duration {
+	limit := ExistingAgentTimeout
+	if l.t.State != nil && slices.ContainsFunc(l.t.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
+		limit = goneAgentTimeout
+	}
+	return min(limit, l.t.Env.AgentTimeout)
+}
+
+// AtAgent asks the agent of the recorded VM, if there is one, how it is.
+func (l *Look) AtAgent(ctx context.Context) error {
+	st := l.t.State.Get()
+	l.Facts, l.Running, l.t.reported = plan.Facts{}, nil, nil
+	vm := st.CurrentVMCID
+	if vm == "" {
+		return nil
+	}
+	var err error
+	if l.Running, l.Facts, err = l.askAgentOf(ctx, vm, st.Own.AgentID); err != nil {
+		return err
+	}
+	l.t.reported = l.Facts.Now.Networks
+	l.learn(vm)
+	if l.Facts.Answers && l.t.Scratch == "" {
+		l.t.foundAgain(vm)
+		if err := l.settleDisk(); err != nil {
+			return err
+		}
+	}
+	old := st.Own.Swap
+	if old == nil {
+		return nil
+	}
+	client, found, err := l.askAgentOf(ctx, old.CID, old.AgentID)
+	l.Swapped = nil
+	if found.Answers {
+		l.Swapped = client
+	}
+	return err
+}
+
+// settleDisk records the disk that the VM uses as the current one, if an earlier
+// run was killed before it could.
+func (l *Look) settleDisk() error {
+	now, changed := plan.Settled(l.t.State.Get(), l.Facts)
+	if !changed {
+		return nil
+	}
+	l.t.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
+	return l.t.State.Update(func(st *state.State) error {
+		st.CurrentDiskID = now.CurrentDiskID
+		return nil
+	})
+}
+
+// askAgentOf asks the agent of one VM for its state. If agentID is known,
+// another VM's agent at the same address is not accepted. It returns the client
+// to which the agent answers, or else the likeliest one.
+func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
+	how := l.t.Agents.Recall(vm)
+	limit := l.answerTime(vm)
+	var client *agent.Client
+	var facts plan.Facts
+	err := l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
+		waiting := s.Wait(ctx)
+		defer waiting.End()
+		waiting.Say("the agent does not answer yet")
+		var found agent.Access
+		var err error
+		for others := len(l.t.Agents.accesses(how)) - 1; ; others-- {
+			client, found, err = l.t.Agents.Find(ctx, how, limit, l.t.State.Get().DirectorID)
+			if client == nil {
+				return err
+			}
+			if err != nil {
+				break
+			}
+			waiting.End() // ask reports what it waits for itself
+			// An agent may restart with other settings just after it has answered.
+			if facts, err = l.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
+				break
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			facts = plan.Facts{AgentErr: err}
+			return report.Skip(noAnswer(err))
+		}
+		facts.Reached, facts.Served = found, servedBy(ctx, client)
+		return l.t.Agents.keepAccess(vm, found)
+	})
+	return client, facts, err
+}
+
+// noAnswer describes why the agent cannot be used now.
+func noAnswer(err error) string {
+	_, busy := errors.AsType[*agent.BusyError](err)
+	_, foreign := errors.AsType[*ForeignAgentError](err)
+	if busy || foreign {
+		return err.Error()
+	}
+	if _, answered := errors.AsType[*agent.Error](err); answered {
+		return "it answers with an error: " + err.Error()
+	}
+	return "it does not answer: " + err.Error()
+}
+
+// busyFixTime is how long a run with --fix waits for a busy agent before it
+// treats the agent as silent.
+const busyFixTime = 30 * time.Second
+
+// registryTime is how long listing its disks may take an agent that reads its settings
+// from a registry: it tries for 10 s or more while none is served.
+const registryTime = time.Minute
+
+// busyTime returns how long an agent may continue with a task of an earlier run.
+func (l *Look) busyTime() time.Duration {
+	limit := l.t.Env.AgentTimeout
+	if l.Fix {
+		limit = min(busyFixTime, limit)
+	}
+	if l.t.About.Registry != nil {
+		limit = max(registryTime, limit)
+	}
+	return limit
+}
+
+// busyWith says why an agent that answers has not listed its disks yet.
+func (l *Look) busyWith(limit time.Duration) string {
+	if l.t.About.Registry != nil {
+		return fmt.Sprintf("the agent looks for its registry, which is only served while a VM is created, or is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
+	}
+	return fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
+}
+
+// ask asks the agent for its state and its disks.
+func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, agentID string) (plan.Facts, error) {
+	now, err := client.GetState(ctx, false)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	if err := OwnAgent(client, now, agentID); err != nil {
+		return plan.Facts{}, err
+	}
+	limit := l.busyTime()
+	waiting := s.Wait(ctx)
+	defer waiting.End()
+	waiting.Say(l.busyWith(limit))
+	mounted, err := client.ListDiskInTurn(ctx, limit)
+	if err != nil {
+		return plan.Facts{}, err
+	}
+	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
+}
+
+// OwnAgent reports whether the agent that answered has the agent id that the VM
+// was created with, as far as both are known.
+func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
+	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
+		return nil
+	}
+	return &ForeignAgentError{Address: client.Address(), Got: now.AgentID, Want: agentID}
+}
+
+// KnownAddress returns the address of the VM on a dynamic network, as the last
+// deploy recorded it, or as the agent reports it now; empty: unknown.
+func (l *Look) KnownAddress() string {
+	return cmp.Or(l.t.State.Get().Own.Address, AddressIn(l.Facts.Now.Networks))
+}
+
+// Again asks a running agent for its state again.
+func (l *Look) Again(ctx context.Context) error {
+	if l.Running == nil || !l.Facts.Answers {
+		return nil
+	}
+	now, err := l.Running.GetState(ctx, false)
+	if err != nil {
+		return &plan.MovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
+	}
+	mounted, err := l.Running.ListDisk(ctx)
+	l.Facts.Now, l.Facts.Mounted = now, mounted
+	return err
+}
+
+// ForeignAgentError says that another VM's agent answers where that of the
+// deployment's VM was expected.
+type ForeignAgentError struct {
+	Address   string // host:port
+	Got, Want string // agent ids
+}
+
+func (e *ForeignAgentError) Error() string {
+	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
+}

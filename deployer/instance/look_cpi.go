@@ -1,0 +1,174 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/named"
+	"bootstrap/state"
+)
+
+// WhoIsThere returns the CID of the VM that the call in may have created:
+// the agent at the manifest's address must have the agent id of the call, and
+// the CPI must know the VM by the name that its agent reports. doubt says why
+// that is not proven.
+func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
+	if l.t.About.MBus == "" {
+		return "", "the address of its agent is unknown"
+	}
+	mbus, ca := l.t.About.MBus, l.t.About.CA
+	if how := l.t.Agents.coming(in.AgentID); how != nil { // the manifest may have changed since
+		mbus, ca = how.MBus, how.CA
+		l.t.Env.Secret(mbus)
+	}
+	client, err := l.t.Agents.New(mbus, ca)
+	if err != nil {
+		return "", err.Error()
+	}
+	var now agent.State
+	err = l.t.Out.Do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
+		if err = client.WaitReady(ctx, min(ExistingAgentTimeout, l.t.Env.AgentTimeout), nil); err == nil {
+			now, err = client.GetState(ctx, false)
+		}
+		if err != nil {
+			doubt = "no agent identifies itself at " + client.Address()
+			return report.Skip("it does not answer: " + err.Error())
+		}
+		return nil
+	})
+	name := now.VM.Name
+	switch {
+	case err != nil || doubt != "":
+		return "", doubt
+	case now.AgentID != in.AgentID:
+		return "", fmt.Sprintf("another agent (%s) answers at %s", now.AgentID, client.Address())
+	case cpi.CheckCID(name) != nil:
+		return "", "its agent answers, but does not report the name of the VM"
+	}
+	// On some clouds the name that the agent reports is not the CID.
+	c, err := l.t.CPI.Client(ctx)
+	if err != nil {
+		return "", err.Error()
+	}
+	there, err := c.HasVM(ctx, name)
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("its agent answers on VM %q, but the CPI cannot say whether that is its CID (%v)", name, err)
+	case !there:
+		return "", fmt.Sprintf("its agent answers on VM %q, but that is not its CID", name)
+	}
+	return name, ""
+}
+
+// ByCPI asks the CPI for what the agent did not report, if a plan needs that.
+// Before that, it settles the calls of an interrupted run; after that, it may
+// reboot a silent VM.
+func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) error {
+	if l.AskedCPI = l.needsCPI(); !l.AskedCPI {
+		return nil
+	}
+	if l.t.Scratch == "" {
+		if err := settle(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.askCPI(ctx, l.Facts.Answers); err != nil {
+		return err
+	}
+	if l.t.Scratch == "" && l.mayRevive() {
+		return l.revive(ctx)
+	}
+	return nil
+}
+
+// ForDelete asks the CPI for VM and disk in any case: a CPI that looks in the
+// wrong place knows neither, and what it does not know would count as deleted.
+func (l *Look) ForDelete(ctx context.Context) error { return l.askCPI(ctx, false) }
+
+// askCPI asks the CPI whether VM and disk exist. seen means that the VM is known
+// to exist.
+func (l *Look) askCPI(ctx context.Context, seen bool) error {
+	st := l.t.State.Get()
+	if cid := st.CurrentVMCID; cid != "" && !seen {
+		if err := l.ForVM(ctx, cid, true); err != nil {
+			return err
+		}
+	}
+	d := st.Disk()
+	if d == nil || slices.Contains(l.Facts.Mounted, d.CID) {
+		return nil
+	}
+	return l.ForDisk(ctx, d)
+}
+
+// ForVM asks the CPI whether the VM exists. One whose agent answers does: a
+// CPI that cannot tell is then only forgiven if the run can do without.
+func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
+	found := l.Facts
+	err := l.t.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
+		c, err := l.t.CPI.Client(ctx)
+		if err != nil {
+			return err
+		}
+		exists, err := c.HasVM(ctx, cid)
+		switch {
+		case cpi.NotImplemented(err) && found.Answers && !needed:
+			return report.Skip("not supported by the CPI")
+		case err != nil:
+			return err
+		}
+		found.HasVM = exists
+		return nil
+	})
+	if err == nil && found.Answers && !found.HasVM {
+		// The VM and its agent may be about to disappear.
+		if err := l.Running.Ping(ctx); err != nil && ctx.Err() == nil {
+			found.Answers, found.AgentErr = false, err
+			l.Facts = found
+			return nil
+		}
+		return named.As("cpi-elsewhere", fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid))
+	}
+	l.Facts = found
+	return err
+}
+
+// ForDisk asks the CPI whether the disk exists.
+func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
+	return l.t.Out.Do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
+		c, err := l.t.CPI.Client(ctx)
+		if err != nil {
+			return err
+		}
+		exists, err := c.HasDisk(ctx, d.CID)
+		if cpi.NotImplemented(err) {
+			l.Facts.DiskAsked = true
+			return report.Skip("not supported by the CPI")
+		}
+		l.Facts.DiskGone, l.Facts.DiskAsked = err == nil && !exists, err == nil
+		return err
+	})
+}
+
+// needsCPI reports whether the CPI must be asked before a plan can be made.
+func (l *Look) needsCPI() bool {
+	st := l.t.State.Get()
+	disk := st.Disk()
+	switch {
+	case len(st.Own.Intents) > 0 || st.Own.Swap != nil:
+		return true
+	case st.CurrentVMCID == "":
+		return disk != nil
+	case !l.Facts.Answers:
+		return true
+	case disk == nil:
+		return l.t.Manifest.Group.Disk != nil && l.t.CPI.EffectiveAPI() == 0
+	}
+	return !slices.Contains(l.Facts.Mounted, disk.CID) ||
+		l.t.Manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *l.t.Manifest.Group.Disk)) > 0 && l.t.CPI.EffectiveAPI() == 0
+}

@@ -1,0 +1,87 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+)
+
+// located is a package with its release.
+type Located struct {
+	Release string
+	Package *artifact.Package
+}
+
+// bpmJob is the job of bpm-release. The embedded CPI gives the VMs of stemcells the
+// package of that name.
+const bpmJob = "bpm"
+
+// provided reports whether the VM has what the job needs, so that its packages are
+// not needed.
+func (a *Artifacts) provided(job manifest.JobRef) bool {
+	return a.provider(job) != ""
+}
+
+// provider returns who has what the job needs; empty: its own packages.
+func (a *Artifacts) provider(job manifest.JobRef) string {
+	switch {
+	case a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name):
+		return a.Stemcell.Name
+	case job.Name == bpmJob && a.t.EmbeddedCPI() && a.t.hasImage():
+		return "the embedded CPI"
+	}
+	return ""
+}
+
+// PackageOrder lists the packages of the group's jobs, dependencies first. It
+// refuses two releases with different packages of the same name, because the VM
+// has one folder per name.
+func (a *Artifacts) PackageOrder() ([]Located, error) {
+	var (
+		order []Located
+		errs  []error
+		done  = map[string]Located{}
+		path  []string
+		visit func(rel *artifact.Release, name, wantedBy string)
+	)
+	visit = func(rel *artifact.Release, name, wantedBy string) {
+		p := rel.Package(name)
+		if p == nil {
+			errs = append(errs, fmt.Errorf("release %s has no package %s, which %s needs", rel.Name, name, wantedBy))
+			return
+		}
+		for i, n := range path {
+			if n == name {
+				errs = append(errs, fmt.Errorf("packages of release %s depend on each other in a circle: %s", rel.Name, strings.Join(append(path[i:], name), " -> ")))
+				return
+			}
+		}
+		if seen, ok := done[name]; ok {
+			if seen.Package.Fingerprint != p.Fingerprint {
+				errs = append(errs, fmt.Errorf("releases %s and %s contain different packages named %s: one VM can have only one", seen.Release, rel.Name, name))
+			}
+			return
+		}
+		path = append(path, name)
+		for _, d := range p.Dependencies {
+			visit(rel, d, "package "+name)
+		}
+		path = path[:len(path)-1]
+		done[name] = Located{rel.Name, p}
+		order = append(order, done[name])
+	}
+	for _, ref := range a.t.Manifest.Group.Jobs {
+		if a.provided(ref) {
+			continue
+		}
+		rel := a.Releases[ref.Release]
+		for _, name := range rel.Job(ref.Name).Packages {
+			visit(rel, name, "job "+ref.Name)
+		}
+	}
+	return order, errors.Join(errs...)
+}

@@ -1,0 +1,98 @@
+package instance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/artifact"
+	"bootstrap/internal/spelling"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// UnknownProperties lists, as warnings, the properties of the manifest that no
+// job with these properties declares: most are misspelt, and a template would
+// silently use the default. Releases are by name and must contain all jobs of
+// the instance group.
+func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
+	var list []document.Problem
+	var shared []string // the properties of jobs that read those of the group and the manifest
+	group := "properties"
+	for _, ref := range m.Group.Jobs {
+		group, _, _ = strings.Cut(ref.Path, ".")
+		group += ".properties"
+		known := propertyNames(releases[ref.Release].Job(ref.Name))
+		if ref.Properties == nil {
+			shared = append(shared, known...)
+			continue
+		}
+		for _, path := range unknown(ref.Properties, known) {
+			list = append(list, document.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
+				Message: fmt.Sprintf("job %s does not declare this property%s", ref.Name, meant(list, path, known))})
+		}
+	}
+	for _, level := range []struct {
+		at    string
+		props map[string]any
+	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
+		for _, path := range unknown(level.props, shared) {
+			list = append(list, document.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
+				Message: "no job that reads these properties declares this one" + meant(list, path, shared)})
+		}
+	}
+	return list
+}
+
+func propertyNames(job *artifact.Job) []string {
+	var names []string
+	for _, p := range job.Properties {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// unknown lists the paths in props that are neither a known name, nor above or
+// below one. For several paths below one place it lists only the place.
+func unknown(props map[string]any, known []string) []string {
+	names, above := map[string]bool{}, map[string]bool{}
+	for _, name := range known {
+		names[name] = true
+		for i, c := range name {
+			if c == '.' {
+				above[name[:i]] = true
+			}
+		}
+	}
+	var list []string
+	var walk func(prefix string, m map[string]any)
+	walk = func(prefix string, m map[string]any) {
+		for key, value := range m {
+			path := prefix + key
+			switch {
+			case names[path]:
+			case above[path]:
+				if below, ok := value.(map[string]any); ok {
+					walk(path+".", below)
+				}
+			default:
+				list = append(list, path)
+			}
+		}
+	}
+	walk("", props)
+	slices.Sort(list)
+	return list
+}
+
+// meant suggests the known name that is most similar to path, unless the list of
+// unknown paths is long.
+func meant(found []document.Problem, path string, known []string) string {
+	if len(found) >= document.MaxShown {
+		return ""
+	}
+	if near := spelling.Nearest(path, known); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/internal/named"
+)
+
+// Free space without which a deploy would fail after it has stopped the running
+// VM.
+const (
+	roomForState = 256 << 10 // the state file, written whole several times
+	roomForRun   = 16 << 20  // replies of the CPI, logs, what was applied
+	roomForTemp  = 1 << 20   // temporary files of the CPI's programs
+)
+
+// CheckRoom checks that there is space for everything that is written after the
+// point of no return. forVM is the least size of a new VM, in bytes.
+func (t *Target) CheckRoom(forVM uint64) error {
+	var errs []error
+	for _, f := range []struct {
+		dir, what string
+		need      uint64
+	}{
+		{filepath.Dir(t.StatePath), "the state file", roomForState},
+		{t.Env.Home, "the folder of the deployment", roomForRun},
+		{t.Env.TempDir(), "temporary files", roomForTemp},
+		{t.localRoot(), "the new VM", forVM},
+	} {
+		dir := Nearest(f.dir)
+		free, _, err := FileSystem(dir)
+		if err == nil && free < f.need {
+			errs = append(errs, named.As("disk-full", fmt.Errorf("the file system of %s has %s free and %s needs %s: make room (bootstrap cache prune --all frees what can be fetched again); nothing was changed", dir, mebibytes(free), f.what, mebibytes(f.need))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// localRoot returns the folder of the VMs on this machine.
+func (t *Target) localRoot() string {
+	root, _ := plan.LookUp(t.Manifest.CPI.Properties, "local_cpi.root")
+	if dir, _ := root.(string); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(t.Env.Home, "local")
+}
+
+func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// Nearest returns dir, or the nearest folder above it that exists.
+func Nearest(dir string) string {
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// TempDir returns the folder for temporary files.
+func (e *Env) TempDir() string {
+	if dir := e.Getenv("TMPDIR"); dir != "" {
+		return dir
+	}
+	return os.TempDir()
+}

@@ -1,0 +1,209 @@
+package instance
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"bootstrap/deployer/kept"
+	"bootstrap/internal/sealed"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// OpenTeam opens the store at an address and this machine's copy of it, as the state
+// and the vars store of the deployment. The caller closes the copy.
+func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError), say func(string)) (*team.Copy, error) {
+	s, err := team.Open(ctx, address, team.Config{
+		Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting, Given: c.StateKey, Keys: from.Inputs.Keys, Say: say,
+	})
+	if err != nil {
+		return nil, err
+	}
+	copied := team.CopyOf(c.Home, s)
+	if !c.KeepCopy {
+		if err := file.Refresh(ctx, copied); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	from.Team, from.StateFile = copied, copied.StatePath()
+	if from.Inputs.VarsStore == "" {
+		from.Inputs.VarsStore, from.Inputs.SaveStore = copied.VarsPath(), copied.SaveVars
+		from.Inputs.StoreName, from.Inputs.StoreState = copied.Place(), copied.Argument()
+	}
+	return copied, nil
+}
+
+// StateName returns where the state is, for people: the path of the file, or the store.
+func (o Options) StateName(path string) string {
+	if o.Team != nil {
+		return o.Team.Place()
+	}
+	return path
+}
+
+// StateArgument returns where the state is, for --state in a command that can be pasted.
+func (o Options) StateArgument() string {
+	if o.Team != nil {
+		return o.Team.Argument()
+	}
+	return o.StateFile
+}
+
+// Shared is what the machines of a team know of the deployment besides its state: how
+// its agent is reached, and what was applied, encrypted.
+type Shared struct {
+	t       *Target
+	readers []string // fetch: the recipients
+}
+
+// fetch makes this machine know what the others know. The error is a *team.ProofError if
+// somebody else wrote it.
+func (sh *Shared) fetch(ctx context.Context) error {
+	t := sh.t
+	if t.From.Team == nil {
+		return nil
+	}
+	err := sh.take(ctx)
+	if _, doubt := errors.AsType[*team.ProofError](err); doubt {
+		return err
+	}
+	if err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
+	}
+	return nil
+}
+
+func (sh *Shared) take(ctx context.Context) error {
+	t := sh.t
+	if by, err := file.LockedBy(t.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
+		return err // another run of this machine writes what would be replaced
+	}
+	data, version, err := t.From.Team.Kept(ctx)
+	if err != nil || data == nil {
+		return err
+	}
+	text, to, err := t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
+	if err != nil {
+		return err
+	}
+	sh.readers = to
+	if err := t.Folder().Unpack(text); err != nil {
+		return err
+	}
+	return t.From.Team.SeenKept(version, digestOf(text))
+}
+
+// Send tells the other machines what this one knows, if that has changed. Without
+// recipients they read the manifest.
+func (sh *Shared) Send(ctx context.Context) {
+	t := sh.t
+	if t.From.Team == nil || t.Scratch != "" || t.State == nil || t.State.Fresh() {
+		return
+	}
+	if err := sh.send(ctx); err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
+	}
+}
+
+func (sh *Shared) send(ctx context.Context) error {
+	t := sh.t
+	text, err := t.Folder().Bundle()
+	if err != nil {
+		return err
+	}
+	told := text == nil || digestOf(text) == t.From.Team.KeptDigest()
+	if told && t.From.Team.KeyShared() {
+		return nil
+	}
+	to := sh.recipients(ctx)
+	if len(to) == 0 {
+		return nil
+	}
+	if err := t.From.Team.ShareKey(ctx, to, false); err != nil || told {
+		return err
+	}
+	data, err := t.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), text, to)
+	if err != nil {
+		return err
+	}
+	return t.From.Team.SaveKept(ctx, data, digestOf(text))
+}
+
+// recipients returns the recipients of what this machine knows: those of the vars store,
+// or else those that had it before, or else those of the command line.
+func (sh *Shared) recipients(ctx context.Context) []string {
+	t := sh.t
+	if t.Manifest != nil && len(t.Manifest.StoreReaders) > 0 {
+		return t.Manifest.StoreReaders
+	}
+	if data, err := t.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
+		if _, to, err := t.From.Inputs.Keys.Open(ctx, "the vars store of "+t.From.StateName(t.StatePath), data); err == nil && len(to) > 0 {
+			return to
+		}
+	}
+	if len(sh.readers) == 0 { // another run of this machine has read it
+		if data, _, err := t.From.Team.KeptNow(ctx); err == nil && data != nil {
+			_, sh.readers, _ = t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
+		}
+	}
+	if len(sh.readers) > 0 {
+		return sh.readers
+	}
+	if t.From.Inputs.Keys == nil {
+		return nil
+	}
+	return t.From.Inputs.Keys.Recipients
+}
+
+// RekeyShared encrypts to other recipients what the machines of a team know of a
+// deployment, and the key with which the store is signed. If somebody is removed, who
+// knows that key, it is a new one, and all is signed again. The lease must be held.
+func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error {
+	if removes {
+		if err := in.NewKey(ctx); err != nil {
+			return err
+		}
+	}
+	if err := in.ShareKey(ctx, to, true); err != nil {
+		return err
+	}
+	if err := rekeyKept(ctx, in, keys, to); err != nil || !removes {
+		return err
+	}
+	return in.SignAgain(ctx)
+}
+
+func rekeyKept(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
+	data, version, err := in.KeptNow(ctx)
+	if err != nil || data == nil {
+		return err
+	}
+	name := "kept.json.age of " + in.Place()
+	text, _, err := keys.Open(ctx, name, data)
+	if err == nil {
+		text, err = kept.Reseal(text, func(data []byte) ([]byte, error) {
+			values, _, err := keys.Open(ctx, secretsName, data)
+			if err != nil {
+				return nil, nil // the next deploy records them again
+			}
+			return keys.Seal(ctx, secretsName, values, to)
+		})
+	}
+	if err == nil {
+		data, err = keys.Seal(ctx, name, text, to)
+	}
+	if err != nil {
+		return err
+	}
+	return in.ReplaceKept(ctx, data, version)
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

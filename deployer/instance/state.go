@@ -1,0 +1,155 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/scratch"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Lock locks and reads the state file, and creates the folder of its deployment.
+func (t *Target) Lock(ctx context.Context) error {
+	var err error
+	t.State, err = t.openState(ctx)
+	if err != nil {
+		return err
+	}
+	t.AtEnd(t.unlock)
+	if err := t.findFolders(ctx); err != nil {
+		return err
+	}
+	t.AtEnd(func() { t.Shared.Send(context.WithoutCancel(ctx)) })
+	if err := t.Folder().Check(); err != nil {
+		return err
+	}
+	t.sweep()
+	return nil
+}
+
+// sweep removes what a killed run left behind: it may contain secrets or use
+// much space. No other run uses the folder while the state is locked.
+func (t *Target) sweep() {
+	t.Folder().RemoveStale()
+	left := t.forgottenReplies()
+	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
+		found, err := filepath.Glob(filepath.Join(t.Dir, pattern))
+		if err == nil { // a home may have brackets in its name
+			left = append(left, found...)
+		}
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			t.Out.Warning(fmt.Sprintf("cannot remove what a killed run left, which may contain secrets: %v", err))
+		}
+	}
+}
+
+// forgottenReplies returns the replies of the CPI whose result is in the state:
+// a run was killed before it removed them. A state that another tool has written
+// may have lost the result.
+func (t *Target) forgottenReplies() []string {
+	st := t.State.Get()
+	dir := filepath.Join(t.Dir, "replies")
+	entries, err := os.ReadDir(dir)
+	if err != nil || st.Own.Serial == 0 {
+		return nil
+	}
+	var list []string
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Name(), ".")
+		if !slices.ContainsFunc(st.Own.Intents, func(in state.Intent) bool { return in.ID == id }) {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list
+}
+
+// findFolders opens the folder in which this machine keeps what it knows of the
+// deployment.
+func (t *Target) findFolders(ctx context.Context) error {
+	st := t.State.Get()
+	t.Installation = st.Installation()
+	return t.UseInstallation(ctx, st)
+}
+
+// unlock unlocks the state. A first run that wrote no state removes its folder,
+// which may contain secrets: no later run will use it.
+func (t *Target) unlock() {
+	if t.State == nil {
+		return
+	}
+	if t.State.Fresh() {
+		if err := os.RemoveAll(t.Dir); err != nil {
+			t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this run, which may contain secrets: %v", t.Dir, err))
+		}
+	}
+	t.State.Close()
+}
+
+// Peek reads the state without locking it, for a run that changes nothing.
+func (t *Target) Peek(ctx context.Context) error {
+	var err error
+	if t.State, err = t.peekState(); err != nil {
+		return err
+	}
+	if err := t.findFolders(ctx); err != nil {
+		return err
+	}
+	folder, err := scratch.New("", "plan")
+	if err != nil {
+		return fmt.Errorf("cannot make a folder for the CPI of the plan: %w", err)
+	}
+	t.Scratch = folder.Path
+	t.AtEnd(func() { t.removeScratch(folder) })
+	return nil
+}
+
+// removeScratch removes the CPI that a plan has installed, because it contains
+// secrets.
+func (t *Target) removeScratch(folder *scratch.Folder) {
+	if err := folder.Remove(); err != nil {
+		t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", t.Scratch, err))
+	}
+}
+
+// openState locks and reads the state file, and reports migrations and repairs.
+func (t *Target) openState(ctx context.Context) (*file.Store, error) {
+	return t.tellNotes(file.Open(ctx, t.StatePath, t.stateOptions()))
+}
+
+// peekState reads the state file without locking it.
+func (t *Target) peekState() (*file.Store, error) {
+	return t.tellNotes(file.OpenReadOnly(t.StatePath, t.stateOptions()))
+}
+
+func (t *Target) stateOptions() file.Options {
+	opts := file.Options{
+		Holder:  t.Env.Holder,
+		Wait:    t.Env.LockWait,
+		Home:    t.Env.Home,
+		Team:    t.From.Team,
+		Waiting: func(l *file.LockedError) { t.Out.Info(fmt.Sprintf("Waiting up to %v: %v", t.Env.LockWait, l)) },
+		Warn:    func(err error) { t.Out.Warning(err.Error()) },
+		Trace:   t.Env.traceState(),
+	}
+	if t.From.Manifest != "" {
+		opts.Legacy = filepath.Join(filepath.Dir(t.From.Manifest), file.LegacyName)
+	}
+	return opts
+}
+
+func (t *Target) tellNotes(f *file.Store, err error) (*file.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range f.Notes() {
+		t.Out.Info(note)
+	}
+	return f, nil
+}

@@ -1,0 +1,169 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/wait"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// UnrecordedVMError says that the VM of this manifest seems to exist, though the
+// state records none: the state file was lost, or is another one.
+type UnrecordedVMError struct {
+	Address string // of the agent that answers
+	AgentID string // as the agent reports it; may be empty
+	State   string // path of the state file
+	// Remedies are the commands that record the VM again, the best first.
+	Remedies []string
+}
+
+func (e *UnrecordedVMError) Error() string {
+	who := "an agent"
+	if e.AgentID != "" {
+		who = "an agent (id " + e.AgentID + ")"
+	}
+	return fmt.Sprintf("%s answers at %s with this manifest's password and certificate, and the deployment state %s records no such VM: a deploy would create a second VM beside it; nothing was changed. To record the VM again:\n  %s\nIf that VM is not wanted any more, delete it in the cloud first",
+		who, e.Address, e.State, strings.Join(e.Remedies, "\n  "))
+}
+
+// lacksVM reports whether the recorded VM does not exist, or none is recorded:
+// a deploy then creates one.
+func (l *Look) lacksVM() bool {
+	return l.t.State.Get().CurrentVMCID == "" || !l.Facts.Answers && !l.Facts.HasVM
+}
+
+// unrecordedTimeout is how long the agent of an unrecorded VM may take to
+// answer: an existing one answers at once.
+const unrecordedTimeout = 3 * time.Second
+
+// RefuseUnrecorded refuses to create a second VM if the first one runs but is
+// not recorded. An agent with other credentials belongs to another deployment.
+func (l *Look) RefuseUnrecorded(ctx context.Context) error {
+	if !l.lacksVM() {
+		return nil
+	}
+	if l.t.NewNetwork(ctx).Own {
+		return nil // the manifest's mbus is inside the VM, and the CPI refuses the address of another VM
+	}
+	client, err := l.t.Agents.New(l.t.About.MBus, l.t.About.CA)
+	if err != nil {
+		return nil // waiting for the agent fails with a better error
+	}
+	defer client.Close()
+	now, answers := l.unrecordedAgent(ctx, client)
+	st := l.t.State.Get()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !answers:
+		return nil
+	}
+	made := func(in state.Intent) bool {
+		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)
+	}
+	if slices.ContainsFunc(st.Own.Intents, made) {
+		return nil // a deploy settles that call first; a plan does not
+	}
+	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
+		l.t.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
+		return nil
+	}
+	remedies, err := l.restores(client, now)
+	switch {
+	case err != nil:
+		return err
+	case st.CurrentVMCID == "":
+		remedies = append(remedies, l.importing(ctx, client, now))
+	case len(remedies) == 0:
+		return nil // state import needs a state without a current VM
+	}
+	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.t.From.StateName(l.t.StatePath), Remedies: remedies}
+}
+
+// unrecordedAgent reports whether an agent accepts the manifest's password and
+// serves a certificate of its CA, and its state. The agent of a VM that was
+// just deleted may answer for a moment longer.
+func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now agent.State, answers bool) {
+	patience := OwnPause
+	if l.t.State.Found() {
+		patience = ExistingAgentTimeout
+	}
+	until := time.Now().Add(min(patience, l.t.Env.AgentTimeout))
+	for {
+		limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
+		err := client.Ping(limited)
+		if err == nil {
+			now, _ = client.GetState(limited, false) // a busy one does not return its agent id
+		}
+		cancel()
+		if err != nil || !time.Now().Before(until) {
+			return now, err == nil
+		}
+		if wait.For(ctx, OwnPause) != nil {
+			return now, false
+		}
+	}
+}
+
+// restores returns the commands that restore a backup which records the VM.
+func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error) {
+	versions, err := file.Versions(l.t.StatePath)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, v := range versions {
+		st := v.State
+		if v.Err != nil || v.Present || st.CurrentVMCID == "" || OwnAgent(client, now, st.Own.AgentID) != nil {
+			continue
+		}
+		list = append(list, fmt.Sprintf("bootstrap state restore MANIFEST %d   (a backup of %s, which records %s)", v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
+	}
+	return list, nil
+}
+
+// importing returns the command that records the VM, from what its agent reports
+// and what this machine has recorded.
+func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.State) string {
+	limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
+	defer cancel()
+	in, why := state.Import{AgentID: now.AgentID}, "with the VM's CID, which its agent does not know"
+	if cpi.CheckCID(now.VM.Name) == nil {
+		in.VM, why = now.VM.Name, "as the VM's agent calls it; on some clouds that is not its CID"
+	}
+	if mounted, err := client.ListDisk(limited); err == nil && len(mounted) > 0 {
+		in.Disk = mounted[0]
+	}
+	if kept, ok := file.Remembered(l.t.Env.Home, l.t.StatePath, now.AgentID); ok {
+		if in.Disk == "" || in.Disk == kept.Disk {
+			in.Disk, in.DiskSize = kept.Disk, kept.DiskSize
+		}
+		in.VM, in.Stemcell, why = kept.VM, kept.Stemcell, "as this machine remembers it"
+	}
+	command, size := "bootstrap state import MANIFEST --vm-cid "+cmp.Or(in.VM, "CID"), ""
+	if in.DiskSize > 0 {
+		size = strconv.Itoa(in.DiskSize)
+	}
+	for _, flag := range [][2]string{
+		{"--agent-id", in.AgentID}, {"--disk-cid", in.Disk}, {"--disk-size", size},
+		{"--stemcell-cid", in.Stemcell.CID}, {"--stemcell-name", in.Stemcell.Name}, {"--stemcell-version", in.Stemcell.Version},
+	} {
+		if flag[1] != "" {
+			command += " " + flag[0] + " " + flag[1]
+		}
+	}
+	return command + "   (" + why + "; then deploy with --adopt-vm, or the VM is replaced, because what it was made from is unknown)"
+}
+
+// ownPause is how long to wait before an agent is asked again for its id.
+const OwnPause = time.Second

@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+
+	"bootstrap/internal/removal"
+
+	"bootstrap/internal/process"
+	"bootstrap/local/machine"
+	"bootstrap/local/monit"
+)
+
+// stopTimeout is how long a stop of protocol 3 waits for processes to end.
+const stopTimeout = 5 * time.Minute
+
+// stateStopped is the job state after a stop, whatever still runs.
+const stateStopped = "stopped"
+
+// jobs are the jobs of the VM: what apply installs and start puts under
+// supervision.
+type jobs struct {
+	vm         machine.VM
+	log        *slog.Logger
+	settings   *settings
+	specs      specs
+	bundles    bundles
+	supervisor *monit.Supervisor
+
+	mu sync.Mutex // one start, apply or unmonitor at a time
+}
+
+// newJobs begins supervision, without any service yet; Close the supervisor.
+func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
+	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(ctx, monit.Config{
+		// Releases name what they installed below /var/vcap.
+		Command: func(_ context.Context, argv []string) *exec.Cmd {
+			mapped := make([]string, len(argv))
+			for i, arg := range argv {
+				mapped[i] = vm.ResolveAll(arg)
+			}
+			return vm.Command(mapped)
+		},
+		Resolve: vm.Resolve,
+		Report: func(e monit.Event) {
+			if e.Failure {
+				log.Warn("monit: "+e.Message, "service", e.Service)
+			} else {
+				log.Info("monit: "+e.Message, "service", e.Service)
+			}
+		},
+	})}
+}
+
+func (j *jobs) stoppedFile() string { return j.vm.Path("monit", "stopped") }
+
+// unmonitoredFile exists while the jobs are being drained, also across a
+// restart of the agent; monit keeps this in its state file.
+func (j *jobs) unmonitoredFile() string { return j.vm.Path("monit", "unmonitored") }
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// boot puts the jobs of the last start under supervision. Those that ran when the
+// agent or the VM ended are found or started again, without any script.
+func (j *jobs) boot() error {
+	if err := j.forgetPIDs(); err != nil {
+		return fmt.Errorf("cannot remove the pid files from before the machine's restart: %w", err)
+	}
+	if err := j.bundles.refreshBPM(); err != nil {
+		j.log.Error("bpm cannot be written", "cause", err)
+	}
+	if err := j.reload(); err != nil {
+		// The agent must start anyway: otherwise the VM could not be repaired.
+		j.log.Error("the jobs cannot be supervised", "cause", err)
+		return nil
+	}
+	switch {
+	case exists(j.stoppedFile()):
+		j.supervisor.StopAsync() // the agent may have been killed before all processes had ended
+	case !exists(j.unmonitoredFile()):
+		j.supervisor.Start()
+	}
+	return nil
+}
+
+// reload makes the supervisor read the files that start has written below
+// monit/job.
+func (j *jobs) reload() error {
+	files, err := filepath.Glob(j.vm.Path("monit", "job", "*.monitrc"))
+	if err != nil {
+		return err
+	}
+	slices.Sort(files)
+	var checks []monit.Check
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(j.vm.Root(), file)
+		if err != nil {
+			return err
+		}
+		parsed, err := monit.Parse(filepath.ToSlash(name), text)
+		if err != nil {
+			return fmt.Errorf("cannot use a job's monit file: %w", err)
+		}
+		for i := range parsed {
+			if j.vm.ChangesUsers() {
+				parsed[i].RunAs(j.vm.As)
+			}
+		}
+		checks = append(checks, parsed...)
+	}
+	for _, s := range monit.Unsupported(checks) {
+		j.log.Warn("monit: a statement is not supported", "statement", s.String())
+	}
+	return j.supervisor.Load(checks)
+}
+
+// start is the message start: it puts the installed jobs under supervision and
+// starts them, without waiting until they run.
+func (j *jobs) start(_ context.Context, c *call) (any, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s, err := j.specs.read()
+	if err != nil {
+		return nil, failf("Getting apply spec: %w", err)
+	}
+	templates := s.templates()
+	for i := range templates {
+		t := templates[len(templates)-1-i]
+		if err := j.configure(s, t, i); err != nil {
+			return nil, failf("Configuring jobs: Configuring job %s: %w", t.Name, err)
+		}
+	}
+	if err := j.reload(); err != nil {
+		return nil, failf("Configuring jobs: Reloading jobSupervisor: %w", err)
+	}
+	j.supervisor.Start()
+	if err := removeFiles(j.stoppedFile(), j.unmonitoredFile()); err != nil {
+		return nil, failf("Starting Monitored Services: Removing stopped File: %w", err)
+	}
+	j.recordHealth()
+	return "started", nil
+}
+
+// configure copies the monit files of a job to the folder that reload reads.
+func (j *jobs) configure(s *spec, t specTemplate, index int) error {
+	dir, err := j.bundles.jobInstall(s, t)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return failf("Looking up job directory: install dir does not exist")
+	}
+	files, err := monitFiles(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(j.vm.Path("monit", "job"), 0o755); err != nil {
+		return err
+	}
+	for _, file := range files {
+		name := t.Name
+		if label, found := strings.CutSuffix(filepath.Base(file), ".monit"); found {
+			name += "_" + label
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		target := j.vm.Path("monit", "job", fmt.Sprintf("%04d_%s.monitrc", index, name))
+		if err := atomicfile.WriteMode(target, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monitFiles returns the monit files of a job in the folder dir.
+func monitFiles(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.monit"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	if main := filepath.Join(dir, "monit"); exists(main) {
+		files = append([]string{main}, files...)
+	}
+	return files, nil
+}
+
+// stop is the message stop: from protocol 3 on it waits until no process is
+// left.
+func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
+	// First, so that the next agent does not start them again if this one is
+	// killed.
+	if err := atomicfile.WriteMode(j.stoppedFile(), nil, 0o644); err != nil {
+		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
+	}
+	if c.protocol < 3 {
+		j.supervisor.StopAsync()
+		j.recordHealth()
+		return "stopped", nil
+	}
+	limited, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	err := j.supervisor.Stop(limited)
+	j.recordHealth()
+	var left *monit.StopError
+	switch {
+	case err == nil:
+		return "stopped", nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !errors.As(err, &left):
+		return nil, failf("Stopping Monitored Services: %w", err)
+	}
+	var names []string
+	for _, service := range left.Services {
+		names = append(names, service.Name)
+		j.log.Error("a service does not stop", "service", service.Name, "state", service.State, "cause", service.Message)
+	}
+	if left.Cause != nil {
+		return nil, failf("Stopping Monitored Services: Timed out waiting for services '%s' to stop after 5 minutes", strings.Join(names, ", "))
+	}
+	return nil, failf("Stopping Monitored Services: Stopping services '%v' errored", names)
+}
+
+// unmonitor leaves the processes alone, so that drain scripts can end them.
+func (j *jobs) unmonitor() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := atomicfile.WriteMode(j.unmonitoredFile(), nil, 0o644); err != nil {
+		return err
+	}
+	j.supervisor.Unmonitor()
+	j.recordHealth()
+	return nil
+}
+
+// forget is the part of apply that takes the jobs out of supervision;
+// their processes are left alone.
+func (j *jobs) forget() error { return removal.Tree(j.vm.Path("monit", "job")) }
+
+func (j *jobs) state() string {
+	if exists(j.stoppedFile()) {
+		return stateStopped
+	}
+	return j.supervisor.State()
+}
+
+// recordHealth writes the state to the file that jobs read.
+func (j *jobs) recordHealth() {
+	health := struct {
+		State string `json:"state"`
+	}{j.state()}
+	if err := writeJSON(j.vm.Path("instance", "health.json"), health, 0o644); err != nil {
+		j.log.Error("health.json cannot be written", "cause", err)
+	}
+}
+
+// jobProcess is one element of get_state's processes.
+type jobProcess struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	Uptime struct {
+		Secs int `json:"secs,omitempty"`
+	} `json:"uptime"`
+	Mem struct {
+		KB      int     `json:"kb,omitempty"`
+		Percent float64 `json:"percent"`
+	} `json:"mem"`
+	CPU struct {
+		Total float64 `json:"total"`
+	} `json:"cpu"`
+}
+
+// processes lists the processes as monit does, the last one of the control
+// files first.
+func (j *jobs) processes() []jobProcess {
+	var all []jobProcess
+	for _, s := range slices.Backward(j.supervisor.Status()) {
+		p := jobProcess{Name: s.Name, State: s.State}
+		p.Uptime.Secs = int(s.Uptime / time.Second)
+		p.Mem.KB, p.Mem.Percent, p.CPU.Total = s.MemKB, s.MemPct, s.CPUPct
+		all = append(all, p)
+	}
+	return all
+}
+
+// forgetPIDs empties sys/run once after the machine was started; a real VM has
+// it in memory. The numbers in old pid files may belong to other processes by
+// then, and jobs kill the processes that pid files name.
+func (j *jobs) forgetPIDs() error {
+	file, now := j.vm.Path("bosh", "machine_boot"), process.BootID()
+	last, err := os.ReadFile(file)
+	if err == nil && string(last) == now || now == "" {
+		return nil
+	}
+	if err := removeRegular(j.vm.Path("data", "sys", "run")); err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(file, []byte(now), 0o600)
+}
+
+// removeRegular removes everything but folders, which jobs expect to exist.
+func removeRegular(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Remove(name)
+	})
+}
+
+func removeFiles(names ...string) error {
+	for _, name := range names {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/internal/atomicfile"
+
+	"bootstrap/internal/removal"
+
+	"bootstrap/artifact/archive"
+	"bootstrap/local/machine"
+)
+
+// logs are the log files of the VM.
+type logs struct {
+	vm    machine.VM
+	blobs blobs
+}
+
+// fetch is the message fetch_logs: it makes a blob of the logs.
+func (l logs) fetch(ctx context.Context, c *call) (any, error) {
+	var kinds string
+	var filters []string
+	if err := c.bind(2, &kinds, &filters); err != nil {
+		return nil, err
+	}
+	dir, err := l.collect(ctx, kinds, filters)
+	if err != nil {
+		return nil, err
+	}
+	defer removal.Tree(dir)
+	blob, err := l.blobs.pack(ctx, dir, true)
+	if err != nil {
+		return nil, failf("Create file on blobstore: %w", err)
+	}
+	return blob, nil
+}
+
+// bundle is the message bundle_logs: it makes a file of the logs on the VM,
+// which the client removes.
+func (l logs) bundle(ctx context.Context, c *call) (any, error) {
+	var request struct {
+		OwningUser string   `json:"owning_user"`
+		LogType    string   `json:"log_type"`
+		Filters    []string `json:"filters"`
+	}
+	if err := c.bind(1, &request); err != nil {
+		return nil, err
+	}
+	dir, err := l.collect(ctx, request.LogType, request.Filters)
+	if err != nil {
+		return nil, err
+	}
+	defer removal.Tree(dir)
+	f, err := os.CreateTemp(l.vm.Path("data", "tmp"), "logs-*.tgz")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha512.New()
+	if err := archive.Pack(ctx, dir, io.MultiWriter(f, sum)); err != nil {
+		_ = os.Remove(f.Name())
+		return nil, failf("Making logs tarball: %w", err)
+	}
+	return map[string]string{
+		"logs_tar_path": f.Name(),
+		"sha512":        "sha512:" + hex.EncodeToString(sum.Sum(nil)),
+	}, nil
+}
+
+// collect copies the wanted logs into a temporary folder.
+func (l logs) collect(ctx context.Context, kinds string, filters []string) (string, error) {
+	if len(filters) == 0 {
+		filters = []string{"**/*"}
+	}
+	var sources []string
+	for kind := range strings.SplitSeq(kinds, ",") {
+		switch kind {
+		case "job":
+			sources = append(sources, l.vm.Path("sys", "log"))
+		case "agent":
+			sources = append(sources, l.vm.Path("bosh", "log"))
+		case "system":
+			// The logs of this machine do not belong to the VM.
+		default:
+			return "", failf("Invalid log type")
+		}
+	}
+	target, err := os.MkdirTemp(l.vm.Temp(), "logs-")
+	if err != nil {
+		return "", err
+	}
+	for _, source := range sources {
+		if err := copyLogs(ctx, source, target, filters); err != nil {
+			_ = removal.Tree(target)
+			return "", failf("Copying filtered files to temp directory: %w", err)
+		}
+	}
+	return target, nil
+}
+
+func copyLogs(ctx context.Context, source, target string, filters []string) error {
+	source, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(source, name)
+		if err != nil {
+			return err
+		}
+		matched := false
+		for _, filter := range filters {
+			matched = matched || matchGlob(filter, filepath.ToSlash(rel))
+		}
+		info, err := os.Stat(name)
+		if !matched || err != nil || !info.Mode().IsRegular() {
+			return nil // also a broken link, and a log that was just rotated
+		}
+		copied := filepath.Join(target, rel)
+		if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
+			return err
+		}
+		if err := os.Remove(copied); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		return copyFile(ctx, name, copied, info)
+	})
+}
+
+// matchGlob matches a path with a pattern in which ** means any number of
+// folders.
+func matchGlob(pattern, name string) bool {
+	return matchParts(strings.Split(pattern, "/"), strings.Split(name, "/"))
+}
+
+func matchParts(pattern, name []string) bool {
+	for len(pattern) > 0 {
+		if pattern[0] == "**" {
+			for i := range len(name) + 1 {
+				if matchParts(pattern[1:], name[i:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(name) == 0 {
+			return false
+		}
+		if ok, err := path.Match(pattern[0], name[0]); err != nil || !ok {
+			return false
+		}
+		pattern, name = pattern[1:], name[1:]
+	}
+	return len(name) == 0
+}
+
+// removeFile is the message remove_file, for files of this VM only.
+func (l logs) removeFile(_ context.Context, c *call) (any, error) {
+	var name string
+	if err := c.bind(1, &name); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(l.vm.Root())
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	rel, err := filepath.Rel(l.vm.Root(), l.vm.Resolve(name))
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return nil, fmt.Errorf("cannot remove %s: it is not on the VM, whose files are in %s", name, l.vm.Root())
+	}
+	return name, root.RemoveAll(rel)
+}
+
+// dnsRecords are the DNS records that jobs read from a file.
+type dnsRecords struct {
+	vm    machine.VM
+	blobs blobs
+}
+
+// sync is the message sync_dns: it stores records that are newer than those of
+// the VM.
+func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
+	var id string
+	var sum digest
+	var version uint64
+	if err := c.bind(3, &id, &sum, &version); err != nil {
+		return nil, err
+	}
+	file := r.vm.Path("instance", "dns", "records.json")
+	var have, got struct {
+		Version uint64      `json:"version"`
+		Records [][2]string `json:"records"`
+	}
+	if exists(file) && readJSON(file, &have) == nil && have.Version >= version {
+		return "synced", nil
+	}
+	blob, err := r.blobs.path(id, sum)
+	if err != nil {
+		return nil, failf("getting %s from blobstore: %w", id, err)
+	}
+	data, err := os.ReadFile(blob)
+	if err != nil {
+		return nil, failf("reading %s from blobstore: %w", id, err)
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		return nil, failf("unmarshalling DNS records: %w", err)
+	}
+	if got.Version != version {
+		return nil, failf("version from unpacked dns blob does not match version supplied by director")
+	}
+	if err := makeFolder(filepath.Dir(file), 0o755); err != nil {
+		return nil, failf("saving local DNS state: %w", err)
+	}
+	if err := atomicfile.WriteMode(file, data, 0o640); err != nil {
+		return nil, failf("saving local DNS state: %w", err)
+	}
+	return "synced", nil
+}

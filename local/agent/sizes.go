@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/local/machine"
+)
+
+// countTime is how long counting what is on the disks may take. A disk with so many
+// files that it takes longer is as full as its file system.
+const countTime = 3 * time.Second
+
+// fullness is what is on a disk that is a folder, and how much fits on it.
+type fullness struct {
+	name  string // system, ephemeral or persistent, as in vitals
+	used  uint64 // bytes
+	sized uint64 // bytes
+}
+
+// fullnesses counts what is on the disks of which the size is known.
+func (d *disks) fullnesses(ctx context.Context) []fullness {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	sizes := sizesOf(d.vm)
+	folders := map[string]string{"ephemeral": d.vm.Path("data")}
+	inMiB := map[string]int{"ephemeral": sizes.Ephemeral}
+	folders["persistent"], inMiB["persistent"] = d.persistent(sizes.Persistent)
+	var all []fullness
+	for _, name := range []string{"ephemeral", "persistent"} {
+		if inMiB[name] <= 0 {
+			continue
+		}
+		if used, err := onDisk(ctx, folders[name]); err == nil {
+			all = append(all, fullness{name, used, uint64(inMiB[name]) << 20})
+		}
+	}
+	return all
+}
+
+// sizesOf returns the sizes of the VM's disks that are folders.
+func sizesOf(vm machine.VM) agent.BootSizes {
+	var sizes agent.BootSizes
+	_ = readJSON(filepath.Join(vm.Dir(), agent.BootSizesFile), &sizes) // a VM of an earlier bootstrap has no such file
+	return sizes
+}
+
+// persistent returns the folder of the mounted persistent disk and its size; 0 if that
+// is unknown or there is none.
+func (d *disks) persistent(sizes map[string]int) (folder string, size int) {
+	list, err := d.settings.disks()
+	if err != nil {
+		return "", 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for cid, size := range sizes {
+		if disk, ok := list[cid]; ok && d.placeOf(disk) == storeName {
+			return d.mountedAt(storeName), size
+		}
+	}
+	return "", 0
+}
+
+// onDisk returns how many bytes the files in a folder take. Each file counts once,
+// and those that disappear meanwhile do not.
+func onDisk(ctx context.Context, folder string) (uint64, error) {
+	var total uint64
+	seen := map[fileID]bool{}
+	err := filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return nil
+		}
+		if id, several := idOf(info); several {
+			if seen[id] {
+				return nil
+			}
+			seen[id] = true
+		}
+		total += allocated(info)
+		return nil
+	})
+	return total, err
+}
+
+// addTo puts how full the disk is into vitals, in place of its file system's.
+func (f fullness) addTo(v *vitals) {
+	now := v.Disk[f.name]
+	now.Percent = percent(f.used, f.sized)
+	v.Disk[f.name] = now
+}
+
+// note is a sentence about a disk with more data than its size; empty otherwise.
+func (f fullness) note() string {
+	if f.used <= f.sized {
+		return ""
+	}
+	return fmt.Sprintf("the %s disk has %d MiB of data and a size of %d MiB; nothing stops it from growing, because it is a folder of this machine",
+		f.name, f.used>>20, f.sized>>20)
+}

@@ -1,0 +1,233 @@
+// Package bpm runs the processes of a job's config/bpm.yml on an embedded VM, as
+// the program bpm of bpm-release does on a real one. Commands, flags, paths and
+// the environment of processes are those of bpm-release, so that monit files and
+// scripts find what they expect; containers are not made: docs/local.md lists
+// what that means.
+package bpm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"bootstrap/local/machine"
+
+	"github.com/spf13/pflag"
+)
+
+// Name is the name of the job and of the package that contain the program.
+const Name = "bpm"
+
+// Call is one call of bpm.
+type Call struct {
+	Args           []string
+	Root           string // $VCAP_ROOT; empty: /var/vcap
+	Version        string // of this program
+	Stdout, Stderr io.Writer
+}
+
+const usage = `bpm runs the processes of the jobs on this VM that have a config/bpm.yml.
+This one is part of bootstrap and takes the place of the program of bpm-release.
+
+  bpm start JOB [-p PROCESS]                start a process
+  bpm stop JOB [-p PROCESS]                 stop it
+  bpm run JOB [-p PROCESS] [-e K=V] [-v V]  run it in the foreground
+  bpm list                                  list the processes of all jobs
+  bpm pid JOB [-p PROCESS]                  print the id of a process
+  bpm logs JOB [-p PROCESS] [-a|-e] [-f] [-q] [-n LINES]
+  bpm shell JOB [-p PROCESS]                a shell in its environment
+  bpm version
+
+PROCESS is the name of the job unless it is given.
+`
+
+// options are the flags of all commands.
+type options struct {
+	process                  string
+	volumes, env             []string
+	all, errs, follow, quiet bool
+	lines                    int
+}
+
+// Run executes one command and returns the exit status; an error is printed.
+func Run(ctx context.Context, c Call) int {
+	status, err := c.run(ctx)
+	if err != nil {
+		fmt.Fprintf(c.Stderr, "Error: %v\n", err)
+		return max(status, 1)
+	}
+	return status
+}
+
+func (c Call) run(ctx context.Context) (status int, err error) {
+	vm := machine.Inside("/run/machine")
+	if c.Root != "" && c.Root != vm.Root() {
+		vm = machine.New(filepath.Dir(c.Root))
+	}
+	if !filepath.IsAbs(vm.Root()) || c.Root != "" && c.Root != vm.Root() {
+		return 0, fmt.Errorf("cannot use VCAP_ROOT=%s: it must be the folder vcap of a VM", c.Root)
+	}
+	command, args := "help", c.Args
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	var o options
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	switch command {
+	case "list", "trace":
+	case "help", "-h", "--help":
+		fmt.Fprint(c.Stdout, usage)
+		return 0, nil
+	case "version", "--version":
+		fmt.Fprintf(c.Stdout, "%s (embedded in bootstrap)\n", c.Version)
+		return 0, nil
+	case "start", "stop", "pid", "shell", "run", "logs":
+		flags.StringVarP(&o.process, "process", "p", "", "")
+		if command == "run" {
+			flags.StringArrayVarP(&o.volumes, "volume", "v", nil, "")
+			flags.StringArrayVarP(&o.env, "env", "e", nil, "")
+		}
+		if command == "logs" {
+			flags.BoolVarP(&o.all, "all", "a", false, "")
+			flags.BoolVarP(&o.errs, "err", "e", false, "")
+			flags.BoolVarP(&o.follow, "follow", "f", false, "")
+			flags.BoolVarP(&o.quiet, "quiet", "q", false, "")
+			flags.IntVarP(&o.lines, "lines", "n", 25, "")
+		}
+	default:
+		return 0, fmt.Errorf("unknown command %q; see: bpm help", command)
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			fmt.Fprint(c.Stdout, usage)
+			return 0, nil
+		}
+		return 0, fmt.Errorf("bpm %s: %w; see: bpm help", command, err)
+	}
+	switch command {
+	case "list":
+		return 0, list(vm, c.Stdout, c.Stderr)
+	case "trace":
+		return 0, errors.New("bpm trace is not part of the embedded bpm; on the machine itself, strace -p $(bpm pid JOB) does it")
+	}
+	if flags.NArg() == 0 { // further arguments are ignored, as by bpm-release
+		return 0, fmt.Errorf("bpm %s needs a job; see: bpm help", command)
+	}
+	p := process{vm: vm, job: flags.Arg(0), name: o.process}
+	if p.name == "" {
+		p.name = p.job
+	}
+	if !isName(p.job) || !isName(p.name) {
+		return 0, fmt.Errorf("%q is not the name of a process", p.String())
+	}
+	switch command {
+	case "start":
+		return 0, p.logged(ctx, "start", func(p process) error { return p.start(ctx) })
+	case "stop":
+		return 0, p.logged(ctx, "stop", func(p process) error { return p.stop(ctx) })
+	case "run":
+		err := p.logged(ctx, "run", func(p process) (err error) {
+			status, err = p.run(ctx, o, c.Stdout, c.Stderr)
+			return err
+		})
+		return status, err
+	case "pid":
+		pid, err := p.running()
+		if err == nil {
+			fmt.Fprintln(c.Stdout, pid)
+		}
+		return 0, err
+	case "shell":
+		return 0, p.shell()
+	}
+	return 0, p.logs(o)
+}
+
+// list prints the processes of all jobs, in the form of bpm-release.
+func list(vm machine.VM, stdout, stderr io.Writer) error {
+	jobs, err := os.ReadDir(vm.Path("jobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot list the jobs: %w", err)
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(table, "Name\tPid\tStatus")
+	for _, job := range jobs {
+		all, err := readConfig(vm, job.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "invalid config for %s: %v\n", job.Name(), err)
+			continue
+		}
+		for _, s := range all {
+			p := process{vm: vm, job: job.Name(), name: s.Name}
+			pid, status := "-", "stopped"
+			if id, err := p.running(); err == nil {
+				pid, status = strconv.Itoa(id), "running"
+			} else if _, known := p.recorded(); known {
+				status = "failed"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", p, pid, status)
+		}
+	}
+	return table.Flush()
+}
+
+// logs replaces this process with tail.
+func (p process) logs(o options) error {
+	argv := []string{"tail", "-n", strconv.Itoa(o.lines)}
+	if o.follow {
+		argv = append(argv, "-f")
+	}
+	if o.quiet {
+		argv = append(argv, "-q")
+	}
+	var files []string
+	if !o.errs || o.all {
+		files = append(files, p.logFile("stdout"))
+	}
+	if o.errs || o.all {
+		files = append(files, p.logFile("stderr"))
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("logs not found: %w", err)
+		}
+	}
+	return replaceThis(append(argv, files...), os.Environ())
+}
+
+// shell replaces this process with a shell in the environment of the process.
+func (p process) shell() error {
+	if _, err := p.running(); err != nil {
+		return err
+	}
+	s, err := readProcess(p.vm, p.job, p.name)
+	if err != nil {
+		return err
+	}
+	dir := p.workDir(s)
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("cannot enter the folder of the process: %w", err)
+	}
+	env := append(p.environ(s), "PWD="+dir)
+	if term := os.Getenv("TERM"); term != "" && !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "TERM=") }) {
+		env = append(env, "TERM="+term)
+	}
+	argv := []string{"/bin/bash"}
+	if p.becomesVcap(s) {
+		argv = p.vm.As("vcap", "vcap", argv)
+	}
+	return replaceThis(argv, env)
+}

@@ -1,0 +1,344 @@
+package cpi
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"bootstrap/agent"
+	"bootstrap/internal/listener"
+	"bootstrap/internal/printable"
+	"bootstrap/internal/wait"
+	"bootstrap/local/namespace"
+	"bootstrap/local/network"
+)
+
+// containerTools are programs that only the agent of a stemcell finds, in front of
+// those of the stemcell.
+//
+//go:embed tools
+var containerTools embed.FS
+
+// bpmProgram is what the job bpm of bpm-release calls, and bpmScript starts this
+// program instead.
+const (
+	bpmProgram = "var/vcap/packages/bpm/bin/bpm"
+	bpmScript  = "#!/bin/sh\n# Written by the embedded CPI, in place of the bpm of bpm-release.\n" +
+		"VCAP_ROOT=/var/vcap exec " + namespace.GuestProgram + " plugin bpm \"$@\"\n"
+)
+
+// sshService starts the stemcell's SSH server, which could log nobody in and, at this
+// machine's port 22, not even listen. It also makes the host key that the agent
+// reports, which is all that sshScript does.
+const (
+	sshService = "etc/sv/ssh/run"
+	sshScript  = `#!/bin/bash
+# Written by the embedded CPI: bootstrap ssh reaches the VM without this server.
+key=/etc/ssh/ssh_host_rsa_key
+[ -s $key ] || { rm -f $key; ssh-keygen -q -t rsa -f $key -C '' -N '' </dev/null; }
+exec sleep infinity
+`
+)
+
+// monitAccess is what the services of agent and monit include, and fail with it
+// where the machine has the cgroup net_cls, which the VM cannot change.
+const (
+	monitAccess       = "var/vcap/bosh/etc/monit-access-helper.sh"
+	monitAccessScript = "# Written by the embedded CPI: nothing guards the port of monit in this VM.\npermit_monit_access() { :; }\n"
+)
+
+// monitAddress is where the monit of every stemcell listens.
+const monitAddress = "127.0.0.1:2822"
+
+// knock is how long one attempt to reach an agent may take, and the pause between
+// two.
+const (
+	knockTime  = time.Second
+	knockPause = 5 * time.Millisecond
+)
+
+// bootStemcell makes a VM run what a stemcell boots.
+func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
+	mbus, err := mbusOf(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.fromStemcell(machine, spec); err != nil {
+		return nil, err
+	}
+	dial := (&net.Dialer{Timeout: knockTime}).DialContext
+	if machine.Own != nil {
+		dial = func(ctx context.Context, kind, address string) (net.Conn, error) {
+			return network.Dial(ctx, spec.Dir, kind, address)
+		}
+		mbus, err = inside(mbus, machine.Own)
+	} else {
+		err = portsFree(ctx, mbus, spec.Image)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(ended <-chan error) error { return awaitPort(ctx, spec.Dir, mbus, dial, ended) }, nil
+}
+
+// portsFree refuses a VM whose agent or monit could not listen at the ports of this
+// machine.
+func portsFree(ctx context.Context, mbus, image string) error {
+	ports := map[string]string{mbus: "its agent"}
+	if regular(image, monitProgram) {
+		ports[monitAddress] = "the stemcell's monit"
+	}
+	for _, address := range slices.Sorted(maps.Keys(ports)) {
+		if err := free(ctx, address); err != nil {
+			return fmt.Errorf("%s would listen at %s: %w; this VM uses the ports of this machine: give it an address that this machine does not have", ports[address], address, err)
+		}
+	}
+	return nil
+}
+
+// inside replaces "all addresses" by that of a VM with a network of its own.
+func inside(address string, own *network.Spec) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		host = own.Interfaces[0].Address.Addr().String()
+	}
+	return net.JoinHostPort(host, port), err
+}
+
+// mbusOf returns the host and port of the agent of the VM in dir.
+func mbusOf(dir string) (string, error) {
+	var given agent.Settings
+	if err := readJSON(filepath.Join(dir, settingsFile), &given); err != nil {
+		return "", err
+	}
+	mbus := given.MBus
+	if urls := given.Env.Bosh.MBus.URLs; len(urls) > 0 {
+		mbus = urls[0]
+	}
+	target, err := url.Parse(mbus)
+	if err != nil || target.Scheme != "https" || target.Port() == "" {
+		return "", errors.New("the agent's mbus must be https://USER:PASSWORD@HOST:PORT") // it has a password
+	}
+	return target.Host, nil
+}
+
+// free returns an error that names the process which listens at an address.
+func free(ctx context.Context, address string) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%v has the port", listener.At(ctx, address))
+	}
+	if err == nil {
+		err = l.Close()
+	}
+	return err
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// awaitPort waits until the agent listens, or the VM ends. An agent that does not
+// listen after agentStart and has logged no error is slow, which is not an error.
+func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-chan error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
+	defer cancel()
+	err := wait.Poll(limited, knockPause, func() (bool, error) {
+		select {
+		case <-ended:
+			return false, fmt.Errorf("it ended at once: %s", lastWords(dir, anyPID))
+		default:
+		}
+		conn, err := dial(limited, "tcp", address)
+		if err != nil {
+			return false, nil
+		}
+		return true, conn.Close()
+	})
+	if errors.Is(err, errStarting) {
+		if said := agentError(dir); said != "" {
+			return fmt.Errorf("it does not listen at %s after %s; its log says: %s", address, agentStart, said)
+		}
+		return nil
+	}
+	return err
+}
+
+// How much is read of the end of an agent's log, and shown of a line.
+const (
+	logEnd    = 64 << 10
+	lineLimit = 400
+)
+
+// agentError returns the last error in the log of the agent of a VM, to which it
+// writes by runit or itself; empty: there is none.
+func agentError(dir string) string {
+	// The VM can write there, so links are not followed out of the folder.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	for _, name := range []string{"layers/upper/var/vcap/bosh/log/current", logFile} {
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		f, err := root.Open(name)
+		if err != nil {
+			continue
+		}
+		_, _ = f.Seek(max(0, info.Size()-logEnd), io.SeekStart)
+		text, _ := io.ReadAll(io.LimitReader(f, logEnd))
+		_ = f.Close()
+		if i := strings.LastIndex(string(text), " ERROR - "); i >= 0 {
+			line, _, _ := strings.Cut(string(text[i+len(" ERROR - "):]), "\n")
+			return printable.Text(line[:min(len(line), lineLimit)])
+		}
+	}
+	return ""
+}
+
+// fromStemcell makes a VM have the files of its stemcell.
+func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
+	image := c.root.imageDir(machine.Image)
+	if !isFolder(image) {
+		return fmt.Errorf("the unpacked image of its stemcell is gone: somebody removed %s", image)
+	}
+	spec.Image, spec.Boot = image, []string{"/" + runitProgram}
+	if !regular(image, runitProgram) {
+		spec.Boot = []string{"/" + agentProgram, "-P", "ubuntu", "-C", "/" + agentConfig}
+	}
+	config, err := containerAgent(image)
+	if err != nil {
+		return err
+	}
+	spec.Added = []namespace.File{
+		{Name: agentConfig, Text: config, Mode: 0o644},
+		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
+		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
+	}
+	if regular(image, monitAccess) {
+		spec.Added = append(spec.Added, namespace.File{Name: monitAccess, Text: monitAccessScript, Mode: 0o644})
+	}
+	if regular(image, sshService) {
+		spec.Added = append(spec.Added, namespace.File{Name: sshService, Text: sshScript, Mode: 0o755})
+	}
+	// The program of the job bpm of bpm-release needs runc.
+	spec.Added = append(spec.Added, namespace.File{Name: bpmProgram, Text: bpmScript, Mode: 0o755})
+	return fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := containerTools.ReadFile(name)
+		spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), path.Base(name)), Text: string(text), Mode: 0o755})
+		return err
+	})
+}
+
+// containerAgent returns the agent.json of a stemcell with the changes for a VM
+// of this CPI, as a warden stemcell has them: settings come from a file, and disks
+// are folders.
+func containerAgent(image string) (string, error) {
+	root, err := os.OpenRoot(image)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	all := map[string]any{}
+	text, err := readAgentConfig(root)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cannot read the stemcell's /%s: %w", agentConfig, err)
+	}
+	linux := section(section(all, "Platform"), "Linux")
+	for option, value := range map[string]any{
+		"UseDefaultTmpDir": true, "UsePreformattedPersistentDisk": true, "BindMountPersistentDisk": true, "SkipDiskSetup": true,
+		"CreatePartitionIfNoEphemeralDisk": false, "UseMonitIptablesFirewall": true, "DevicePathResolutionType": "", "ServiceManager": "",
+	} {
+		linux[option] = value
+	}
+	all["Infrastructure"] = map[string]any{"Settings": map[string]any{
+		"Sources": []any{map[string]any{"Type": "File", "SettingsPath": path.Join(namespace.Guest, settingsFile)}},
+	}}
+	text, err = json.MarshalIndent(all, "", "  ")
+	return string(text) + "\n", err
+}
+
+// mostAgentConfig is the size of an agent.json that is refused; real ones have less than
+// 2 KiB.
+const mostAgentConfig = 64 << 10
+
+// readAgentConfig reads the agent.json of a stemcell.
+func readAgentConfig(image *os.Root) ([]byte, error) {
+	f, err := image.Open(agentConfig)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a file")
+	case info.Size() > mostAgentConfig:
+		return nil, fmt.Errorf("it has %d bytes, and more than %d are not read", info.Size(), mostAgentConfig)
+	}
+	return io.ReadAll(io.LimitReader(f, mostAgentConfig))
+}
+
+// section returns the object at a key, which it makes if it is missing.
+func section(of map[string]any, key string) map[string]any {
+	value, ok := of[key].(map[string]any)
+	if !ok {
+		value = map[string]any{}
+		of[key] = value
+	}
+	return value
+}
+
+// addNameservers makes the agent, which writes resolv.conf, use the name servers of
+// the VM's network if the manifest names none.
+func addNameservers(given networks, own *network.Spec) {
+	for _, one := range given {
+		if servers, ok := one["dns"].([]any); ok && len(servers) > 0 {
+			return
+		}
+	}
+	for _, one := range given {
+		one["dns"] = nameservers(own)
+	}
+}
+
+// nameservers returns those of a VM's network; nil: of this machine's.
+func nameservers(own *network.Spec) []string {
+	servers := []string{}
+	if own != nil {
+		for _, server := range own.DNS {
+			servers = append(servers, server.String())
+		}
+		return servers
+	}
+	text, _ := os.ReadFile("/etc/resolv.conf")
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {
+			servers = append(servers, fields[1])
+		}
+	}
+	return servers
+}

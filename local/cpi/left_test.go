@@ -1,0 +1,138 @@
+//go:build !windows
+
+package cpi
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What cannot be removed of one VM does not concern the calls for others, which say it.
+func TestSweepFailsNoCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, nil)
+	disk := w.disk(t)
+	left := w.file("vms", "vm-0123456789abcdef")
+	write(t, filepath.Join(left, "vcap", "file"), nil, 0o600)
+	write(t, w.file(imagesFolder), []byte("not a folder"), 0o600)
+	if err := w.client().DeleteDisk(t.Context(), disk); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("left: %v", err)
+	}
+	if said := w.log.String(); !strings.Contains(said, "local CPI: ") || !strings.Contains(said, imagesFolder+": not a directory") {
+		t.Errorf("the log says %s", said)
+	}
+}
+
+// A job of a VM that is a folder has mounted a folder of the machine in it, as root. It
+// goes away with the VM, and what is in it stays.
+func TestMountsOfAFolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, nil)
+	vm := w.vm(t, w.stemcell(t))
+	outside := filepath.Join(t.TempDir(), "outside")
+	write(t, filepath.Join(outside, "file"), nil, 0o600)
+	place := w.file("vms", vm, "vcap", "a job's\tfolder")
+	write(t, filepath.Join(place, "below", "file"), nil, 0o600)
+	write(t, w.file("vms", vm, "vcap", "one"), nil, 0o600)
+	for _, args := range [][]string{{outside, place}, {outside, place}, {filepath.Join(outside, "file"), w.file("vms", vm, "vcap", "one")}} {
+		if said, err := exec.Command("mount", append([]string{"--bind"}, args...)...).CombinedOutput(); err != nil {
+			t.Skipf("nobody can mount here: %v: %s", err, said)
+		}
+	}
+	if err := w.client().DeleteVM(t.Context(), vm); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "file")); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(text), vm) {
+		t.Errorf("mounts are left: %v", err)
+	}
+}
+
+// A VM that makes a folder with the name of another VM's disk gets nothing of that disk,
+// and the disk nothing of the VM.
+func TestFolderInPlaceOfADisk(t *testing.T) {
+	t.Parallel()
+	w := namespaces(t)
+	ctx, c := t.Context(), w.client()
+	stemcell := w.stemcell(t)
+	hostile, victim := w.vm(t, stemcell), w.vm(t, stemcell)
+	free, used, mine, swapped := w.disk(t), w.disk(t), w.disk(t), w.disk(t)
+	for _, disk := range []string{free, used, mine, swapped} {
+		write(t, w.file("disks", disk, "data", "is"), []byte(disk), 0o600)
+	}
+	if _, err := c.AttachDisk(ctx, victim, used); err != nil {
+		t.Fatal(err)
+	}
+	for _, disk := range []string{free, used, mine} {
+		write(t, w.file("attached", hostile, disk, "is"), []byte("not the disk"), 0o600)
+	}
+	if _, err := c.AttachDisk(ctx, hostile, mine); err != nil {
+		t.Fatal(err)
+	}
+	is := func(name, disk string) {
+		t.Helper()
+		if text, err := os.ReadFile(name); err != nil || string(text) != disk {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	is(w.file("attached", hostile, mine, "is"), mine)
+	// A link that leads out, in place of an attached disk.
+	if _, err := c.AttachDisk(ctx, hostile, swapped); err != nil {
+		t.Fatal(err)
+	}
+	place := w.file("attached", hostile, swapped)
+	if err := os.Rename(place, place+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	write(t, filepath.Join(outside, "file"), nil, 0o600)
+	if err := os.Symlink(outside, place); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SnapshotDisk(ctx, swapped, nil); err == nil || !strings.Contains(err.Error(), "a job has removed or replaced") {
+		t.Errorf("got %v", err)
+	}
+	if err := c.DeleteVM(ctx, hostile); err != nil {
+		t.Fatal(err)
+	}
+	is(w.file("disks", free, "data", "is"), free)
+	is(w.file("disks", mine, "data", "is"), mine)
+	is(w.file("attached", victim, used, "is"), used)
+	is(w.file("disks", used, "data", "is"), used)
+	if _, err := os.Stat(filepath.Join(outside, "file")); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteVM(ctx, victim); err != nil {
+		t.Fatal(err)
+	}
+	is(w.file("disks", used, "data", "is"), used)
+	for _, disk := range []string{free, used, mine, swapped} {
+		if err := c.DeleteDisk(ctx, disk); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An agent.json of a stemcell that no agent has is refused before it is read.
+func TestLargeAgentConfig(t *testing.T) {
+	t.Parallel()
+	image := t.TempDir()
+	write(t, filepath.Join(image, agentProgram), nil, 0o700)
+	config := filepath.Join(image, agentConfig)
+	write(t, config, nil, 0o600)
+	if err := os.Truncate(config, 200<<20); err != nil {
+		t.Fatal(err)
+	}
+	err := checkImage(image)
+	if err == nil || !strings.Contains(err.Error(), "cannot read the stemcell's /var/vcap/bosh/agent.json: it has 209715200 bytes, and more than 65536 are not read") {
+		t.Errorf("got %v", err)
+	}
+}

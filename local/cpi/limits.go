@@ -1,0 +1,175 @@
+package cpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bootstrap/agent"
+	"bootstrap/local/cgroup"
+	"bootstrap/local/namespace"
+)
+
+// The cloud_properties of a VM that limit its processes.
+const (
+	ramProperty  = "ram"  // MiB
+	cpuProperty  = "cpu"  // cores
+	pidsProperty = "pids" // processes and threads
+)
+
+// usualPIDs is how many processes and threads a VM may have unless its
+// cloud_properties say otherwise: enough for every job, and few enough that a
+// job which only makes more of them does not stop this machine.
+const usualPIDs = 4096
+
+// limitsOf returns the limits of a VM, and the names of those that its
+// cloud_properties ask for.
+func limitsOf(properties map[string]any) (limits cgroup.Limits, asked []string) {
+	number := func(name string) float64 {
+		switch n := properties[name].(type) {
+		case float64:
+			asked = append(asked, name)
+			return n
+		case int:
+			asked = append(asked, name)
+			return float64(n)
+		}
+		return 0
+	}
+	limits.CPU = number(cpuProperty)
+	limits.Memory = uint64(max(number(ramProperty), 0)) << 20
+	if limits.PIDs = int(number(pidsProperty)); limits.PIDs == 0 {
+		limits.PIDs = usualPIDs
+	}
+	return limits, asked
+}
+
+// limiter is what can hold the limits of a VM here.
+type limiter struct {
+	home   cgroup.Home
+	limits cgroup.Limits // that a cgroup holds
+	none   bool          // there is no cgroup
+	pids   int           // that a limit of the user in the VM's namespace holds
+	err    *NotHeldError // which limits that were asked for are not held; nil: all are
+}
+
+func findLimiter(machine string, properties map[string]any) limiter {
+	limits, asked := limitsOf(properties)
+	var h limiter
+	var err error
+	if !agent.Isolated(machine) {
+		if h.none = true; len(asked) > 0 {
+			h.err = &NotHeldError{Names: asked, Cause: errors.New("only a VM of namespaces has limits")}
+		}
+		return h
+	}
+	if h.home, err = cgroup.Find(); err == nil {
+		h.limits, err = h.home.Can(limits)
+	} else {
+		h.none = true
+	}
+	if h.limits.PIDs == 0 && cgroup.CountsByNamespace() {
+		h.pids = limits.PIDs
+	}
+	var missing []string
+	for _, name := range asked {
+		held := name == cpuProperty && h.limits.CPU > 0 || name == ramProperty && h.limits.Memory > 0 || name == pidsProperty && h.limits.PIDs+h.pids > 0
+		if !held {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		h.err = &NotHeldError{Names: missing, Cause: err}
+		var refused *cgroup.RefusedError
+		if errors.As(err, &refused) {
+			h.err.Remedy = refused.Remedy
+		}
+	}
+	return h
+}
+
+// NotHeldError says which limits nothing holds a VM to.
+type NotHeldError struct {
+	Names  []string // of cloud_properties
+	Cause  error
+	Remedy string // what a person can do about it; may be empty
+}
+
+func (e *NotHeldError) Error() string {
+	verb := "is"
+	if len(e.Names) > 1 {
+		verb = "are"
+	}
+	return fmt.Sprintf("%s of its cloud_properties %s not held: %v", strings.Join(e.Names, " and "), verb, e.Cause)
+}
+
+// NotHeld returns which limits of its cloud_properties a VM made of machine is not
+// held to, or that it cannot have many users; nil: it gets what they ask for.
+func NotHeld(machine string, properties map[string]any) *NotHeldError {
+	if properties[usersProperty] == manyUsers {
+		err := errOneUser
+		if machine == agent.MachineNamespace {
+			err = ManyUsers()
+		}
+		if err != nil {
+			return &NotHeldError{Names: []string{"users: many"}, Cause: err}
+		}
+	}
+	return findLimiter(machine, properties).err
+}
+
+// hold prepares what holds the limits of a VM with the process pid, and writes
+// down what does.
+func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, error) {
+	h := findLimiter(machine.Machine, machine.CloudProperties)
+	limits, asked := limitsOf(machine.CloudProperties)
+	said := agent.BootLimits{Memory: h.limits.Memory, CPU: h.limits.CPU, PIDs: limits.PIDs}
+	if h.err != nil {
+		said.NotHeld = []string{h.err.Error()}
+	}
+	held := namespace.Held{PIDs: h.pids}
+	dir := c.root.path(vms(), machine.CID)
+	if !h.none {
+		var err error
+		uid, gid := namespace.Owner()
+		said.Cgroup, err = h.home.Hold(ctx, machine.CID, pid, h.limits, uid, gid)
+		switch {
+		case err == nil:
+			held.Cgroup = filepath.Join(said.Cgroup, cgroup.InnerDir)
+		case len(asked) > 0:
+			return held, err
+		default: // a VM without limits can do without
+			said.NotHeld = []string{err.Error()}
+			held.PIDs = limits.PIDs
+		}
+	}
+	file := filepath.Join(dir, agent.BootLimitsFile)
+	return held, errors.Join(writeJSON(file, said), namespace.GiveFile(file))
+}
+
+// release removes the cgroup of the VM in dir, whose processes have ended.
+func release(ctx context.Context, dir string) error {
+	cid := filepath.Base(dir)
+	all := cgroup.Stray(cid)
+	var said agent.BootLimits
+	file := filepath.Join(dir, agent.BootLimitsFile)
+	if err := readJSON(file, &said); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if said.Cgroup != "" && cgroup.IsOf(said.Cgroup, cid) {
+		all = append(all, said.Cgroup)
+	}
+	for _, one := range all {
+		if err := cgroup.Remove(ctx, one); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package cpi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bootstrap/agent"
+	"bootstrap/cpi"
+	"bootstrap/local/namespace"
+	"bootstrap/local/network"
+)
+
+// NewMachine returns what a new VM is made of: what its cloud_properties ask for, or
+// the best that this machine allows to the program self; with an image of a
+// stemcell always a container. The error is why it is not, or cannot be, made of
+// namespaces, and the remedy what a person can do about it, if that is known.
+func NewMachine(ctx context.Context, self, asked string, image bool) (machine, remedy string, refused error) {
+	if asked == agent.MachineFolder && !image {
+		return asked, "", nil
+	}
+	refused = namespace.Try(ctx, self)
+	if refused != nil {
+		remedy = namespace.Remedy()
+	}
+	switch {
+	case image:
+		return agent.MachineContainer, remedy, refused
+	case refused == nil:
+		return agent.MachineNamespace, "", nil
+	}
+	return cmp.Or(asked, agent.MachineFolder), remedy, refused
+}
+
+// needContainers returns why this machine cannot run VMs of stemcells with an image.
+func (c *call) needContainers(ctx context.Context) error {
+	_, remedy, refused := NewMachine(ctx, c.self, "", true)
+	if refused == nil {
+		return nil
+	}
+	advice := "use embedded:local-stemcell"
+	if remedy != "" {
+		advice = remedy + ", or " + advice
+	}
+	return fail(cpi.TypeCloudError, "cannot use a stemcell with a root file system, whose VMs are made of namespaces: %v; %s", refused, advice)
+}
+
+// machine returns what the VM that create_vm makes is made of.
+func (c *call) machine(ctx context.Context, properties map[string]any, image string) (string, error) {
+	asked, _ := properties[machineProperty].(string)
+	switch {
+	case image != "" && asked != "" && asked != agent.MachineContainer:
+		return "", fail(cpi.TypeCloudError, "cannot use 'machine: %s' in the VM's cloud_properties: a stemcell with a root file system needs a %s", asked, agent.MachineContainer)
+	case image == "" && asked == agent.MachineContainer:
+		return "", fail(cpi.TypeCloudError, "cannot use 'machine: %s' in the VM's cloud_properties: the stemcell has no root file system", asked)
+	case image != "":
+		return agent.MachineContainer, c.needContainers(ctx)
+	}
+	machine, _, refused := NewMachine(ctx, c.self, asked, false)
+	if machine == agent.MachineNamespace && refused != nil {
+		return "", fmt.Errorf("cannot make a VM of namespaces, as its cloud_properties ask for: %w", refused)
+	}
+	return machine, nil
+}
+
+// machineOf returns what the VM in dir is made of, also before it has a record.
+func machineOf(dir string) string {
+	var start agent.Boot
+	if readJSON(filepath.Join(dir, bootFile), &start) == nil && start.Machine != "" {
+		return start.Machine
+	}
+	return agent.MachineFolder
+}
+
+// start starts a VM, and returns when its agent is up.
+func (c *call) start(ctx context.Context, machine vm) error {
+	dir := c.root.path(vms(), machine.CID)
+	if !agent.Isolated(machine.Machine) {
+		return startAgent(ctx, c.self, dir)
+	}
+	if err := os.MkdirAll(c.root.attachedDir(machine.CID), 0o700); err != nil {
+		return err
+	}
+	out, err := wayOut(machine.Own)
+	if err != nil {
+		return err
+	}
+	spec := namespace.Spec{
+		Dir:      dir,
+		Disks:    c.root.attachedDir(machine.CID),
+		Hostname: machine.AgentID,
+		Network:  withResolver(machine.Own, out),
+		Hold:     func(ctx context.Context, pid int) (namespace.Held, error) { return c.hold(ctx, machine, pid) },
+	}
+	if machine.ManyUsers {
+		var err error
+		if spec.Users, err = c.root.users(); err != nil {
+			return err
+		}
+	}
+	log, program, err := prepareStart(c.self, dir)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	spec.Program = program
+	// await returns when the agent is up.
+	var await func(ended <-chan error) error
+	if machine.Machine == agent.MachineContainer {
+		await, err = c.bootStemcell(ctx, machine, &spec)
+	} else {
+		await, err = bootAgent(ctx, &spec)
+	}
+	if err != nil {
+		return err
+	}
+	if err := giveFiles(dir); err != nil {
+		return err
+	}
+	open, err := network.Open(ctx, machine.Ports)
+	if err != nil {
+		return err
+	}
+	defer closeFiles(open)
+	if spec.Mounted, err = c.openImages(machine.CID); err != nil {
+		return err
+	}
+	defer closeImages(spec.Mounted)
+	ended, err := namespace.Start(ctx, spec, environment(dir), log)
+	if err != nil {
+		return err
+	}
+	if machine.Own != nil {
+		if err := c.connect(ctx, machine, program, out, open); err != nil {
+			return err
+		}
+	}
+	return await(ended)
+}
+
+// bootAgent makes a VM run the embedded agent.
+func bootAgent(ctx context.Context, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
+	spec.Files = []string{lockFile, logFile}
+	spec.Args = []string{"plugin", "agent-inside", spec.Dir}
+	// What an earlier agent reported says nothing about this one.
+	if err := os.WriteFile(filepath.Join(spec.Dir, lockFile), nil, 0o600); err != nil {
+		return nil, err
+	}
+	return func(ended <-chan error) error { return awaitAgent(ctx, spec.Dir, anyPID, ended) }, nil
+}
+
+// giveFiles makes the files that the agent of the VM in dir reads the VM's own.
+func giveFiles(dir string) error {
+	for _, name := range []string{bootFile, settingsFile} {
+		if err := namespace.GiveFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package cpi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"bootstrap/cpi"
+)
+
+// failure is an error with a type of the CPI's protocol.
+type failure struct {
+	kind    string
+	message string
+}
+
+func (f *failure) Error() string { return f.message }
+
+func fail(kind, format string, args ...any) error {
+	return &failure{kind: kind, message: fmt.Sprintf(format, args...)}
+}
+
+// request is a cpi.Request that the CPI reads.
+type request struct {
+	cpi.Request
+	Arguments []json.RawMessage `json:"arguments"`
+}
+
+// readRequest reads all of stdin. As in all CPIs, an invalid request has its
+// own error type.
+func readRequest(stdin io.Reader) (request, error) {
+	var req request
+	text, err := io.ReadAll(stdin)
+	if err == nil {
+		err = json.Unmarshal(text, &req)
+	}
+	switch {
+	case err != nil:
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: %v", err)
+	case req.Method == "":
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: it has no method")
+	case req.Arguments == nil:
+		return request{}, fail(cpi.TypeCPIError, "cannot read the request: it has no arguments")
+	}
+	return req, nil
+}
+
+// call is one call of the CPI.
+type call struct {
+	cfg  config
+	self string // this program
+	req  request
+	root *root // nil for methods that do not use it
+	left error // why something that killed calls left behind is still there
+}
+
+// Run answers the one call on stdin, with the configuration at configPath, and
+// returns the exit status: 0 if it wrote a reply, which may be an error, to
+// stdout. New VMs run "self plugin agent DIR". It writes one line, without
+// secrets, to stderr.
+func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
+	began := time.Now()
+	var result any
+	var left error
+	req, err := readRequest(stdin)
+	if err == nil {
+		c := &call{self: self, req: req}
+		if c.cfg, err = readConfig(configPath); err == nil {
+			result, err = c.dispatch(ctx)
+			left = c.left
+		}
+	}
+	if left != nil {
+		fmt.Fprintf(stderr, "local CPI: %s\n", strings.ReplaceAll(left.Error(), "\n", "; "))
+	}
+	reply, said := respond(result, err)
+	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(said, "\n", " "), time.Since(began).Round(time.Millisecond))
+	text, err := json.Marshal(reply)
+	if err == nil {
+		_, err = stdout.Write(append(text, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "local CPI: cannot write the reply: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// respond returns the reply and the line for the log.
+func respond(result any, err error) (cpi.Response, string) {
+	var text json.RawMessage
+	if err == nil {
+		text, err = json.Marshal(result)
+	}
+	if err == nil {
+		return cpi.Response{Result: text}, summary(result)
+	}
+	refused := &cpi.ResponseError{Type: cpi.TypeCloudError, Message: err.Error()}
+	var known *failure
+	if errors.As(err, &known) {
+		refused.Type = known.kind
+	}
+	return cpi.Response{Result: json.RawMessage("null"), Error: refused}, refused.Type + ": " + refused.Message
+}
+
+// summary is the CID or boolean of a result for the log.
+func summary(result any) string {
+	switch value := result.(type) {
+	case string, bool, []string:
+		return fmt.Sprint(value)
+	case []any:
+		if len(value) > 0 {
+			return fmt.Sprint(value[0])
+		}
+	}
+	return "done"
+}
+
+// dispatch runs the method, under the lock of the root folder if it needs one.
+func (c *call) dispatch(ctx context.Context) (any, error) {
+	if c.req.APIVersion > c.cfg.APIVersion {
+		return nil, fail(cpi.TypeNotImplemented, "cannot use CPI API version %d: %d is the highest", c.req.APIVersion, c.cfg.APIVersion)
+	}
+	switch c.req.Method {
+	case "info":
+		return c.info()
+	case "calculate_vm_cloud_properties":
+		return c.calculate()
+	}
+	method := c.method()
+	if method == nil {
+		return nil, fail(cpi.TypeNotImplemented, "cannot call %s: this CPI has no such method", c.req.Method)
+	}
+	root, err := openRoot(ctx, c.cfg.Root, c.self)
+	if err != nil {
+		return nil, err
+	}
+	defer root.close()
+	c.left = root.sweep(ctx)
+	c.root = root
+	if c.req.Method != "delete_vm" && c.req.Method != "reboot_vm" {
+		if err := c.reconnect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return method(ctx)
+}
+
+// method returns the method that the request names, nil for an unknown one.
+func (c *call) method() func(context.Context) (any, error) {
+	switch c.req.Method {
+	case "create_stemcell":
+		return c.createStemcell
+	case "delete_stemcell":
+		return c.deleteStemcell
+	case cpi.HasStemcellMethod:
+		return c.hasStemcell
+	case "create_vm":
+		return c.createVM
+	case "delete_vm":
+		return c.deleteVM
+	case "has_vm":
+		return c.hasVM
+	case "reboot_vm":
+		return c.rebootVM
+	case "set_vm_metadata":
+		return c.setVMMetadata
+	case "get_disks":
+		return c.getDisks
+	case "create_disk":
+		return c.createDisk
+	case "delete_disk":
+		return c.deleteDisk
+	case "has_disk":
+		return c.hasDisk
+	case "attach_disk":
+		return c.attachDisk
+	case "detach_disk":
+		return c.detachDisk
+	case "resize_disk":
+		return c.resizeDisk
+	case "update_disk":
+		if c.req.APIVersion >= 2 {
+			return c.updateDisk
+		}
+	case "set_disk_metadata":
+		return c.setDiskMetadata
+	case "snapshot_disk":
+		return c.snapshotDisk
+	case "delete_snapshot":
+		return c.deleteSnapshot
+	}
+	return nil
+}
+
+// cidArg is an argument with a CID, which must not be empty.
+type cidArg string
+
+func (c *cidArg) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return err
+	}
+	if name == "" {
+		return errors.New("it must not be empty")
+	}
+	*c = cidArg(name)
+	return nil
+}
+
+// args reads the call's arguments. Surplus ones are ignored, as in other CPIs.
+func (c *call) args(into ...any) error {
+	if n := len(c.req.Arguments); n < len(into) {
+		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it needs %d", c.req.Method, n, len(into))
+	}
+	for i := range into {
+		if err := json.Unmarshal(c.req.Arguments[i], into[i]); err != nil {
+			return fail(cpi.TypeCloudError, "cannot call %s: argument %d: %v", c.req.Method, i+1, err)
+		}
+	}
+	return nil
+}
+
+func (c *call) info() (any, error) {
+	return cpi.Info{StemcellFormats: []string{"local", "warden-tar"}, APIVersion: c.cfg.APIVersion, Extensions: []string{cpi.HasStemcellMethod}}, nil
+}

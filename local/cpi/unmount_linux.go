@@ -1,0 +1,52 @@
+package cpi
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// unmountBelow takes away what jobs of a VM that is a folder have mounted in a folder. As
+// long as it is there, the folder cannot be removed.
+func unmountBelow(dir string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil // then nothing can be told, and removing it says what is mounted
+	}
+	var places []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			if place := mountPlace(fields[4]); strings.HasPrefix(place, dir+"/") {
+				places = append(places, place)
+			}
+		}
+	}
+	slices.Reverse(places) // what is mounted last is on top
+	for _, place := range places {
+		if err := unix.Unmount(place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("cannot umount %s, which a job has mounted: %w", place, err)
+		}
+	}
+	return nil
+}
+
+// mountPlace decodes a path of the kernel's list of mounts. See proc_pid_mountinfo(5).
+func mountPlace(text string) string {
+	var out strings.Builder
+	for len(text) > 0 {
+		if text[0] == '\\' && len(text) > 3 {
+			if code, err := strconv.ParseUint(text[1:4], 8, 8); err == nil {
+				out.WriteByte(byte(code))
+				text = text[4:]
+				continue
+			}
+		}
+		out.WriteByte(text[0])
+		text = text[1:]
+	}
+	return out.String()
+}

@@ -1,0 +1,234 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
+	"bootstrap/local/network"
+)
+
+// How long the agent and then the jobs get to end before they are killed, and
+// the pauses before a crashed agent is started again.
+const (
+	agentGrace   = 2 * time.Second
+	jobsGrace    = 2 * time.Second
+	endPause     = 20 * time.Millisecond
+	firstPause   = 250 * time.Millisecond
+	longestPause = 15 * time.Second
+)
+
+// crashed is the exit code of a Go program that the runtime ended.
+const crashed = 2
+
+// again reports whether an agent that ended so is started again. One that powered the
+// VM off or cannot run is not.
+func again(status syscall.WaitStatus) bool {
+	return status.Signaled() || status.ExitStatus() == crashed || status.ExitStatus() == Interrupted
+}
+
+// runInit is the first process of a VM, in the namespaces that buildVM has made.
+// It enters the root file system, runs the agent, collects processes without a
+// parent, and ends with all processes of the VM when ctx ends or the agent does.
+// An agent that crashes, or that something in the VM ends, is started again.
+func runInit(ctx context.Context, spec Spec) error {
+	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
+	signal.Notify(i.children, syscall.SIGCHLD)
+	defer signal.Stop(i.children)
+	var serve func(context.Context)
+	held, err := await()
+	if err == nil {
+		serve, err = connect(spec)
+	}
+	var logins *net.UnixListener
+	if err == nil {
+		logins, err = listenForLogins(spec)
+	}
+	if err == nil {
+		err = enter(spec, held)
+	}
+	if err == nil {
+		err = i.startAgent()
+	}
+	report(err)
+	if err != nil {
+		return err
+	}
+	guard.Go(ctx, func() { serve(ctx) })
+	guard.Go(ctx, func() { i.serveLogins(ctx, logins) })
+	return i.run(ctx)
+}
+
+// connect makes the network of a VM that has one of its own. serve then connects
+// others to it.
+func connect(spec Spec) (serve func(context.Context), err error) {
+	if spec.Network == nil {
+		return func(context.Context) {}, nil
+	}
+	ends, err := network.Configure(spec.Network)
+	if err != nil {
+		return nil, err
+	}
+	// Relative, because the name of a socket is short and the VM's owner may not
+	// enter the folders on the way.
+	l, err := network.Listen("..")
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { network.Serve(ctx, l, ends) }, nil
+}
+
+// enter makes the new root, the current folder, the only file system that this
+// process can reach.
+func enter(spec Spec, held Held) error {
+	// A mount that was made outside cannot become the root; a copy can, in which
+	// all others stay locked.
+	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Chdir("../" + rootDir); err != nil { // the copy is on top
+		return err
+	}
+	if err := mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("cannot enter the VM's root file system: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("cannot leave the machine's root file system: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	if held.Cgroup != "" {
+		if err := showCgroup(); err != nil {
+			return err
+		}
+	}
+	if err := limitPIDs(held.PIDs); err != nil {
+		return fmt.Errorf("cannot limit the number of processes: %w", err)
+	}
+	unix.Umask(0o022)
+	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
+		return fmt.Errorf("cannot name the VM: %w", err)
+	}
+	return filterCalls()
+}
+
+// initProcess is the first process of a VM.
+type initProcess struct {
+	spec     Spec
+	log      *os.File // of the agent
+	agent    int
+	began    time.Time // when the agent was started
+	children chan os.Signal
+}
+
+func (i *initProcess) startAgent() error {
+	argv := append([]string{GuestProgram}, i.spec.Args...)
+	if len(i.spec.Boot) > 0 {
+		argv = i.spec.Boot
+	}
+	agent, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+		Dir:   "/",
+		Env:   guestEnv(),
+		Files: []*os.File{nil, i.log, i.log},
+		Sys:   i.agentAttributes(),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot start the agent: %w", err)
+	}
+	i.agent, i.began = agent.Pid, time.Now()
+	return agent.Release() // collect waits for it, as for all others
+}
+
+// agentAttributes are those of the agent's process. Where vcap is a user, what the
+// agent makes belongs to its group, which the modes of folders and files count on.
+func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if i.spec.Users.Many() && i.spec.Image == "" {
+		attr.Credential = &syscall.Credential{Uid: RootID, Gid: VcapID}
+	}
+	return attr
+}
+
+// run collects processes until the agent ends for good or ctx ends.
+func (i *initProcess) run(ctx context.Context) error {
+	pauses := wait.Grow(firstPause, longestPause, 2) // an agent that always crashes fills its log
+	for {
+		status, ended := i.collect()
+		switch {
+		case ended && ctx.Err() == nil && (again(status) || len(i.spec.Boot) > 0):
+			fmt.Fprintln(i.log, "the agent crashed or was killed, and is started again")
+			if time.Since(i.began) > longestPause {
+				pauses.Reset()
+			}
+			_ = wait.For(ctx, pauses.Next())
+			if err := i.startAgent(); err != nil {
+				return err
+			}
+		case ended:
+			i.end()
+			return nil
+		}
+		select {
+		case <-i.children:
+		case <-ctx.Done():
+			i.endAgent()
+			i.end()
+			return nil
+		}
+	}
+}
+
+// collect collects the processes that have ended, and reports whether the agent
+// is one of them.
+func (i *initProcess) collect() (agent syscall.WaitStatus, ended bool) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil || pid <= 0:
+			return agent, ended
+		case pid == i.agent:
+			agent, ended = status, true
+		}
+	}
+}
+
+// endAgent asks the agent to end first, because it would start jobs again.
+func (i *initProcess) endAgent() {
+	_ = syscall.Kill(i.agent, syscall.SIGTERM)
+	for until := time.Now().Add(agentGrace); time.Now().Before(until); pause() {
+		if _, ended := i.collect(); ended {
+			return
+		}
+	}
+	_ = syscall.Kill(i.agent, syscall.SIGKILL)
+}
+
+// end asks the jobs to end. The kernel kills those that are left when this
+// process ends.
+func (i *initProcess) end() {
+	_ = syscall.Kill(-1, syscall.SIGTERM)
+	for until := time.Now().Add(jobsGrace); time.Now().Before(until); pause() {
+		i.collect()
+		if errors.Is(syscall.Kill(-1, 0), syscall.ESRCH) {
+			return
+		}
+	}
+}
+
+func pause() { _ = wait.For(context.Background(), endPause) }
