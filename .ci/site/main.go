@@ -25,6 +25,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
 	reader "github.com/yuin/goldmark/text"
 )
 
@@ -176,7 +177,8 @@ var comment = regexp.MustCompile(`(?s)<!--.*?-->\n?`)
 // links.
 func convert(root, source string, text []byte, sources []string) (*page, []string, error) {
 	text = comment.ReplaceAll(text, nil)
-	md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	// The pages are our own, so their HTML, such as the anchors of the glossary, is kept.
+	md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithUnsafe()))
 	doc := md.Parser().Parse(reader.NewReader(text), parser.WithContext(parser.NewContext(parser.WithIDs(&ids{seen: map[string]int{}}))))
 	p := &page{Source: source, Path: inSite(source)}
 	var files []string
@@ -222,9 +224,9 @@ func convert(root, source string, text []byte, sources []string) (*page, []strin
 	if err := md.Renderer().Render(&b, text, doc); err != nil {
 		return nil, nil, err
 	}
-	html := strings.NewReplacer("<table>", `<div class="table"><table>`, "</table>", "</table></div>").Replace(b.String())
-	html = anchored.ReplaceAllString(html, `<h$1 id="$2">$3 <a class="anchor" href="#$2" aria-label="link to this part">#</a></h$1>`)
-	p.Body = template.HTML(html)
+	body := strings.NewReplacer("<table>", `<div class="table"><table>`, "</table>", "</table></div>").Replace(b.String())
+	body = anchored.ReplaceAllString(body, `<h$1 id="$2">$3 <a class="anchor" href="#$2" aria-label="link to this part">#</a></h$1>`)
+	p.Body = template.HTML(body)
 	if p.Title == "" {
 		return nil, nil, errors.New("it has no title")
 	}
