@@ -691,6 +691,30 @@ func TestWhoReadsOptionsAndFacts(t *testing.T) {
 	}
 }
 
+// The phases of all commands are in one file.
+func TestPhasesInOneFile(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		path = filepath.ToSlash(path)
+		if filepath.ToSlash(filepath.Dir(path)) != "deployer" || path == "deployer/phases.go" {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			of := lit.Type
+			if list, ok := of.(*ast.ArrayType); ok {
+				of = list.Elt
+			}
+			if id, ok := of.(*ast.Ident); ok && id.Name == "phase" {
+				t.Errorf("%s: phases are in deployer/phases.go", fset.Position(n.Pos()))
+			}
+			return true
+		})
+	})
+}
+
 // source is a Go file of the module.
 type source struct {
 	path string

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -26,19 +24,7 @@ func Deploy(ctx context.Context, opts Options) error {
 	if opts.Previous {
 		return r.goBack(ctx)
 	}
-	err := r.execute(ctx, slices.Concat([]phase{
-		{name: "find state", do: r.findExisting},
-		{name: "check inputs", do: func(ctx context.Context) error { return opts.Planned.checkInputs(ctx, r.t) }},
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
-		{name: "lock state", group: instance.Validating, do: r.lock},
-		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
-	}, r.looking(), []phase{
-		{name: "plan", do: r.announcePlan},
-		{name: "check the machine", do: r.checkMachine},
-		{name: "confirm", do: r.confirm},
-		{name: "run the plan", do: r.runPlan},
-		{name: "say", do: r.sayResult},
-	}))
+	err := r.execute(ctx, r.deployPhases())
 	if opts.OnFailure == PutBack && ctx.Err() == nil && r.jobsFail(err) {
 		return r.putBack(ctx, err)
 	}
@@ -50,21 +36,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	opts.Inputs.Generate = document.Plan
 	file := PlanFile{Format: PlanFormat, Asked: opts.Asked, Salt: plan.NewSalt()}
 	r := newRun(opts)
-	phases := []phase{
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
-		{name: "read state", group: instance.Validating, do: r.peek},
-		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
-	}
-	if opts.Previous {
-		phases = slices.Concat([]phase{
-			{name: "find state", do: r.findState},
-			{name: "read state", group: instance.Validating, do: r.peek},
-			{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
-		}, r.previous())
-	} else {
-		phases = slices.Concat(phases, r.looking(), []phase{{name: "plan", do: r.showPlan}})
-	}
-	err := looked(r.execute(ctx, append(phases, phase{name: "save plan", do: func(ctx context.Context) (err error) {
+	save := func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
 		file.View = r.view
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
@@ -73,45 +45,12 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 		}
 		file.Inputs, err = document.InputsDigest(ctx, opts.Manifest, r.t.From.Inputs, file.Salt)
 		return err
-	}})))
-	return file, err
-}
-
-// looking returns the phases in which a deploy and a plan find the facts.
-func (r *run) looking() []phase {
-	return []phase{
-		{name: "start ruby", group: instance.Validating, do: r.t.StartRuby},
-		{name: "fetch artifacts", group: instance.Validating, do: r.t.Artifacts.FetchAll},
-		{name: "adopt", do: r.t.ReadAdopted},
-		{name: "ask agent", do: r.look.AtAgent},
-		{name: "look", do: r.lookByCPI},
-		{name: "look for an unrecorded VM", do: r.look.RefuseUnrecorded},
 	}
-}
-
-// previous returns the phases in which deploy --previous finds what to put
-// back.
-func (r *run) previous() []phase {
-	return []phase{
-		{name: "ask agent", do: r.look.AtAgent},
-		{name: "expect vm", do: r.expectVM},
-		{name: "expect disk", do: r.expectDisk},
-		{name: "find the deploy to put back", do: r.findPrevious},
+	phases := r.planPhases(save)
+	if opts.Previous {
+		phases = r.planPreviousPhases(save)
 	}
-}
-
-// onState returns the first phases of commands that change the state.
-func (r *run) onState() []phase {
-	return []phase{
-		{name: "find state", do: r.findState},
-		{name: "lock state", group: instance.Validating, do: r.lock},
-	}
-}
-
-// locally returns the first phases of commands that need the state and the
-// agent, not the manifest.
-func (r *run) locally() []phase {
-	return append(r.onState(), phase{name: "find installation", group: instance.Validating, do: r.t.FindInstallation})
+	return file, looked(r.execute(ctx, phases))
 }
 
 // Stop stops the jobs, which stay stopped until Start.
@@ -134,36 +73,23 @@ func Restart(ctx context.Context, opts Options) error {
 func overAgent(ctx context.Context, opts Options, group string, steps []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
-	phases := append(r.locally(), phase{name: "ask agent", do: r.look.AtAgent})
-	for _, check := range checks {
-		phases = append(phases, phase{name: "check VM", do: func(ctx context.Context) error { return check(r, ctx) }})
-	}
-	return r.execute(ctx, append(phases, phase{name: group, do: func(ctx context.Context) error {
-		return r.runList(ctx, group, steps)
-	}}))
+	return r.execute(ctx, r.agentPhases(group, steps, checks))
 }
 
 // Delete deletes everything that the state file records.
 func Delete(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
-	return r.execute(ctx, append(r.locally(), []phase{
-		{name: "protect", do: r.refuseProtected},
-		{name: "find ledger", do: func(context.Context) error { return r.t.UnnamedLedger() }},
-		{name: "prepare cpi", do: r.t.CPI.Prepare},
-		{name: "ask agent", do: r.look.AtAgent},
-		{name: "confirm", do: r.confirmDelete},
-		{name: "connect cpi", do: r.settle},
-		{name: "look", do: r.look.ForDelete},
-		{name: "refuse a silent agent", do: r.refuseSilent},
-		{name: "delete", do: func(ctx context.Context) error {
-			replaced := ""
-			if old := r.t.State.Get().Own.Swap; old != nil {
-				replaced = old.CID
-			}
-			return r.runList(ctx, deleting, plan.DeleteSteps(replaced, opts.KeepDisk, r.t.UsesLedger() || r.t.Addresses.Recorded()))
-		}},
-	}...))
+	return r.execute(ctx, r.deletePhases())
+}
+
+// deleteRecorded runs the steps that delete what the state records.
+func (r *run) deleteRecorded(ctx context.Context) error {
+	replaced := ""
+	if old := r.t.State.Get().Own.Swap; old != nil {
+		replaced = old.CID
+	}
+	return r.runList(ctx, deleting, plan.DeleteSteps(replaced, r.asked.KeepDisk, r.t.UsesLedger() || r.t.Addresses.Recorded()))
 }
 
 // changesVM reports whether a step belongs to the group of stages that change
@@ -176,6 +102,9 @@ func changesVM(k plan.Kind) bool {
 	}
 	return true
 }
+
+// checkInputs refuses a saved plan if its inputs have changed.
+func (r *run) checkInputs(ctx context.Context) error { return r.asked.Planned.checkInputs(ctx, r.t) }
 
 // findExisting refuses to create a new deployment for commands that need an
 // existing one.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"bootstrap/cpi"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
@@ -19,7 +18,7 @@ import (
 func AttachDisk(ctx context.Context, opts Options) error {
 	r := newRun(opts)
 	d := &diskRecord{run: r, cid: opts.Disk}
-	return r.execute(ctx, append(r.onState(), phase{name: "attach disk", do: d.attach}))
+	return r.execute(ctx, d.attachPhases())
 }
 
 // DeleteDisk deletes the orphan with the CID opts.Disk and its data. It uses
@@ -28,15 +27,7 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
 	d := &diskRecord{run: r, cid: opts.Disk}
-	return r.execute(ctx, append(r.locally(), []phase{
-		{name: "expect orphan", do: d.expectOrphan},
-		{name: "confirm", do: d.confirmDelete},
-		{name: "prepare cpi", do: r.t.CPI.Prepare},
-		{name: "settle intents", do: r.settle},
-		{name: "delete disk", do: func(ctx context.Context) error {
-			return r.runList(ctx, "deleting disk", plan.DeleteDiskSteps(opts.Disk))
-		}},
-	}...))
+	return r.execute(ctx, d.deletePhases())
 }
 
 // ForgetDisk removes from the state the disk with the CID opts.Disk, or the
@@ -46,18 +37,10 @@ func ForgetDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
 	d := &diskRecord{run: r, cid: opts.Disk}
-	phases := append(r.onState(), phase{name: "find disk", do: d.find})
 	if opts.Force {
-		phases = append(phases, phase{name: "confirm", do: d.confirmForget})
-	} else {
-		phases = append(phases, []phase{
-			{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
-			{name: "prepare cpi", do: r.t.CPI.Prepare},
-			{name: "settle intents", do: r.settle},
-			{name: "look", do: d.refuseExisting},
-		}...)
+		return r.execute(ctx, d.forceForgetPhases())
 	}
-	return r.execute(ctx, append(phases, phase{name: "forget disk", do: d.forget}))
+	return r.execute(ctx, d.forgetPhases())
 }
 
 // diskRecord is the record of a disk that a command changes.
@@ -134,6 +117,11 @@ func (r *diskRecord) confirmDelete(ctx context.Context) error {
 		return err
 	}
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
+}
+
+// deleteData runs the steps that delete the orphan.
+func (r *diskRecord) deleteData(ctx context.Context) error {
+	return r.runList(ctx, "deleting disk", plan.DeleteDiskSteps(r.cid))
 }
 
 // find finds the disk to forget.

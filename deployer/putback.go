@@ -35,7 +35,7 @@ func (e *PutBackError) Unwrap() error { return e.Err }
 
 // goBack puts back what an earlier deploy applied.
 func (r *run) goBack(ctx context.Context) error {
-	return r.execute(ctx, slices.Concat(r.locally(), r.previous(), []phase{{name: "run the plan", do: r.runPlan}}))
+	return r.execute(ctx, r.previousPhases())
 }
 
 // jobsFail reports whether the run has failed because the new jobs cannot be

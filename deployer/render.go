@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/deployer/access"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/overwrite"
@@ -37,13 +36,7 @@ type RenderOptions struct {
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
 	r := newRun(opts)
-	return r.execute(ctx, []phase{
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
-		{name: "read state", group: instance.Validating, do: r.peekAtState},
-		{name: "start ruby", group: instance.Validating, do: r.startRubyAtOnce},
-		{name: "fetch releases", group: instance.Validating, do: r.t.Artifacts.FetchForJobs},
-		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
-	})
+	return r.execute(ctx, r.renderPhases(what))
 }
 
 // peekAtState reads the values for templates from the state, if there is one.

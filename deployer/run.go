@@ -85,13 +85,6 @@ const (
 	deleting  = "deleting deployment"
 )
 
-// phase is what a run does before its steps.
-type phase struct {
-	name  string
-	group string // the group of stages it belongs to, if any
-	do    func(context.Context) error
-}
-
 // errDone ends a run successfully before its last phase.
 var errDone = errors.New("nothing more to do")
 

@@ -23,6 +23,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	if r.look.Facts.Answers && len(r.plan.Steps) > 0 {
 		r.t.Reached(r.look.Running, r.t.State.Get().CurrentVMCID).EndLogins(ctx)
 	}
+	doers := r.doers()
 	for i, s := range r.plan.Steps {
 		switch {
 		case changesVM(s.Kind):
@@ -36,7 +37,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		began := time.Now()
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
 		r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
-		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, i) })
+		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, doers, i) })
 		r.t.Env.Timeline.End(statusOf(ctx, err))
 		if err != nil {
 			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
@@ -78,10 +79,13 @@ func isQuiet(k plan.Kind) bool {
 	return k == plan.ReserveAddress || k == plan.BindAddress || k == plan.ReleaseAddress
 }
 
+// doer does a step of its kind.
+type doer func(context.Context, plan.Step) error
+
 // doStep does step i: whatever the plan, a kind of step has one doer.
-func (r *run) doStep(ctx context.Context, i int) error {
+func (r *run) doStep(ctx context.Context, doers map[plan.Kind]doer, i int) error {
 	s := r.plan.Steps[i]
-	do, ok := r.doers()[s.Kind]
+	do, ok := doers[s.Kind]
 	if !ok {
 		return fmt.Errorf("this bootstrap cannot do the step %q", s.Kind)
 	}
@@ -92,11 +96,11 @@ func (r *run) doStep(ctx context.Context, i int) error {
 }
 
 // doers returns the function for each kind of step.
-func (r *run) doers() map[plan.Kind]func(context.Context, plan.Step) error {
-	plain := func(do func(context.Context) error) func(context.Context, plan.Step) error {
+func (r *run) doers() map[plan.Kind]doer {
+	plain := func(do func(context.Context) error) doer {
 		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }
 	}
-	return map[plan.Kind]func(context.Context, plan.Step) error{
+	return map[plan.Kind]doer{
 		plan.ReserveAddress: plain(r.addresses.reserve),
 		plan.CheckCloud:     plain(r.checkCloud),
 		plan.ConnectCPI:     plain(r.t.CPI.Connect),

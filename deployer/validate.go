@@ -37,17 +37,7 @@ func Validate(ctx context.Context, opts Options) (Findings, error) {
 	opts.Inputs.Generate = document.Plan
 	opts.Offline = true
 	v := &validation{r: newRun(opts)}
-	err := looked(v.r.execute(ctx, []phase{
-		{name: "read manifest", do: v.r.t.Read},
-		{name: "choose addresses", do: v.chooseAddresses},
-		{name: "start ruby", do: v.startRuby},
-		{name: "fetch artifacts", do: v.fetchArtifacts},
-		{name: "check jobs", do: v.checkJobs},
-		{name: "check packages", do: v.checkPackages},
-		{name: "render jobs", do: v.renderJobs},
-		{name: "check the tunnel", do: v.checkTunnel},
-		{name: "check the network", do: v.checkNetwork},
-	}))
+	err := looked(v.r.execute(ctx, v.phases()))
 	switch {
 	case err != nil:
 		return Findings{}, err

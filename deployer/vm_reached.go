@@ -11,24 +11,12 @@ import (
 	"bootstrap/state/file"
 )
 
-// reaching returns the first phases of commands that call the agent and change
-// nothing in the deployment. They take no lock, so they also work during a
-// deploy.
-func (r *run) reaching() []phase {
-	return []phase{
-		{name: "find state", do: r.findState},
-		{name: "find vm", do: r.findVM},
-		{name: "find installation", do: r.t.FindInstallation},
-		{name: "reach the agent", do: r.reachAgent},
-	}
-}
-
 // withVM runs fn with the recorded VM, whose agent answers.
 func withVM(ctx context.Context, opts Options, fn func(*access.VM, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	opts.Inputs.Lenient = true
 	r := newRun(opts)
-	return r.execute(ctx, append(r.reaching(), phase{name: "use VM", do: func(ctx context.Context) error { return fn(r.t.Reached(r.look.Running, r.vm), ctx) }}))
+	return r.execute(ctx, r.vmPhases(fn))
 }
 
 // SSH logs in to the VM; see access.VM.SSH.

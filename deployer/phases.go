@@ -1,0 +1,201 @@
+package deployer
+
+import (
+	"context"
+	"slices"
+
+	"bootstrap/deployer/access"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/plan"
+)
+
+// phase is what a run does before its steps, which one phase runs. This file
+// contains the phases of every command, in the order in which they run.
+type phase struct {
+	name  string
+	group string // the group of stages it belongs to, if any
+	do    func(context.Context) error
+}
+
+// deployPhases returns the phases of deploy.
+func (r *run) deployPhases() []phase {
+	return slices.Concat([]phase{
+		{name: "find state", do: r.findExisting},
+		{name: "check inputs", do: r.checkInputs},
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "lock state", group: instance.Validating, do: r.lock},
+		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
+	}, r.lookPhases(), []phase{
+		{name: "plan", do: r.announcePlan},
+		{name: "check the machine", do: r.checkMachine},
+		{name: "confirm", do: r.confirm},
+		{name: "run the plan", do: r.runPlan},
+		{name: "say", do: r.sayResult},
+	})
+}
+
+// planPhases returns the phases of plan; save keeps what it has made.
+func (r *run) planPhases(save func(context.Context) error) []phase {
+	return slices.Concat([]phase{
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read state", group: instance.Validating, do: r.peek},
+		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
+	}, r.lookPhases(), []phase{
+		{name: "plan", do: r.showPlan},
+		{name: "save plan", do: save},
+	})
+}
+
+// lookPhases returns the phases in which a deploy and a plan find the facts.
+func (r *run) lookPhases() []phase {
+	return []phase{
+		{name: "start ruby", group: instance.Validating, do: r.t.StartRuby},
+		{name: "fetch artifacts", group: instance.Validating, do: r.t.Artifacts.FetchAll},
+		{name: "adopt", do: r.t.ReadAdopted},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "look", do: r.lookByCPI},
+		{name: "look for an unrecorded VM", do: r.look.RefuseUnrecorded},
+	}
+}
+
+// previousPhases returns the phases of deploy --previous.
+func (r *run) previousPhases() []phase {
+	return slices.Concat(r.localPhases(), r.findPreviousPhases(), []phase{
+		{name: "run the plan", do: r.runPlan},
+	})
+}
+
+// planPreviousPhases returns the phases of plan --previous.
+func (r *run) planPreviousPhases(save func(context.Context) error) []phase {
+	return slices.Concat([]phase{
+		{name: "find state", do: r.findState},
+		{name: "read state", group: instance.Validating, do: r.peek},
+		{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
+	}, r.findPreviousPhases(), []phase{
+		{name: "save plan", do: save},
+	})
+}
+
+// findPreviousPhases returns the phases that find what --previous puts back.
+func (r *run) findPreviousPhases() []phase {
+	return []phase{
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "expect vm", do: r.expectVM},
+		{name: "expect disk", do: r.expectDisk},
+		{name: "find the deploy to put back", do: r.findPrevious},
+	}
+}
+
+// statePhases returns the first phases of commands that change the state.
+func (r *run) statePhases() []phase {
+	return []phase{
+		{name: "find state", do: r.findState},
+		{name: "lock state", group: instance.Validating, do: r.lock},
+	}
+}
+
+// localPhases returns the first phases of commands that need the state and the
+// agent, not the manifest.
+func (r *run) localPhases() []phase {
+	return append(r.statePhases(), phase{name: "find installation", group: instance.Validating, do: r.t.FindInstallation})
+}
+
+// agentPhases returns the phases of stop, start and restart: steps that call only
+// the agent of the VM, after the checks.
+func (r *run) agentPhases(group string, steps []plan.Step, checks []func(*run, context.Context) error) []phase {
+	phases := append(r.localPhases(), phase{name: "ask agent", do: r.look.AtAgent})
+	for _, check := range checks {
+		phases = append(phases, phase{name: "check VM", do: func(ctx context.Context) error { return check(r, ctx) }})
+	}
+	return append(phases, phase{name: group, do: func(ctx context.Context) error { return r.runList(ctx, group, steps) }})
+}
+
+// deletePhases returns the phases of delete.
+func (r *run) deletePhases() []phase {
+	return append(r.localPhases(), []phase{
+		{name: "protect", do: r.refuseProtected},
+		{name: "find ledger", do: func(context.Context) error { return r.t.UnnamedLedger() }},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "confirm", do: r.confirmDelete},
+		{name: "connect cpi", do: r.settle},
+		{name: "look", do: r.look.ForDelete},
+		{name: "refuse a silent agent", do: r.refuseSilent},
+		{name: "delete", do: r.deleteRecorded},
+	}...)
+}
+
+// vmPhases returns the phases of ssh and logs, which call the agent and change
+// nothing in the deployment. They take no lock, so they also work during a deploy.
+func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {
+	return []phase{
+		{name: "find state", do: r.findState},
+		{name: "find vm", do: r.findVM},
+		{name: "find installation", do: r.t.FindInstallation},
+		{name: "reach the agent", do: r.reachAgent},
+		{name: "use VM", do: func(ctx context.Context) error { return use(r.t.Reached(r.look.Running, r.vm), ctx) }},
+	}
+}
+
+// attachPhases returns the phases of disks attach.
+func (r *diskRecord) attachPhases() []phase {
+	return append(r.statePhases(), phase{name: "attach disk", do: r.attach})
+}
+
+// deletePhases returns the phases of disks delete.
+func (r *diskRecord) deletePhases() []phase {
+	return append(r.localPhases(), []phase{
+		{name: "expect orphan", do: r.expectOrphan},
+		{name: "confirm", do: r.confirmDelete},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "delete disk", do: r.deleteData},
+	}...)
+}
+
+// forgetPhases returns the phases of disks forget.
+func (r *diskRecord) forgetPhases() []phase {
+	return append(r.statePhases(), []phase{
+		{name: "find disk", do: r.find},
+		{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "look", do: r.refuseExisting},
+		{name: "forget disk", do: r.forget},
+	}...)
+}
+
+// forceForgetPhases returns the phases of disks forget --force.
+func (r *diskRecord) forceForgetPhases() []phase {
+	return append(r.statePhases(), []phase{
+		{name: "find disk", do: r.find},
+		{name: "confirm", do: r.confirmForget},
+		{name: "forget disk", do: r.forget},
+	}...)
+}
+
+// renderPhases returns the phases of render.
+func (r *run) renderPhases(what RenderOptions) []phase {
+	return []phase{
+		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read state", group: instance.Validating, do: r.peekAtState},
+		{name: "start ruby", group: instance.Validating, do: r.startRubyAtOnce},
+		{name: "fetch releases", group: instance.Validating, do: r.t.Artifacts.FetchForJobs},
+		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
+	}
+}
+
+// phases returns the phases of validate.
+func (v *validation) phases() []phase {
+	return []phase{
+		{name: "read manifest", do: v.r.t.Read},
+		{name: "choose addresses", do: v.chooseAddresses},
+		{name: "start ruby", do: v.startRuby},
+		{name: "fetch artifacts", do: v.fetchArtifacts},
+		{name: "check jobs", do: v.checkJobs},
+		{name: "check packages", do: v.checkPackages},
+		{name: "render jobs", do: v.renderJobs},
+		{name: "check the tunnel", do: v.checkTunnel},
+		{name: "check the network", do: v.checkNetwork},
+	}
+}
