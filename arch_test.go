@@ -358,7 +358,6 @@ func imports() map[string][]string {
 		"internal/digest":       {},
 		"internal/guard":        {},
 		"internal/listener":     {},
-		"internal/homedir":      {},
 		"internal/keyorder":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/named":        {},
@@ -375,11 +374,9 @@ func imports() map[string][]string {
 		"internal/scratch":      {"internal/lockfile"},
 		"internal/sealed":       {"internal/named", "internal/regular"},
 		"internal/spelling":     {},
-		"internal/unnamed":      {},
 		"internal/webpage":      {"internal/printable"},
 		"internal/wait":         {"internal/guard"},
 		"internal/watch":        {"internal/wait"},
-		"internal/yamlerror":    {},
 	}
 }
 
@@ -392,7 +389,7 @@ func libraries() map[string][]string {
 		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
-		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata", "internal/yamlerror"},
+		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
 		"go.yaml.in/yaml/v3":             {"local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
 		"github.com/godbus/dbus/v5":      {"local/cgroup"},
 		"github.com/vishvananda/netlink": {"local/network"},

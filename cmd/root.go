@@ -41,7 +41,6 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/timeline"
 	"bootstrap/internal/guard"
-	"bootstrap/internal/homedir"
 	"bootstrap/internal/owner"
 	"bootstrap/internal/scratch"
 	"bootstrap/internal/wait"
@@ -68,7 +67,7 @@ type Process struct {
 
 // Run runs the command that the arguments name and returns its exit code.
 func (p Process) Run() int {
-	c := newConsole(p.Args, p.Stdin, p.Stdout, p.Stderr, homedir.Add(p.Env, runtime.GOOS))
+	c := newConsole(p.Args, p.Stdin, p.Stdout, p.Stderr, withHome(p.Env, runtime.GOOS))
 	c.trace = p.Trace
 	restrictUmask()
 	return c.execute(newRoot(c))

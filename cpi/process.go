@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"bootstrap/internal/process"
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 	"bootstrap/internal/wait"
 )
 
@@ -38,19 +38,19 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 	cannot := func(err error) (output, error) {
 		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
 	}
-	stdin, err := unnamed.Create()
+	stdin, err := scratch.Unnamed()
 	if err != nil {
 		return cannot(err)
 	}
-	defer unnamed.Discard(stdin)
+	defer scratch.Discard(stdin)
 	if _, err := stdin.Write(request); err != nil {
 		return cannot(err)
 	}
-	stderr, err := unnamed.Create()
+	stderr, err := scratch.Unnamed()
 	if err != nil {
 		return cannot(err)
 	}
-	defer unnamed.Discard(stderr)
+	defer scratch.Discard(stderr)
 	stdout, err := c.record.open(ctx)
 	if err != nil {
 		return cannot(err)

@@ -11,7 +11,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/regular"
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 	"bootstrap/internal/wait"
 )
 
@@ -124,7 +124,7 @@ func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, er
 
 func (r *record) open(ctx context.Context) (*os.File, error) {
 	if r == nil {
-		return unnamed.Create()
+		return scratch.Unnamed()
 	}
 	f, err := os.OpenFile(r.file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -165,7 +165,7 @@ func (r *record) lock(ctx context.Context, f *os.File) error {
 
 func (r *record) close(f *os.File) {
 	if r == nil {
-		unnamed.Discard(f)
+		scratch.Discard(f)
 		return
 	}
 	_ = f.Close()

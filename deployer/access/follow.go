@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 	"bootstrap/internal/wait"
 )
 
@@ -52,7 +52,7 @@ func (v *VM) followOnce(ctx context.Context, f *follower, what LogsOptions) erro
 	if err != nil {
 		return err
 	}
-	defer unnamed.Discard(archive)
+	defer scratch.Discard(archive)
 	return f.read(archive, v.Report.Log)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 )
 
 // LogsOptions selects the logs, and says where they go.
@@ -123,7 +123,7 @@ func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 		if err != nil {
 			return err
 		}
-		defer unnamed.Discard(archive)
+		defer scratch.Discard(archive)
 		if stream {
 			err = pour(archive, target)
 		} else {
@@ -202,7 +202,7 @@ func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os
 		err = fmt.Errorf("the VM has no logs for %s", strings.Join(asked, ", "))
 	}
 	if err != nil {
-		unnamed.Discard(archive)
+		scratch.Discard(archive)
 		return nil, err
 	}
 	return archive, nil
@@ -214,7 +214,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	defer unnamed.Discard(archive)
+	defer scratch.Discard(archive)
 	files, err := tailArchive(archive, what.Tail)
 	if err != nil {
 		return err

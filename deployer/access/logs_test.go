@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 )
 
 // Archives that were fetched in the same second get different names.
@@ -22,7 +22,7 @@ func TestNameLogs(t *testing.T) {
 		if _, err := f.WriteString(content); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { unnamed.Discard(f) })
+		t.Cleanup(func() { scratch.Discard(f) })
 		return f
 	}
 	for _, c := range [][2]string{{"first", ".tgz"}, {"second", "-2.tgz"}, {"third", "-3.tgz"}} {

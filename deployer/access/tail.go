@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"bootstrap/internal/printable"
-	"bootstrap/internal/unnamed"
+	"bootstrap/internal/scratch"
 
 	"bootstrap/agent"
 )
@@ -81,7 +81,7 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 	if err != nil {
 		return nil, err
 	}
-	defer unnamed.Discard(archive)
+	defer scratch.Discard(archive)
 	files, err := tailArchive(archive, lines)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	if err != nil {
 		return nil, err
 	}
-	create := unnamed.Create
+	create := scratch.Unnamed
 	if dir != "" {
 		create = func() (*os.File, error) { return os.CreateTemp(dir, "logs-*.tgz~") }
 	}
@@ -116,7 +116,7 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		unnamed.Discard(f)
+		scratch.Discard(f)
 		return nil, err
 	}
 	return f, nil

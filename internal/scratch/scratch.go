@@ -1,5 +1,5 @@
-// Package scratch makes folders for what a command needs only while it runs. Those of
-// processes that were killed are removed by a later command.
+// Package scratch makes folders and files for what a command needs only while it runs.
+// Folders of killed processes are removed by a later command; files have no name.
 package scratch
 
 import (

@@ -17,8 +17,6 @@ import (
 
 	yaml2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
-
-	"bootstrap/internal/yamlerror"
 )
 
 // Limits of a document. Real manifests are below 1 MiB and use few aliases; the
@@ -189,7 +187,7 @@ func parseAs(file string, data []byte, names bool) *document {
 	case errors.Is(err, io.EOF):
 		return d
 	case err != nil:
-		line, column, why := yamlerror.Explain(data, err)
+		line, column, why := explainSyntax(data, err)
 		d.problems = append(d.problems, Problem{Pos: Position{file, line, column}, Name: "yaml", Message: notYAML + why})
 		return d
 	}

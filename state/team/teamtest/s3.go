@@ -129,7 +129,6 @@ func s3Program(ctx context.Context) (string, error) {
 		return "", err
 	}
 	new := fmt.Sprintf("%s.%d", program, os.Getpid())
-	// Compiled without inlining, as by .ci/run, which takes less time.
 	if err := buildtest.Build(ctx, source, "-ldflags=-s -w", "-o", new, "."); err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package unnamed
+package scratch
 
 import (
 	"io"
@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-func TestCreate(t *testing.T) {
+func TestUnnamed(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("open files have names there")
 	}
-	for name, create := range map[string]func() (*os.File, error){"created": Create, "unlinked": unlinked} {
+	for name, create := range map[string]func() (*os.File, error){"created": Unnamed, "unlinked": unlinked} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
@@ -39,9 +39,9 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestCreateWithoutFolder(t *testing.T) {
+func TestUnnamedWithoutFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
-	if f, err := Create(); err == nil {
+	if f, err := Unnamed(); err == nil {
 		t.Errorf("created %s", f.Name())
 	}
 }

@@ -1,5 +1,4 @@
-// Package yamlerror explains the errors of the YAML parsers in plain words.
-package yamlerror
+package document
 
 import (
 	"regexp"
@@ -13,14 +12,14 @@ import (
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// Explain explains an error of yaml.v3 about a file, and where it is. yaml.v3 names a line,
+// explainSyntax explains an error of yaml.v3 about a file, and where it is. yaml.v3 names a line,
 // sometimes the one before the mistake, and no column. If yaml.v2 names a line
 // closer to the mistake, that one is used. The text quotes nothing of the file.
-func Explain(data []byte, err error) (line, column int, why string) {
+func explainSyntax(data []byte, err error) (line, column int, why string) {
 	line, text := splitError(err)
 	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
 		line, column = unreadable(data)
-		return line, column, explain(text, "")
+		return line, column, plainWords(text, "")
 	}
 	var ignored any
 	if err2 := yaml2.Unmarshal(data, &ignored); err2 != nil {
@@ -45,7 +44,7 @@ func Explain(data []byte, err error) (line, column int, why string) {
 	}
 	content := lines[line-1]
 	column = len(content) - len(strings.TrimLeft(content, " "))
-	why = explain(text, content)
+	why = plainWords(text, content)
 	if strings.Contains(text, "cannot start any token") || strings.Contains(text, "tab character") {
 		column = max(column, strings.IndexAny(content, "\t@`%"))
 	}
@@ -109,9 +108,9 @@ func anchorLine(lines []string, text string) int {
 // without quotes, as paths of operations do.
 var questioned = regexp.MustCompile(`[[{,:] *[^\s"',:{}[\]][^"',{}[\]]*\? *([,}\]]|$)`)
 
-// explain returns a YAML library's error in plain words. It quotes nothing of
+// plainWords returns a YAML library's error in plain words. It quotes nothing of
 // the file, because that may be secret.
-func explain(text, line string) string {
+func plainWords(text, line string) string {
 	switch {
 	case strings.Contains(text, "mapping values are not allowed"):
 		return `there is a ":" where no key can be; check the indentation of this line and the one above, and put text that contains ": " in quotes`

@@ -1,4 +1,4 @@
-package unnamed
+package scratch
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 func TestNeverNamed(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	if f, err := create(dir); err != nil {
+	if f, err := createUnnamed(dir); err != nil {
 		t.Skipf("this file system has no files without a name: %v", err)
 	} else {
 		Discard(f)
@@ -25,7 +25,7 @@ func TestNeverNamed(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Create()
+	f, err := Unnamed()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,10 @@
-// Package homedir finds the folder of the person who runs the program.
-package homedir
+package cmd
 
 import "strings"
 
-// Add returns the environment with HOME, which Windows calls USERPROFILE. An environment
+// withHome returns the environment with HOME, which Windows calls USERPROFILE. An environment
 // with HOME, and one of another operating system, stays as it is.
-func Add(env []string, system string) []string {
+func withHome(env []string, system string) []string {
 	profile := ""
 	for _, variable := range env {
 		switch name, value, _ := strings.Cut(variable, "="); {

@@ -1,11 +1,12 @@
-package homedir
+package cmd
 
 import (
 	"slices"
 	"testing"
 )
 
-func TestAdd(t *testing.T) {
+func TestWithHome(t *testing.T) {
+	t.Parallel()
 	const profile, added = `USERPROFILE=C:\Users\me`, `HOME=C:\Users\me`
 	for _, c := range []struct {
 		env    []string
@@ -18,7 +19,7 @@ func TestAdd(t *testing.T) {
 		{[]string{profile}, "linux", []string{profile}},
 		{[]string{"PATH=x"}, "windows", []string{"PATH=x"}},
 	} {
-		if got := Add(c.env, c.system); !slices.Equal(got, c.want) {
+		if got := withHome(c.env, c.system); !slices.Equal(got, c.want) {
 			t.Errorf("%q on %s: %q, not %q", c.env, c.system, got, c.want)
 		}
 	}

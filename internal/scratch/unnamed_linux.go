@@ -1,4 +1,4 @@
-package unnamed
+package scratch
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// create opens a file that has no name from its beginning: open(2), O_TMPFILE. Its
+// createUnnamed opens a file that has no name from its beginning: open(2), O_TMPFILE. Its
 // path is for error messages, and names no file.
-func create(dir string) (*os.File, error) {
+func createUnnamed(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err

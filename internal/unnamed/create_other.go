@@ -1,7 +1,0 @@
-//go:build !linux
-
-package unnamed
-
-import "os"
-
-func create(string) (*os.File, error) { return unlinked() }
