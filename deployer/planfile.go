@@ -46,7 +46,7 @@ func (e *PlanFormatError) Error() string {
 
 // checkInputs refuses the plan if the inputs have changed since. It runs before
 // variables are generated. Without a plan it refuses nothing.
-func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Target) error {
+func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Instance) error {
 	if p == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Target) error {
 // a state is identified by installation_id. One without a state is identified
 // by the path of its state file, except that its folder may have moved, for
 // example to another machine.
-func (p *PlanFile) checkDeployment(t *instance.Target) error {
+func (p *PlanFile) checkDeployment(t *instance.Instance) error {
 	if p.Installation != "" {
 		st, found, err := file.Read(t.StatePath, t.Env.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
@@ -91,7 +91,7 @@ func (p *PlanFile) checkDeployment(t *instance.Target) error {
 }
 
 // checkPlan refuses the plan if it differs from the plan that was made now.
-func (p *PlanFile) checkPlan(t *instance.Target, now plan.Plan) error {
+func (p *PlanFile) checkPlan(t *instance.Instance, now plan.Plan) error {
 	if p == nil {
 		return nil
 	}

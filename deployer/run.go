@@ -54,7 +54,7 @@ type run struct {
 // work contains what the doers of a run share: the results of earlier steps that
 // later steps use.
 type work struct {
-	t       *instance.Target
+	t       *instance.Instance
 	look    *instance.Look
 	journal *journal.Journal  // lock, peek: of the CPI calls that change something
 	want    plan.Wishes       // plan

@@ -14,7 +14,7 @@ import (
 
 // Addresses are those of the instance. On networks of a cloud config they are in a
 // ledger that deployments share; on networks of the manifest itself, in the state.
-type Addresses struct{ t *Target }
+type Addresses struct{ t *Instance }
 
 // Choose decides which addresses the instance gets, without reserving them, and
 // puts them into the manifest. It does nothing if the manifest names all of them. A

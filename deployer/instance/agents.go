@@ -15,7 +15,7 @@ import (
 // Agents contains how the agents of a deployment are reached: as the manifest
 // says, and as this machine has recorded.
 type Agents struct {
-	t *Target
+	t *Instance
 }
 
 // accesses lists how the agent may be reached, the likeliest first.
@@ -86,7 +86,7 @@ func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 }
 
 // Reached is a VM whose agent answers.
-func (t *Target) Reached(client *agent.Client, vm string) *access.VM {
+func (t *Instance) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
 		CID: vm, Agent: client, Deployment: t.About.Name, Group: t.About.Group,
 		Dir: t.Dir, Dial: dialAgent(t), Redact: t.Env.Redact, Report: t.Out.Root,

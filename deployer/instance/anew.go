@@ -16,7 +16,7 @@ import (
 // generating refuses new values for a vars store that is lost, and records in Replaced
 // which of the variables the VM uses already. In a run that generates, From.Replacing
 // may refuse these.
-func (t *Target) generating(ctx context.Context, names []string, exists bool) error {
+func (t *Instance) generating(ctx context.Context, names []string, exists bool) error {
 	st, found, err := t.currentState()
 	if err != nil || !found {
 		return err
@@ -33,7 +33,7 @@ func (t *Target) generating(ctx context.Context, names []string, exists bool) er
 }
 
 // currentState returns the state of the deployment, which may not be open yet.
-func (t *Target) currentState() (st state.State, found bool, err error) {
+func (t *Instance) currentState() (st state.State, found bool, err error) {
 	if t.State != nil {
 		return t.State.Get(), t.State.Found(), nil
 	}

@@ -20,7 +20,7 @@ import (
 
 // Artifacts are the releases and the stemcell that a manifest names.
 type Artifacts struct {
-	t *Target
+	t *Instance
 
 	Releases map[string]*artifact.Release // by name; fetched ones
 	Stemcell *artifact.Stemcell           // nil: it was not fetched

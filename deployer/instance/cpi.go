@@ -20,9 +20,9 @@ import (
 )
 
 // CPI is the CPI of a deployment. It installs itself and connects when a method
-// first needs a client; Target.Close ends the processes and logs of that.
+// first needs a client; Instance.Close ends the processes and logs of that.
 type CPI struct {
-	t *Target
+	t *Instance
 
 	// Build is the installed CPI; nil: none yet. Commands that do not read the
 	// manifest find it on this machine (FindInstallation).

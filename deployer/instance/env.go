@@ -177,7 +177,7 @@ func (e *Env) StartRuby(ctx context.Context) error {
 
 // StartRuby prepares the Ruby that renders templates. Without a VM it starts at
 // once, during the downloads; else only when something must be rendered.
-func (t *Target) StartRuby(ctx context.Context) error {
+func (t *Instance) StartRuby(ctx context.Context) error {
 	if err := t.Env.StartRuby(ctx); err != nil {
 		return err
 	}

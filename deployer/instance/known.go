@@ -24,7 +24,7 @@ import (
 
 // UseManifest makes m the manifest of the deployment. A command that chooses no
 // addresses reaches the agent at the one that the last deploy recorded.
-func (t *Target) UseManifest(m *manifest.Manifest) {
+func (t *Instance) UseManifest(m *manifest.Manifest) {
 	t.Manifest, t.About = m, aboutManifest(m.Reached(t.recorded))
 	if t.EmbeddedCPI() {
 		t.About.Local = t.localRoot()
@@ -35,7 +35,7 @@ func (t *Target) UseManifest(m *manifest.Manifest) {
 }
 
 // UseInstallation uses what this machine knows of the deployment with that state.
-func (t *Target) UseInstallation(ctx context.Context, st state.State) error {
+func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
 	if err := t.Shared.fetch(ctx); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (t *Target) UseInstallation(ctx context.Context, st state.State) error {
 // FindInstallation reads from this machine what a command needs that does not
 // need the manifest's content. It reads the manifest if that is not enough, or
 // if the command line has operations or variables of its own.
-func (t *Target) FindInstallation(ctx context.Context) error {
+func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
 	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
@@ -78,16 +78,16 @@ func (t *Target) FindInstallation(ctx context.Context) error {
 }
 
 // InstanceID is the instance's id, the same for every template and deploy.
-func (t *Target) InstanceID() string {
+func (t *Instance) InstanceID() string {
 	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
 }
 
 // Folder returns the folder in which this machine keeps what it knows of the
 // deployment.
-func (t *Target) Folder() kept.Folder { return kept.At(t.Dir) }
+func (t *Instance) Folder() kept.Folder { return kept.At(t.Dir) }
 
 // HealthFrom returns where health checks of the instance at the address run.
-func HealthFrom(t *Target, address string) health.From {
+func HealthFrom(t *Instance, address string) health.From {
 	from := health.From{Address: address, Dial: dialService(t), Env: t.Env.checkEnv()}
 	if t.About.Manifest != "" {
 		from.Dir = filepath.Dir(t.About.Manifest)
@@ -98,7 +98,7 @@ func HealthFrom(t *Target, address string) health.From {
 // SayAddress shows the address of the instance, and where its service is: the URL of
 // a health check, or else, if look is true, the open ports of an embedded VM. An empty
 // address is not shown.
-func (t *Target) SayAddress(ctx context.Context, address string, look bool) {
+func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 	if address == "" {
 		return
 	}
@@ -132,7 +132,7 @@ const mostPorts = 6
 
 // serviceURL returns the URL of the first health check that has one, at an address;
 // empty: none has.
-func (t *Target) serviceURL(address string) string {
+func (t *Instance) serviceURL(address string) string {
 	for _, c := range t.About.Health {
 		if c.HTTP == "" {
 			continue
@@ -151,7 +151,7 @@ func (t *Target) serviceURL(address string) string {
 	return ""
 }
 
-func (t *Target) currentStemcell() *state.Stemcell {
+func (t *Instance) currentStemcell() *state.Stemcell {
 	st := t.State.Get()
 	return st.Stemcell()
 }
@@ -192,7 +192,7 @@ func (c *CPI) Remember(ctx context.Context) error {
 
 // recallKnown reads what this machine has recorded of the deployment; the zero
 // value if that is nothing or unreadable.
-func (t *Target) recallKnown(ctx context.Context) {
+func (t *Instance) recallKnown(ctx context.Context) {
 	known, ok := t.Folder().Deployment()
 	if !ok {
 		return

@@ -66,12 +66,12 @@ func LedgerPath(home string) string { return filepath.Join(home, "addresses.db")
 
 // LedgerAddress returns where the addresses of the deployment are reserved: as the
 // command line says, as this machine remembers it, or else on this machine.
-func (t *Target) LedgerAddress() string {
+func (t *Instance) LedgerAddress() string {
 	return cmp.Or(t.Env.Database, t.Known.Database, LedgerPath(t.Env.Home))
 }
 
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
-func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
+func (t *Instance) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
 	if err := cmp.Or(t.UnnamedLedger(), t.LostLedger()); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (t *Target) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 }
 
 // recordedLedger returns where the addresses are by the state; empty: nowhere.
-func (t *Target) recordedLedger() string {
+func (t *Instance) recordedLedger() string {
 	if t.State == nil {
 		return ""
 	}
@@ -88,11 +88,11 @@ func (t *Target) recordedLedger() string {
 }
 
 // SharedLedger returns LedgerAddress as the state records it.
-func (t *Target) SharedLedger() string { return addresses.Shared(t.LedgerAddress()) }
+func (t *Instance) SharedLedger() string { return addresses.Shared(t.LedgerAddress()) }
 
 // UnnamedLedger returns an error if the addresses of the deployment are in the
 // database of a team, by the state, and nobody has named that on this machine.
-func (t *Target) UnnamedLedger() error {
+func (t *Instance) UnnamedLedger() error {
 	recorded := t.recordedLedger()
 	if !strings.Contains(recorded, "://") || t.Env.Database != "" || recorded == t.SharedLedger() {
 		return nil
@@ -102,7 +102,7 @@ func (t *Target) UnnamedLedger() error {
 
 // LostLedger returns an error if the file of the ledger is gone in which the
 // deployment has addresses.
-func (t *Target) LostLedger() error {
+func (t *Instance) LostLedger() error {
 	if t.LedgerLost() {
 		return &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
 	}
@@ -111,7 +111,7 @@ func (t *Target) LostLedger() error {
 
 // LedgerLost reports whether the file of the ledger is gone in which the deployment
 // has addresses. In a new one, the addresses of all others would be free.
-func (t *Target) LedgerLost() bool {
+func (t *Instance) LedgerLost() bool {
 	path := t.LedgerAddress()
 	return path == t.Known.Database && IsMissing(path)
 }
@@ -128,7 +128,7 @@ func IsMissing(address string) bool {
 
 // OldLedgers returns the ledgers other than LedgerAddress in which the deployment
 // may still have addresses, because it used them before.
-func (t *Target) OldLedgers() []string {
+func (t *Instance) OldLedgers() []string {
 	var list []string
 	for _, address := range append([]string{cmp.Or(t.Known.Database, t.recordedLedger())}, t.Known.OldDatabases...) {
 		known := func(other string) bool { return addresses.Same(address, other) || addresses.Shared(other) == address }
@@ -143,7 +143,7 @@ func (t *Target) OldLedgers() []string {
 
 // LeavesLedger returns a warning if the deployment used another ledger until now;
 // empty: it did not.
-func (t *Target) LeavesLedger() string {
+func (t *Instance) LeavesLedger() string {
 	left := cmp.Or(t.Known.Database, t.recordedLedger())
 	if !slices.Contains(t.OldLedgers(), left) {
 		return ""
@@ -169,12 +169,12 @@ func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledg
 }
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
-func (t *Target) UsesLedger() bool {
+func (t *Instance) UsesLedger() bool {
 	return t.Manifest != nil && t.Manifest.SharesNetworks() || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
 }
 
-// Instance is what the deployment asks of the ledger.
-type Instance struct {
+// question is what the deployment asks of the ledger.
+type question struct {
 	networks []network.Network
 	network.Instance
 }
@@ -184,9 +184,9 @@ type Instance struct {
 // that was created without a ledger keeps them. replace is true if the VM is
 // replaced for another reason than its addresses, swap if the new VM is created
 // beside the old one.
-func (t *Target) instance(replace, swap bool) Instance {
+func (t *Instance) instance(replace, swap bool) question {
 	p := t.Manifest.Placement
-	in := Instance{networks: p.Networks, Instance: network.Instance{
+	in := question{networks: p.Networks, Instance: network.Instance{
 		Owner:   t.Owner(),
 		Zone:    t.zone(),
 		Wishes:  p.Group.Wishes,
@@ -222,7 +222,7 @@ func (t *Target) instance(replace, swap bool) Instance {
 
 // zone returns the zone of the instance: the one that it was in, if the manifest
 // and its static addresses allow that one, and else the manifest's choice.
-func (t *Target) zone() string {
+func (t *Instance) zone() string {
 	p := t.Manifest.Placement
 	if p.Own || t.State == nil || t.State.Get().Own.Zone == "" {
 		return p.Zone
@@ -237,7 +237,7 @@ func (t *Target) zone() string {
 
 // Wanted returns what the deployment asks of the ledger. One that does not exist
 // yet asks under the path of its state.
-func (t *Target) Wanted() network.Instance {
+func (t *Instance) Wanted() network.Instance {
 	in := t.instance(false, t.Manifest.Update.VMStrategy == "create-swap-delete").Instance
 	if t.Installation == uuid.Nil {
 		in.Owner.Deployment = t.From.StateName(t.StatePath)
@@ -248,7 +248,7 @@ func (t *Target) Wanted() network.Instance {
 // Claims returns the addresses that the VM of the deployment has, by the record of
 // its last deploy on this machine, or else by its state. A network is looked for
 // by its name, and then by its range; networks may be empty.
-func (t *Target) Claims(networks []network.Network) []network.Reservation {
+func (t *Instance) Claims(networks []network.Network) []network.Reservation {
 	st := t.State.Get()
 	if st.CurrentVMCID == "" {
 		return nil
@@ -281,7 +281,7 @@ func (t *Target) Claims(networks []network.Network) []network.Reservation {
 
 // RememberLedger records in the state and on this machine in which ledger the
 // addresses of the deployment are.
-func (t *Target) RememberLedger() error {
+func (t *Instance) RememberLedger() error {
 	address, old := t.LedgerAddress(), t.OldLedgers()
 	if place := t.SharedLedger(); place != t.recordedLedger() {
 		if err := t.State.Update(func(st *state.State) error { st.Own.Ledger = place; return nil }); err != nil {
@@ -302,7 +302,7 @@ func (t *Target) RememberLedger() error {
 
 // addressOn returns the address that the VM has on a network, as far as that is
 // recorded.
-func (t *Target) addressOn(w network.Wish) (netip.Addr, bool) {
+func (t *Instance) addressOn(w network.Wish) (netip.Addr, bool) {
 	st := t.State.Get()
 	if st.CurrentVMCID == "" {
 		return netip.Addr{}, false
@@ -333,7 +333,7 @@ func (e *Env) Refused(err error, address string) error {
 }
 
 // Owner returns the instance in whose name addresses are reserved.
-func (t *Target) Owner() network.Owner {
+func (t *Instance) Owner() network.Owner {
 	return network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: t.About.Group + "/0"}
 }
 

@@ -17,7 +17,7 @@ import (
 // Look contains what was found out about a deployment: from its agent first, and
 // from the CPI if a plan needs what the agent cannot report.
 type Look struct {
-	t   *Target
+	t   *Instance
 	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
 
 	Facts    plan.Facts
@@ -28,7 +28,7 @@ type Look struct {
 }
 
 // NewLook returns a look at a deployment whose state is open.
-func NewLook(t *Target, fix bool) *Look { return &Look{t: t, Fix: fix} }
+func NewLook(t *Instance, fix bool) *Look { return &Look{t: t, Fix: fix} }
 
 // AgentDiffers lists the settings of the agent that were seen to differ from the
 // manifest: the recorded ones may be wrong, or another machine may have changed

@@ -23,12 +23,12 @@ type Limits struct {
 }
 
 // EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
-func (t *Target) EmbeddedCPI() bool {
+func (t *Instance) EmbeddedCPI() bool {
 	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
 }
 
 // NewMachine returns what a new VM is made of; zero without the embedded CPI.
-func (t *Target) NewMachine(ctx context.Context) Machine {
+func (t *Instance) NewMachine(ctx context.Context) Machine {
 	if !t.EmbeddedCPI() || t.Env.Machine == nil {
 		return Machine{}
 	}
@@ -42,7 +42,7 @@ func (t *Target) NewMachine(ctx context.Context) Machine {
 
 // hasImage reports whether the stemcell has the image of a root file system, as far
 // as it is known before it is downloaded.
-func (t *Target) hasImage() bool {
+func (t *Instance) hasImage() bool {
 	if t.Artifacts.Stemcell != nil {
 		return !slices.Contains(t.Artifacts.Stemcell.Formats, "local")
 	}
@@ -51,7 +51,7 @@ func (t *Target) hasImage() bool {
 
 // DiskNotHeld returns why nothing stops a new persistent disk at its size; zero: it stops
 // there, or the embedded CPI does not make it.
-func DiskNotHeld(ctx context.Context, t *Target) Limits {
+func DiskNotHeld(ctx context.Context, t *Instance) Limits {
 	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.DiskLimit != nil {
 		return t.Env.DiskLimit(m.Kind)
 	}
@@ -60,7 +60,7 @@ func DiskNotHeld(ctx context.Context, t *Target) Limits {
 
 // NotHeld returns which limits of its cloud_properties a new VM is not held to;
 // zero without the embedded CPI.
-func NotHeld(ctx context.Context, t *Target) Limits {
+func NotHeld(ctx context.Context, t *Instance) Limits {
 	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.Limits != nil {
 		return t.Env.Limits(m.Kind, t.Manifest.ResourcePool.CloudProperties)
 	}

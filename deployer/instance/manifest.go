@@ -17,7 +17,7 @@ import (
 )
 
 // Read reads, evaluates and checks the manifest.
-func (t *Target) Read(ctx context.Context) error {
+func (t *Instance) Read(ctx context.Context) error {
 	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
 		inputs := t.From.Inputs
 		inputs.Generating = t.generating
@@ -50,7 +50,7 @@ func (t *Target) Read(ctx context.Context) error {
 
 // ReadIfAny reads the manifest without generating variables; if there is none or
 // it is wrong, the run uses what this machine has recorded of it.
-func (t *Target) ReadIfAny(ctx context.Context) error {
+func (t *Instance) ReadIfAny(ctx context.Context) error {
 	if t.From.Manifest == "" {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (t *Target) ReadIfAny(ctx context.Context) error {
 
 // readForCPI reads the manifest if the CPI must be built and the manifest was
 // not read yet.
-func (t *Target) readForCPI(ctx context.Context) error {
+func (t *Instance) readForCPI(ctx context.Context) error {
 	if t.Manifest != nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (t *Target) readForCPI(ctx context.Context) error {
 }
 
 // ReadAdopted reads the manifest from which another tool created the VM.
-func (t *Target) ReadAdopted(ctx context.Context) error {
+func (t *Instance) ReadAdopted(ctx context.Context) error {
 	if t.From.AdoptFrom == "" {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (t *Target) ReadAdopted(ctx context.Context) error {
 
 // SaysProtect reports whether the manifest file contains protect: true; it may
 // be newer than the last deploy. An unreadable manifest counts as unprotected.
-func (t *Target) SaysProtect(ctx context.Context) bool {
+func (t *Instance) SaysProtect(ctx context.Context) bool {
 	in := t.From.Inputs
 	in.Generate, in.Lenient = document.Plan, true
 	m, err := manifest.Load(ctx, t.From.Manifest, in)
@@ -120,7 +120,7 @@ func (t *Target) SaysProtect(ctx context.Context) bool {
 
 // Diff returns how the manifest differs from the one applied last; nil:
 // this machine has not kept that one, for example because another one has applied it.
-func (t *Target) Diff(st state.State) []string {
+func (t *Instance) Diff(st state.State) []string {
 	if a, ok := t.Folder().Applied(kept.Current); ok && !a.IsLast(st) {
 		return nil
 	}

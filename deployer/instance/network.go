@@ -18,7 +18,7 @@ type Network struct {
 }
 
 // NewNetwork returns what connects a new VM; zero without the embedded CPI.
-func (t *Target) NewNetwork(ctx context.Context) Network {
+func (t *Instance) NewNetwork(ctx context.Context) Network {
 	if t.Manifest == nil || !t.EmbeddedCPI() || t.Env.Network == nil {
 		return Network{}
 	}
@@ -28,7 +28,7 @@ func (t *Target) NewNetwork(ctx context.Context) Network {
 
 // inside returns how the current VM is reached if it is one of the embedded CPI
 // with a network of its own: from inside the VM. Else it is nil.
-func inside(t *Target) proxy.Dial {
+func inside(t *Instance) proxy.Dial {
 	if t.Env.Inside == nil || t.About.Local == "" {
 		return nil
 	}
@@ -41,7 +41,7 @@ func inside(t *Target) proxy.Dial {
 
 // dialAgent returns how the agent and the SSH server of the VM are reached; nil:
 // directly.
-func dialAgent(t *Target) proxy.Dial {
+func dialAgent(t *Instance) proxy.Dial {
 	if dial := inside(t); dial != nil {
 		return dial
 	}
@@ -50,7 +50,7 @@ func dialAgent(t *Target) proxy.Dial {
 
 // dialService returns how the jobs of the VM are reached; nil: directly. Published
 // ports are at the loopback addresses of this machine.
-func dialService(t *Target) proxy.Dial {
+func dialService(t *Instance) proxy.Dial {
 	dial := inside(t)
 	if dial == nil {
 		return t.Env.Route.Dial

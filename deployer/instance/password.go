@@ -25,7 +25,7 @@ func known() []string {
 // CheckPassword refuses a password of the agent that others know or can guess, if a new
 // VM is a folder: its agent runs as this user, and every user of this machine can reach
 // it.
-func (t *Target) CheckPassword(ctx context.Context) error {
+func (t *Instance) CheckPassword(ctx context.Context) error {
 	if !t.EmbeddedCPI() || t.Manifest.CPI.MBusURL == nil || t.NewMachine(ctx).Kind != agent.MachineFolder {
 		return nil
 	}

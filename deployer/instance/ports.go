@@ -21,7 +21,7 @@ import (
 // CheckPorts tries the addresses at which a new VM on this machine will listen. vm
 // is the CID of the VM that the new one replaces, which may still use them; empty:
 // there is none.
-func (t *Target) CheckPorts(ctx context.Context, vm string) error {
+func (t *Instance) CheckPorts(ctx context.Context, vm string) error {
 	if !t.EmbeddedCPI() {
 		return nil
 	}
@@ -68,7 +68,7 @@ type NewPort struct {
 
 // NewPorts lists the addresses of this machine at which a new VM on it will listen.
 // The error is why the VM cannot have its network.
-func (t *Target) NewPorts(ctx context.Context) ([]NewPort, error) {
+func (t *Instance) NewPorts(ctx context.Context) ([]NewPort, error) {
 	n := t.NewNetwork(ctx)
 	if n.Own {
 		return publishedPorts(n), n.Problem // its agent listens at no address of this machine

@@ -20,7 +20,7 @@ const (
 
 // CheckRoom checks that there is space for everything that is written after the
 // point of no return. forVM is the least size of a new VM, in bytes.
-func (t *Target) CheckRoom(forVM uint64) error {
+func (t *Instance) CheckRoom(forVM uint64) error {
 	var errs []error
 	for _, f := range []struct {
 		dir, what string
@@ -41,7 +41,7 @@ func (t *Target) CheckRoom(forVM uint64) error {
 }
 
 // localRoot returns the folder of the VMs on this machine.
-func (t *Target) localRoot() string {
+func (t *Instance) localRoot() string {
 	root, _ := plan.LookUp(t.Manifest.CPI.Properties, "local_cpi.root")
 	if dir, _ := root.(string); filepath.IsAbs(dir) {
 		return dir

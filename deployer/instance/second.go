@@ -8,7 +8,7 @@ import (
 
 // RecallSecondDisk returns what is recorded about attaching a second disk with
 // this CPI; the zero value: nothing.
-func (t *Target) RecallSecondDisk() kept.SecondDisk {
+func (t *Instance) RecallSecondDisk() kept.SecondDisk {
 	if t.Manifest == nil {
 		return kept.SecondDisk{}
 	}
@@ -17,7 +17,7 @@ func (t *Target) RecallSecondDisk() kept.SecondDisk {
 
 // KeepSecondDisk saves what is known about attaching a second disk; a failure is
 // only a warning.
-func (t *Target) KeepSecondDisk(s kept.SecondDisk) {
+func (t *Instance) KeepSecondDisk(s kept.SecondDisk) {
 	if err := t.Folder().SetSecondDisk(s); err != nil {
 		t.Out.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
 	}
@@ -36,12 +36,12 @@ func (a *Artifacts) CPIReleases() []string {
 
 // LostToSecondDisk reports whether the VM went silent when a second disk was
 // attached: a run may repair that without --fix.
-func (t *Target) LostToSecondDisk(vm string) bool {
+func (t *Instance) LostToSecondDisk(vm string) bool {
 	return vm != "" && t.RecallSecondDisk().Lost == vm
 }
 
 // foundAgain forgets that the VM was lost, because its agent answers.
-func (t *Target) foundAgain(vm string) {
+func (t *Instance) foundAgain(vm string) {
 	if now := t.RecallSecondDisk(); now.Lost == vm && vm != "" && t.Scratch == "" {
 		now.Lost = ""
 		t.KeepSecondDisk(now)

@@ -15,7 +15,7 @@ const secretsName = "what is secret of the deployment"
 // rememberSecrets adds the secrets of the manifest to a record, and returns them. If its
 // vars store is encrypted, they are for those who can read that; with a passphrase they
 // are not recorded.
-func rememberSecrets(ctx context.Context, t *Target, k *kept.Deployment) ([]string, error) {
+func rememberSecrets(ctx context.Context, t *Instance, k *kept.Deployment) ([]string, error) {
 	all := t.rememberedSecrets()
 	to := t.Manifest.StoreReaders
 	switch {
@@ -36,7 +36,7 @@ func rememberSecrets(ctx context.Context, t *Target, k *kept.Deployment) ([]stri
 }
 
 // recallSecrets decrypts the secrets of a record, if that needs no question.
-func recallSecrets(ctx context.Context, t *Target, k *kept.Deployment) {
+func recallSecrets(ctx context.Context, t *Instance, k *kept.Deployment) {
 	if len(k.Sealed) == 0 {
 		return
 	}
@@ -48,7 +48,7 @@ func recallSecrets(ctx context.Context, t *Target, k *kept.Deployment) {
 
 // rememberedSecrets returns the secrets of the manifest, followed by those of
 // earlier deploys.
-func (t *Target) rememberedSecrets() []string {
+func (t *Instance) rememberedSecrets() []string {
 	all := slices.Clone(t.Manifest.Secrets)
 	for _, s := range t.Known.Secrets {
 		if len(all) < maxSecrets && !slices.Contains(all, s) {

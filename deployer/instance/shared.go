@@ -57,7 +57,7 @@ func (o Options) StateArgument() string {
 // Shared is what the machines of a team know of the deployment besides its state: how
 // its agent is reached, and what was applied, encrypted.
 type Shared struct {
-	t       *Target
+	t       *Instance
 	readers []string // fetch: the recipients
 }
 

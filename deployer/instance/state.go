@@ -14,7 +14,7 @@ import (
 )
 
 // Lock locks and reads the state file, and creates the folder of its deployment.
-func (t *Target) Lock(ctx context.Context) error {
+func (t *Instance) Lock(ctx context.Context) error {
 	var err error
 	t.State, err = t.openState(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (t *Target) Lock(ctx context.Context) error {
 
 // sweep removes what a killed run left behind: it may contain secrets or use
 // much space. No other run uses the folder while the state is locked.
-func (t *Target) sweep() {
+func (t *Instance) sweep() {
 	t.Folder().RemoveStale()
 	left := t.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
@@ -53,7 +53,7 @@ func (t *Target) sweep() {
 // forgottenReplies returns the replies of the CPI whose result is in the state:
 // a run was killed before it removed them. A state that another tool has written
 // may have lost the result.
-func (t *Target) forgottenReplies() []string {
+func (t *Instance) forgottenReplies() []string {
 	st := t.State.Get()
 	dir := filepath.Join(t.Dir, "replies")
 	entries, err := os.ReadDir(dir)
@@ -72,7 +72,7 @@ func (t *Target) forgottenReplies() []string {
 
 // findFolders opens the folder in which this machine keeps what it knows of the
 // deployment.
-func (t *Target) findFolders(ctx context.Context) error {
+func (t *Instance) findFolders(ctx context.Context) error {
 	st := t.State.Get()
 	t.Installation = st.Installation()
 	return t.UseInstallation(ctx, st)
@@ -80,7 +80,7 @@ func (t *Target) findFolders(ctx context.Context) error {
 
 // unlock unlocks the state. A first run that wrote no state removes its folder,
 // which may contain secrets: no later run will use it.
-func (t *Target) unlock() {
+func (t *Instance) unlock() {
 	if t.State == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (t *Target) unlock() {
 }
 
 // Peek reads the state without locking it, for a run that changes nothing.
-func (t *Target) Peek(ctx context.Context) error {
+func (t *Instance) Peek(ctx context.Context) error {
 	var err error
 	if t.State, err = t.peekState(); err != nil {
 		return err
@@ -112,23 +112,23 @@ func (t *Target) Peek(ctx context.Context) error {
 
 // removeScratch removes the CPI that a plan has installed, because it contains
 // secrets.
-func (t *Target) removeScratch(folder *scratch.Folder) {
+func (t *Instance) removeScratch(folder *scratch.Folder) {
 	if err := folder.Remove(); err != nil {
 		t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", t.Scratch, err))
 	}
 }
 
 // openState locks and reads the state file, and reports migrations and repairs.
-func (t *Target) openState(ctx context.Context) (*file.Store, error) {
+func (t *Instance) openState(ctx context.Context) (*file.Store, error) {
 	return t.tellNotes(file.Open(ctx, t.StatePath, t.stateOptions()))
 }
 
 // peekState reads the state file without locking it.
-func (t *Target) peekState() (*file.Store, error) {
+func (t *Instance) peekState() (*file.Store, error) {
 	return t.tellNotes(file.OpenReadOnly(t.StatePath, t.stateOptions()))
 }
 
-func (t *Target) stateOptions() file.Options {
+func (t *Instance) stateOptions() file.Options {
 	opts := file.Options{
 		Holder:  t.Env.Holder,
 		Wait:    t.Env.LockWait,
@@ -144,7 +144,7 @@ func (t *Target) stateOptions() file.Options {
 	return opts
 }
 
-func (t *Target) tellNotes(f *file.Store, err error) (*file.Store, error) {
+func (t *Instance) tellNotes(f *file.Store, err error) (*file.Store, error) {
 	if err != nil {
 		return nil, err
 	}

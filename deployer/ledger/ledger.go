@@ -30,7 +30,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 	if err != nil {
 		return nil, err
 	}
-	var targets []*instance.Target
+	var targets []*instance.Instance
 	var all []network.Reservation
 	address := cfg.Database
 	for _, path := range manifests {
@@ -67,7 +67,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 
 // claimsOf locks the state of a deployment, which must exist, and returns the
 // addresses of its VM.
-func claimsOf(ctx context.Context, t *instance.Target) ([]network.Reservation, error) {
+func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation, error) {
 	path, err := file.Path(t.From.Manifest, t.From.StateFile)
 	if err != nil {
 		return nil, err

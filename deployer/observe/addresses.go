@@ -74,8 +74,8 @@ type LedgerQuery struct {
 type ledgerView struct {
 	env     *instance.Env
 	address string
-	targets []*instance.Target // of deployments that exist, and with read, of all
-	ids     []string           // installation ids of those that exist
+	targets []*instance.Instance // of deployments that exist, and with read, of all
+	ids     []string             // installation ids of those that exist
 }
 
 // view finds the deployments of a query, whose states are not locked. With read it
@@ -117,7 +117,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 }
 
 // find returns a deployment with its state.
-func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool) (t *instance.Target, exists bool, err error) {
+func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool) (t *instance.Instance, exists bool, err error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
 		return nil, false, err

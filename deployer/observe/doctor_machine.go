@@ -322,7 +322,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 		return
 	}
 	if d.loaded {
-		if l := instance.NotHeld(ctx, d.Target); len(l.Names) > 0 {
+		if l := instance.NotHeld(ctx, d.Instance); len(l.Names) > 0 {
 			v.warn(l.Remedy, "the VM's cloud_properties ask for %s, which it cannot get here: %v", strings.Join(l.Names, " and "), l.Cause)
 			return
 		}

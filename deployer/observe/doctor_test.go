@@ -46,7 +46,7 @@ func expect(t *testing.T, c Check, result CheckResult, detail, remedy string) {
 func patient() *doctor {
 	t := instance.New(instance.NewEnv(instance.Config{}), instance.Options{})
 	t.UseManifest(&manifest.Manifest{})
-	return &doctor{observer: &observer{Target: t}}
+	return &doctor{observer: &observer{Instance: t}}
 }
 
 func TestCheckProxies(t *testing.T) {

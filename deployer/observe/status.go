@@ -169,7 +169,7 @@ func (o *observer) useHealth(c *Condition) {
 
 // observer looks at a deployment and changes nothing: the state is not locked.
 type observer struct {
-	*instance.Target
+	*instance.Instance
 	unread error // why the manifest was not read
 }
 
@@ -193,7 +193,7 @@ func newObserver(ctx context.Context, cfg instance.Config, from instance.Options
 		return nil, st, err
 	}
 	t.About = t.Known
-	return &observer{Target: t}, st, nil
+	return &observer{Instance: t}, st, nil
 }
 
 func (c *Condition) problem(format string, args ...any) {

@@ -1,4 +1,4 @@
-// Package target is the deployment of a run: its manifest, read and checked, its
+// Package instance is the deployment of a run: its manifest, read and checked, its
 // releases and stemcell, its state, what this machine knows of it, its CPI, how
 // its agents are reached, and what a look at VM and disk finds.
 package instance
@@ -44,9 +44,9 @@ type Options struct {
 	Replacing func(ctx context.Context, names []string) error
 }
 
-// Target is one deployment. New returns one of which only the options are known;
+// Instance is one deployment. New returns one of which only the options are known;
 // its methods read the rest, and each field says which one does.
-type Target struct {
+type Instance struct {
 	Env  *Env
 	From Options
 	Out  *report.Output
@@ -83,9 +83,9 @@ type Target struct {
 
 // New returns a deployment of which nothing is read yet. The caller must call
 // Close.
-func New(env *Env, from Options) *Target {
+func New(env *Env, from Options) *Instance {
 	from.Inputs = env.Inputs(from.Inputs)
-	t := &Target{Env: env, From: from, Out: report.NewOutput(env.Root)}
+	t := &Instance{Env: env, From: from, Out: report.NewOutput(env.Root)}
 	t.Addresses, t.Artifacts, t.Agents, t.CPI = &Addresses{t: t}, &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
 	t.Shared = &Shared{t: t}
 	return t
@@ -93,7 +93,7 @@ func New(env *Env, from Options) *Target {
 
 // Close stops the registry and the tunnel, closes the logs, and unlocks the
 // state.
-func (t *Target) Close() {
+func (t *Instance) Close() {
 	for _, end := range slices.Backward(t.ends) {
 		end()
 	}
@@ -101,7 +101,7 @@ func (t *Target) Close() {
 }
 
 // AtEnd registers a function that Close calls.
-func (t *Target) AtEnd(end func()) { t.ends = append(t.ends, end) }
+func (t *Instance) AtEnd(end func()) { t.ends = append(t.ends, end) }
 
 // The groups of stages, with the names that users know from create-env.
 const (
@@ -110,7 +110,7 @@ const (
 )
 
 // SayPaths reports which files the run is about.
-func (t *Target) SayPaths() error {
+func (t *Instance) SayPaths() error {
 	if t.Env.Offline {
 		return nil
 	}
