@@ -1,10 +1,8 @@
 package cmd
 
 import (
-	"cmp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -41,29 +39,27 @@ func newHelp(c *console) *cobra.Command {
 	}
 }
 
-// showHelp returns a function that prints the help of a command. Templates of cobra are
-// not used, for the reason of the page of a fleet report: see markup there.
-func showHelp(c *console) func(*cobra.Command, []string) {
-	return func(cmd *cobra.Command, _ []string) { cmd.Print(helpOf(c, cmd)) }
-}
+// aboutExitCodes ends the help of each command that runs.
+const aboutExitCodes = "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}"
 
-// helpOf returns the help of a command, for the width of a terminal if it goes to one.
-func helpOf(c *console, cmd *cobra.Command) string {
-	var text strings.Builder
-	if about := strings.TrimRightFunc(cmp.Or(cmd.Long, cmd.Short), unicode.IsSpace); about != "" {
-		text.WriteString(about + "\n\n")
-	}
-	if cmd.Runnable() || cmd.HasSubCommands() {
-		text.WriteString(cmd.UsageString())
-	}
-	if cmd.Runnable() {
-		text.WriteString("\nExit codes: bootstrap help exit-codes\n")
-	}
-	help := text.String()
-	if f := c.terminalOf(c.stdout); f != nil && !c.json && !c.plainLines {
-		return usage.Fit(help, widthOf(f)())
-	}
-	return help
+// setHelp has all commands print cobra's help, for the width of a terminal if it goes to
+// one.
+func setHelp(c *console, root *cobra.Command) {
+	root.SetHelpTemplate(root.HelpTemplate() + aboutExitCodes)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		f := c.terminalOf(c.stdout)
+		if f == nil || c.json || c.plainLines {
+			help(cmd, args)
+			return
+		}
+		var text strings.Builder
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		cmd.Print(usage.Fit(text.String(), widthOf(f)()))
+	})
 }
 
 // child returns the subcommand with that name or alias, nil if there is none.

@@ -237,7 +237,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetFlagErrorFunc(usage.FlagError)
 	c.stateKeyFlags(root)
 	c.root = root
-	root.SetHelpFunc(showHelp(c))
+	setHelp(c, root)
 	c.checkArgs(root)
 	if len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd) {
 		complete.All(root, c.boshHome)
