@@ -21,7 +21,7 @@ func TestReference(t *testing.T) {
 	b.WriteString(`# Reference of commands
 
 Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints the same. MANIFEST is the file to deploy, or the folder of a
-[bootstrap.yml](environment.md); the [README](../README.md#commands) says which command does what in a line each.
+[bootstrap.yml](environment.md); the [README](../README.md#flags-that-many-commands-share) explains the flags that many commands share.
 
 | command | |
 |---|---|
