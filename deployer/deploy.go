@@ -50,7 +50,8 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	if opts.Previous {
 		phases = r.planPreviousPhases(save)
 	}
-	return file, looked(r.execute(ctx, phases))
+	err := looked(r.execute(ctx, phases))
+	return file, err
 }
 
 // Stop stops the jobs, which stay stopped until Start.
