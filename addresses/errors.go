@@ -36,6 +36,13 @@ func (e *Error) Error() string {
 	return text
 }
 
+func (e *Error) Name() string {
+	if e.Kind == Busy {
+		return "ledger-busy"
+	}
+	return "ledger-unusable"
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
 // remedy returns what to do.

@@ -30,6 +30,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cannot %s: the agent says: %s", e.doing, text)
 }
 
+func (e *Error) Name() string { return "agent-refused" }
+
 // UnknownMessage reports whether the agent does not support the message.
 func UnknownMessage(err error) bool {
 	var e *Error
@@ -73,6 +75,8 @@ func (e *TaskLostError) Error() string {
 	return fmt.Sprintf("cannot %s: in the middle of it, the agent stopped answering: %v", e.doing, e.Err)
 }
 
+func (e *TaskLostError) Name() string { return "agent-task-lost" }
+
 func (e *TaskLostError) Unwrap() error { return e.Err }
 
 // TaskTimeoutError is a task that ran longer than Config.TaskTimeout; it may
@@ -87,6 +91,8 @@ type TaskTimeoutError struct {
 func (e *TaskTimeoutError) Error() string {
 	return fmt.Sprintf("cannot %s: not done after %s, the time limit of --task-timeout; %s", e.doing, e.After, leftover(e.Ended))
 }
+
+func (e *TaskTimeoutError) Name() string { return "agent-task-timeout" }
 
 // leftover describes what becomes of an abandoned task.
 func leftover(ended bool) string {
@@ -120,6 +126,8 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("the agent answers, but still works on a task of an earlier run (a script, a compilation, a drain or a migration), which was waited for %s", e.Waited.Round(time.Second))
 }
 
+func (e *BusyError) Name() string { return "agent-busy" }
+
 // UnreachableError is a message that did not reach an agent, or a reply that did
 // not come back.
 type UnreachableError struct {
@@ -140,6 +148,18 @@ func (e *UnreachableError) Error() string {
 		return fmt.Sprintf("cannot reach the agent, tried for %s: %s", e.Waited.Round(time.Second), e.story())
 	}
 	return fmt.Sprintf("cannot %s: %s", e.doing, e.story())
+}
+
+func (e *UnreachableError) Name() string {
+	switch e.Last.Cause {
+	case CertificateExpired, CertificateNotYet, CertificateName, CertificateUnknown, CertificateUnsuitable, NotTLS, TLSFailed:
+		return "agent-certificate"
+	case Unauthorized:
+		return "agent-password"
+	case TunnelDown, Proxy:
+		return "agent-tunnel"
+	}
+	return "agent-unreachable"
 }
 
 // story returns the error without the beginning that says what was to be done.

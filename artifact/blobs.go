@@ -155,6 +155,8 @@ func (e *LackingError) Error() string {
 	return b.String()
 }
 
+func (e *LackingError) Name() string { return "release-blobs" }
+
 // Lack lists the files that have to be fetched for a release folder.
 type Lack struct {
 	Count int

@@ -144,6 +144,8 @@ func (e *UnwritableError) Error() string {
 	return fmt.Sprintf("cannot write to %s, where bootstrap keeps what it has read and compiled: %v; make the folder writable to you, or set HOME to a folder that is", e.Dir, e.Err)
 }
 
+func (e *UnwritableError) Name() string { return "home-unwritable" }
+
 // Writable returns an *UnwritableError if the cache cannot be written to.
 func (s *Store) Writable(ctx context.Context) error {
 	_, done, err := s.dir.Work(ctx)

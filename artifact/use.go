@@ -19,6 +19,8 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("cannot prune the cache in %s: another run of bootstrap is using it", e.Dir)
 }
 
+func (e *BusyError) Name() string { return "cache-in-use" }
+
 func (s *Store) useLock() *flock.Flock {
 	return lockfile.New(s.dir.Path("use.lock"))
 }

@@ -34,6 +34,8 @@ func (e *Error) Error() string {
 	return text
 }
 
+func (e *Error) Name() string { return "cpi-refused" }
+
 // StartError says that the CPI was not started and nothing was done.
 type StartError struct {
 	Method string
@@ -41,6 +43,8 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("cannot call %s: %v", e.Method, e.Err) }
+
+func (e *StartError) Name() string { return "cpi-start" }
 
 func (e *StartError) Unwrap() error { return e.Err }
 
@@ -60,6 +64,8 @@ func (e *ExitError) Error() string {
 	return text + " and said nothing"
 }
 
+func (e *ExitError) Name() string { return "cpi-ended" }
+
 // GarbageError says that the standard output was not exactly one JSON reply.
 type GarbageError struct {
 	Method string
@@ -75,6 +81,8 @@ func (e *GarbageError) Error() string {
 	return text
 }
 
+func (e *GarbageError) Name() string { return "cpi-reply" }
+
 // ResultError says that the result of a call does not have the type of its
 // method.
 type ResultError struct {
@@ -86,6 +94,8 @@ type ResultError struct {
 func (e *ResultError) Error() string {
 	return fmt.Sprintf("cannot use the CPI's result of %s: want %s, got %s", e.Method, e.Want, e.Got)
 }
+
+func (e *ResultError) Name() string { return "cpi-reply" }
 
 // TimeoutError says that the CPI did not end before its deadline. Its process
 // group was killed, and what it was creating may or may not exist.
@@ -102,6 +112,8 @@ func (e *TimeoutError) Error() string {
 	}
 	return text
 }
+
+func (e *TimeoutError) Name() string { return "cpi-timeout" }
 
 // Timeout returns true, as for a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }

@@ -45,6 +45,8 @@ func (e *NoWayBackError) Error() string {
 	return "cannot put back an earlier deploy: " + e.Why + "; nothing was changed"
 }
 
+func (e *NoWayBackError) Name() string { return "no-way-back" }
+
 // hasPrevious reports whether deploy --previous can put back an earlier deploy
 // to this VM.
 func (j *jobs) hasPrevious() bool {

@@ -180,3 +180,5 @@ func (e *NotRunningError) Error() string {
 	}
 	return text
 }
+
+func (e *NotRunningError) Name() string { return "jobs-not-running" }

@@ -37,6 +37,8 @@ func (e *CompileError) Error() string {
 	return text
 }
 
+func (e *CompileError) Name() string { return "package-compile" }
+
 func (e *CompileError) Unwrap() error { return e.Err }
 
 // exited matches the agents' message about a packaging script that failed.

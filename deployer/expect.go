@@ -16,6 +16,8 @@ func (e *NoVMError) Error() string {
 	return "there is no VM: `bootstrap deploy MANIFEST` creates one"
 }
 
+func (e *NoVMError) Name() string { return "vm-none" }
+
 // expectVM fails without a VM whose agent answers.
 func (r *run) expectVM(context.Context) error {
 	cid := r.t.State.Get().CurrentVMCID
@@ -52,17 +54,19 @@ func (r *run) expectJobs(context.Context) error {
 
 // ProtectedError says that the manifest forbids deleting the deployment.
 type ProtectedError struct {
-	Name string
+	Deployment string
 }
 
 func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; remove that line, deploy, then delete", e.Name)
+	return fmt.Sprintf("deployment %s is protected: its manifest says protect: true; remove that line, deploy, then delete", e.Deployment)
 }
+
+func (e *ProtectedError) Name() string { return "protected" }
 
 // refuseProtected refuses to delete a protected deployment.
 func (r *run) refuseProtected(ctx context.Context) error {
 	if r.t.About.Protect || r.t.Known.Protect || r.t.SaysProtect(ctx) {
-		return &ProtectedError{Name: r.t.About.Name}
+		return &ProtectedError{Deployment: r.t.About.Name}
 	}
 	return nil
 }

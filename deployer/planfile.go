@@ -44,6 +44,8 @@ func (e *PlanFormatError) Error() string {
 	return fmt.Sprintf("cannot use the plan %s: an older bootstrap saved it in format %d, which does not contain the steps to run; make a new plan with: bootstrap plan MANIFEST --out %s", e.File, e.Format, e.File)
 }
 
+func (e *PlanFormatError) Name() string { return "plan-format" }
+
 // checkInputs refuses the plan if the inputs have changed since. It runs before
 // variables are generated. Without a plan it refuses nothing.
 func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Instance) error {

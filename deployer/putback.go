@@ -30,6 +30,8 @@ func (e *PutBackError) Error() string {
 	return "the previous version was put back and runs, because the new one does not work: " + e.Err.Error()
 }
 
+func (e *PutBackError) Name() string { return "previous-put-back" }
+
 // Unwrap returns why the new jobs do not run.
 func (e *PutBackError) Unwrap() error { return e.Err }
 

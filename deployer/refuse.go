@@ -39,3 +39,5 @@ type UnaskedError struct {
 func (e *UnaskedError) Error() string {
 	return fmt.Sprintf("cannot ask for confirmation, because standard input is not a terminal: %s; nothing was changed; add --yes to do it without a question", strings.Join(e.What, "; "))
 }
+
+func (e *UnaskedError) Name() string { return "needs-yes" }

@@ -40,6 +40,8 @@ func (e *NotRotatedError) Error() string {
 	return text
 }
 
+func (e *NotRotatedError) Name() string { return "agent-settings" }
+
 func (e *NotRotatedError) Unwrap() error { return e.Err }
 
 // rotation is a change of the agent's password and certificate.

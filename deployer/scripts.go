@@ -48,6 +48,8 @@ func (e *ScriptError) Error() string {
 	return text
 }
 
+func (e *ScriptError) Name() string { return "script-failed" }
+
 func (e *ScriptError) Unwrap() error { return e.Err }
 
 // named returns the manifest's jobs among those that the agent names: only

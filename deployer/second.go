@@ -30,6 +30,8 @@ func (e *SecondDiskError) Error() string {
 	return text + "; the data is unchanged, and the jobs are stopped"
 }
 
+func (e *SecondDiskError) Name() string { return "disk-second" }
+
 func (e *SecondDiskError) Unwrap() error { return e.Err }
 
 // Next returns what to do; MANIFEST stands for the deployment's arguments.

@@ -60,6 +60,8 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("VM %s of instance '%s/0' %s; `bootstrap deploy MANIFEST` applies them again", e.VM, e.Group, what)
 }
 
+func (e *LostError) Name() string { return "jobs-lost" }
+
 // verify compares what the VM has at the end of a run with what it must have: the
 // jobs that were applied last, which run unless they are stopped.
 func (r *run) verify(ctx context.Context) error {

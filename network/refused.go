@@ -38,6 +38,19 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.what(), e.why(), e.Kind)
 }
 
+// Name returns the name of the page that explains the error; empty: none does.
+func (e *Refused) Name() string {
+	return map[string]string{
+		AlreadyInUse:      "address-in-use",
+		NotEnoughCapacity: "address-none-free",
+		IPOutsideSubnet:   "address-outside",
+		IPReserved:        "address-reserved",
+		WrongType:         "address-not-static",
+		NoSubnetOfZone:    "network-zone",
+		UnknownNetwork:    "network-unknown",
+	}[e.Kind]
+}
+
 // what returns what could not be done.
 func (e *Refused) what() string {
 	address := "an address"

@@ -13,6 +13,8 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("it was moved to %s: give that with --state, in BOOTSTRAP_STATE or in bootstrap.yml", e.To)
 }
 
+func (e *MovedError) Name() string { return "state-moved" }
+
 const movedTo = "This deployment state was moved to "
 
 // Moved returns the text that replaces a state that was moved. It is not JSON, so that

@@ -32,6 +32,8 @@ func (f *Failures) Error() string {
 	return b.String()
 }
 
+func (f *Failures) Name() string { return "template" }
+
 // Redact removes secrets from Ruby's message, which may contain any value. The
 // other fields of a failure have only names.
 func (f *Failures) Redact(hide func(string) string) {

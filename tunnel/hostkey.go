@@ -45,6 +45,8 @@ func (e *HostKeyError) Error() string {
 	return msg
 }
 
+func (e *HostKeyError) Name() string { return "ssh-host-key" }
+
 // A knownHostsError is an error of the file, which waiting does not end.
 type knownHostsError struct{ err error }
 

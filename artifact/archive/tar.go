@@ -28,6 +28,8 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("cannot extract %s: entry %q is refused: %s", e.Archive, e.Entry, e.Reason)
 }
 
+func (e *UnsafeError) Name() string { return "archive-refused" }
+
 // Entries calls each for every entry of the tar in u, with its cleaned name ("." for
 // the folder itself), until the end or until each returns ErrStop.
 func (u *Tar) Entries(archive string, each func(name string, h *tar.Header, r io.Reader) error) error {

@@ -275,6 +275,8 @@ func (e *RefusedError) Error() string {
 	return status
 }
 
+func (e *RefusedError) Name() string { return "download-refused" }
+
 func statusError(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code >= 500 && code != http.StatusNotImplemented,

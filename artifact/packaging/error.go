@@ -18,7 +18,7 @@ const (
 
 // Error is a failed packaging script.
 type Error struct {
-	Name       string
+	Package    string
 	ExitStatus int      // -1: killed
 	Log        string   // file with the whole output, empty: none was kept
 	Tail       []string // the last lines of the output, oldest first
@@ -27,7 +27,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cannot compile package '%s': the packaging script ", e.Name)
+	fmt.Fprintf(&b, "cannot compile package '%s': the packaging script ", e.Package)
 	switch {
 	case e.Err != nil:
 		fmt.Fprintf(&b, "was stopped: %v", e.Err)
@@ -45,6 +45,8 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+func (e *Error) Name() string { return "cpi-package" }
 
 // Unwrap returns what ended the script, nil when it ended by itself.
 func (e *Error) Unwrap() error { return e.Err }

@@ -132,7 +132,7 @@ func (s *Script) run(ctx context.Context, bash, temp string) error {
 	if ctx.Err() == nil && status == 0 {
 		return nil
 	}
-	failed := &Error{Name: s.Name, ExitStatus: status, Log: s.Log, Err: err}
+	failed := &Error{Package: s.Name, ExitStatus: status, Log: s.Log, Err: err}
 	if ctx.Err() != nil {
 		failed.Err = context.Cause(ctx)
 	}

@@ -122,7 +122,7 @@ exit 7`)
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
-	if failed.ExitStatus != 7 || failed.Name != "pack" || failed.Log != s.Log {
+	if failed.ExitStatus != 7 || failed.Package != "pack" || failed.Log != s.Log {
 		t.Errorf("got %+v", failed)
 	}
 	if n := len(failed.Tail); n != tailLines {

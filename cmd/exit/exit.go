@@ -144,7 +144,7 @@ func Judge(err error) (code int, hint string) {
 		return Locked, `"bootstrap fleet status FLEET" shows what the other process does`
 	case errors.As(err, &unplanned):
 		return Interrupted, ""
-	case errors.As(err, &locked) && locked.What == rollout.LockName:
+	case errors.As(err, &locked) && locked.What == file.Fleet:
 		return Locked, "\"bootstrap fleet status FLEET\" shows what it does; run the same command again when it has ended"
 	case errors.As(err, &locked):
 		return Locked, "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
@@ -265,3 +265,5 @@ func (e *StoppedError) Error() string {
 	}
 	return text + "; run the same command again: it finds out what was done, and continues"
 }
+
+func (e *StoppedError) Name() string { return "stopped-at-once" }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func samples() []sample {
 		{"disk-full", Agent, &plan.AgentSilentError{VM: "vm-1", Err: errors.New("no space left on device")}},
 		{"previous-put-back", PutBack, &deployer.PutBackError{Err: &deployer.NotRunningError{}}},
 		{"no-way-back", Failed, &deployer.NoWayBackError{Why: "because"}},
-		{"protected", Failed, &deployer.ProtectedError{Name: "web"}},
+		{"protected", Failed, &deployer.ProtectedError{Deployment: "web"}},
 		{"needs-yes", Usage, &deployer.UnaskedError{What: []string{"a disk is deleted"}}},
 		{"plan-outdated", Moved, &plan.MovedError{What: "the VM has changed"}},
 		{"plan-format", Moved, &deployer.PlanFormatError{File: "x", Format: 99}},
@@ -81,7 +82,7 @@ func samples() []sample {
 		{"disk-second", Failed, &plan.NoSecondDiskError{}},
 		{"state-missing", NoState, &file.MissingError{Path: "x"}},
 		{"state-missing", NoState, &file.MissingError{Path: "x", Manifest: "y"}},
-		{"fleet-locked", Locked, &file.LockedError{What: rollout.LockName, Path: "x", Holder: state.Holder{PID: 1}}},
+		{"fleet-locked", Locked, &file.LockedError{What: file.Fleet, Path: "x", Holder: state.Holder{PID: 1}}},
 		{"state-locked", Locked, &file.LockedError{What: "the deployment state", Path: "x", Holder: state.Holder{PID: 1}}},
 		{"state-locked", Locked, &team.HeldError{Place: "s3://x"}},
 		{"state-lock-lost", Unsent, &team.LostError{}},
@@ -134,7 +135,7 @@ func samples() []sample {
 		{"cpi-timeout", Failed, &cpi.TimeoutError{Method: "create_vm"}},
 		{"call-unsettled", Failed, &journal.UnsettledError{Method: "create_vm", Err: because}},
 		{"cpi-refused", CPI, &cpi.Error{Method: "create_vm", Message: "quota", Type: "Bosh::Clouds::CloudError"}},
-		{"cpi-package", Failed, &packaging.Error{Name: "ruby", ExitStatus: 1}},
+		{"cpi-package", Failed, &packaging.Error{Package: "ruby", ExitStatus: 1}},
 		{"digest", Failed, fmt.Errorf("cannot verify x: %w", &digest.Error{Want: "a", Got: "b"})},
 		{"download-refused", Failed, fmt.Errorf("cannot download x: %w", &download.RefusedError{Code: 404})},
 		{"archive-refused", Failed, &archive.UnsafeError{}},
@@ -244,20 +245,69 @@ func TestNames(t *testing.T) {
 func TestNamesInUse(t *testing.T) {
 	given := regexp.MustCompile(`named\.As\("([^"]*)"|Name: "([a-z-]+)", Message:`)
 	found := 0
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range given.FindAllStringSubmatch(string(text), -1) {
+	eachSource(t, func(path, text string) {
+		for _, m := range given.FindAllStringSubmatch(text, -1) {
 			found++
 			if name := m[1] + m[2]; !slices.Contains(Names(), name) {
 				t.Errorf("%s gives an error the name %q, which no page explains", path, name)
 			}
 		}
+	})
+	if found < 10 {
+		t.Errorf("%d names", found)
+	}
+}
+
+// TestTypes holds that every error type that names its page or judges itself is among the
+// samples, so that TestNames compares it with its page.
+func TestTypes(t *testing.T) {
+	sampled := map[string]bool{}
+	for _, s := range append(samples(), byScripts()...) {
+		each(s.err, func(err error) {
+			of := reflect.TypeOf(err)
+			if of.Kind() == reflect.Pointer {
+				of = of.Elem()
+			}
+			sampled[strings.TrimPrefix(of.PkgPath(), "bootstrap/")+"."+of.Name()] = true
+		})
+	}
+	methods := regexp.MustCompile(`(?m)^func \(\w+ \*?(\w+)\) (Error|Name|ExitCode|Hint)\(\) `)
+	found := 0
+	eachSource(t, func(path, text string) {
+		errs := map[string]bool{}
+		for _, m := range methods.FindAllStringSubmatch(text, -1) {
+			switch name := filepath.ToSlash(filepath.Dir(path)) + "." + m[1]; {
+			case m[2] == "Error":
+				errs[name] = true
+			case errs[name]:
+				found++
+				if !sampled[name] {
+					t.Errorf("%s has the method %s, and no sample", name, m[2])
+				}
+			}
+		}
+	})
+	if found < 60 {
+		t.Errorf("%d methods", found)
+	}
+}
+
+// eachSource calls do for every file of the program, with its path in the module.
+func eachSource(t *testing.T, do func(path, text string)) {
+	t.Helper()
+	module := os.DirFS("../..")
+	err := fs.WalkDir(module, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(module, path)
+		do(path, string(text))
 		return err
 	})
-	if err != nil || found < 10 {
-		t.Errorf("%d names, %v", found, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 }

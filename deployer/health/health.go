@@ -47,6 +47,8 @@ func (e *UnhealthyError) Error() string {
 	return fmt.Sprintf("the health check %s did not pass within %s, its timeout: %v", e.Check, e.Waited, e.Err)
 }
 
+func (e *UnhealthyError) Name() string { return "health-check" }
+
 // Unwrap returns why the last attempt failed.
 func (e *UnhealthyError) Unwrap() error { return e.Err }
 

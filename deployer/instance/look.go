@@ -288,3 +288,5 @@ type ForeignAgentError struct {
 func (e *ForeignAgentError) Error() string {
 	return fmt.Sprintf("another VM's agent answers at %s (agent id %s, not %s)", e.Address, e.Got, e.Want)
 }
+
+func (e *ForeignAgentError) Name() string { return "agent-foreign" }

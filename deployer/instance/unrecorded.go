@@ -36,6 +36,8 @@ func (e *UnrecordedVMError) Error() string {
 		who, e.Address, e.State, strings.Join(e.Remedies, "\n  "))
 }
 
+func (e *UnrecordedVMError) Name() string { return "vm-unrecorded" }
+
 // lacksVM reports whether the recorded VM does not exist, or none is recorded:
 // a deploy then creates one.
 func (l *Look) lacksVM() bool {

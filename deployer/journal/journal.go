@@ -229,6 +229,8 @@ type UnsettledError struct {
 
 func (e *UnsettledError) Error() string { return e.Err.Error() }
 
+func (e *UnsettledError) Name() string { return "call-unsettled" }
+
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
 // answered reports whether a failed CPI call was answered, or had not begun, so

@@ -50,6 +50,8 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("cannot read %s: a newer bootstrap wrote it in format %d, and this one reads format %d; use the newer bootstrap for this deployment", e.Path, e.Format, Format)
 }
 
+func (e *NewerError) Name() string { return "newer-version" }
+
 // Check returns a *NewerError for a folder in which a newer version of bootstrap
 // has written: this version would overwrite what it does not know.
 func (f Folder) Check() error {

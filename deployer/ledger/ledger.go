@@ -168,6 +168,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("cannot release %s of %s: %s; nothing was changed; delete the deployment with bootstrap delete, or add --force", e.Reservation.Block.Addr(), e.Reservation.Owner, e.Why)
 }
 
+func (e *InUseError) Name() string { return "address-held" }
+
 // inUseBy returns why the deployment of a reservation may exist; empty: this
 // machine would know it, and does not.
 func inUseBy(r network.Reservation, home string, shared bool) string {

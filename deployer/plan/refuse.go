@@ -26,6 +26,8 @@ func (e *AgentSilentError) Error() string {
 	return fmt.Sprintf("VM %s exists but its agent does not answer: %v", e.VM, e.Err)
 }
 
+func (e *AgentSilentError) Name() string { return "agent-silent" }
+
 func (e *AgentSilentError) Unwrap() error { return e.Err }
 
 // DiskGoneError says that the recorded persistent disk does not exist.
@@ -41,6 +43,8 @@ func (e *DiskGoneError) Error() string {
 	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 }
 
+func (e *DiskGoneError) Name() string { return "disk-gone" }
+
 // ShrinkError says that a smaller disk is asked for.
 type ShrinkError struct {
 	CID      string
@@ -50,6 +54,8 @@ type ShrinkError struct {
 func (e *ShrinkError) Error() string {
 	return fmt.Sprintf("disk %s would shrink from %d to %d MiB: its data may not fit; nothing was changed; --allow-shrink tries", e.CID, e.From, e.To)
 }
+
+func (e *ShrinkError) Name() string { return "disk-shrinks" }
 
 // NoSecondDiskError says that the plan needs a second disk, which this CPI
 // cannot attach.
@@ -62,6 +68,8 @@ func (e *NoSecondDiskError) Error() string {
 	return fmt.Sprintf("disk %s cannot be changed: the CPI can neither change it nor attach a second disk to move the data to, as was found on %s; nothing was changed", e.Disk, e.When.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
+func (e *NoSecondDiskError) Name() string { return "disk-second" }
+
 // MovedError says that a plan is out of date.
 type MovedError struct {
 	What string // what has changed
@@ -70,3 +78,5 @@ type MovedError struct {
 func (e *MovedError) Error() string {
 	return fmt.Sprintf("the plan is out of date: %s; nothing was changed; make a new plan", e.What)
 }
+
+func (e *MovedError) Name() string { return "plan-outdated" }

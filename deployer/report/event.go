@@ -206,5 +206,7 @@ func (e *InterruptedError) Error() string {
 	return text
 }
 
+func (e *InterruptedError) Name() string { return "interrupted" }
+
 // Minute formats a time for people, to the minute.
 func Minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"bootstrap/fleet/rollout"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -86,7 +85,7 @@ func (c *Coordinator) connect(ctx context.Context) (err error) {
 	case !got && c.epoch != 0:
 		return errors.New("the server still has the earlier connection of this process")
 	case !got:
-		return &file.LockedError{What: rollout.LockName, Path: c.db.place, Holder: holder}
+		return &file.LockedError{What: file.Fleet, Path: c.db.place, Holder: holder}
 	}
 	c.backend = c.conn.PgConn().PID()
 	if c.epoch != 0 {

@@ -48,6 +48,8 @@ func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("no run of %s is running: the last one ended at %s (%s)", e.Fleet, report.Minute(*e.Record.Ended), e.Record.Result)
 }
 
+func (e *NotRunningError) Name() string { return "fleet-not-running" }
+
 // Next returns the command that goes on.
 func (e *NotRunningError) Next() string {
 	if e.Record != nil && e.Record.Ended == nil {
@@ -60,7 +62,7 @@ func (e *NotRunningError) Next() string {
 // that the next command begins a new one. The error is a *NotRunningError if none
 // is running.
 func Ask(fleetFile string, w Wish, by state.Holder) error {
-	lock, err := file.LockRun(LockName, lockPath(fleetFile), by)
+	lock, err := file.LockFleet(lockPath(fleetFile), by)
 	var locked *file.LockedError
 	if errors.As(err, &locked) {
 		data, err := json.Marshal(note{Wish: w, By: fmt.Sprintf("%s@%s", by.User, by.Host)})

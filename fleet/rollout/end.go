@@ -28,6 +28,8 @@ func (e *EndedError) Error() string {
 	return text
 }
 
+func (e *EndedError) Name() string { return "fleet-failed" }
+
 // Next returns the command that goes on.
 func (e *EndedError) Next() string {
 	again := e.Record.again()

@@ -80,7 +80,7 @@ type coordinator struct {
 // Deploy updates the members of a fleet. The error is an *EndedError if the run
 // did not end well.
 func Deploy(ctx context.Context, opts Options) (*Record, error) {
-	lock, err := file.LockRun(LockName, lockPath(opts.Fleet.Path), opts.By)
+	lock, err := file.LockFleet(lockPath(opts.Fleet.Path), opts.By)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,6 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 	}
 	return c.record, c.run(ctx)
 }
-
-// LockName is what a *file.LockedError calls the lock of a run.
-const LockName = "the fleet"
 
 func lockPath(fleetFile string) string { return Path(fleetFile) + ".lock" }
 

@@ -18,7 +18,7 @@ func TestRunning(t *testing.T) {
 	if _, err := os.Lstat(lockPath(path)); !os.IsNotExist(err) {
 		t.Errorf("looking has made a lock file: %v", err)
 	}
-	lock, err := file.LockRun(LockName, lockPath(path), state.Holder{})
+	lock, err := file.LockFleet(lockPath(path), state.Holder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestRunning(t *testing.T) {
 	if Running(path) {
 		t.Error("the run was killed, and is running")
 	}
-	if lock, err = file.LockRun(LockName, lockPath(path), state.Holder{}); err != nil {
+	if lock, err = file.LockFleet(lockPath(path), state.Holder{}); err != nil {
 		t.Errorf("looking keeps the lock: %v", err)
 	} else {
 		lock.Remove()

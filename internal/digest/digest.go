@@ -37,6 +37,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("its digest is %s, not %s as expected", e.Got, e.Want)
 }
 
+func (e *Error) Name() string { return "digest" }
+
 // ParseError says what is wrong with the text of a multi-digest.
 type ParseError struct {
 	Text   string

@@ -4,15 +4,18 @@ package named
 
 // Error is an error with the name of its page.
 type Error struct {
-	Name string
-	Err  error
+	name string
+	err  error
 }
 
 // As returns err with a name: as in port-taken.
 func As(name string, err error) error { return &Error{name, err} }
 
 // Error returns the text of the error alone.
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Error() string { return e.err.Error() }
+
+// Name returns the name of the page.
+func (e *Error) Name() string { return e.name }
 
 // Unwrap returns the error.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.err }

@@ -70,6 +70,17 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Name returns the name of the page that explains the error: the
+// first that a problem has of its own.
+func (p Problems) Name() string {
+	for _, problem := range p {
+		if problem.Name != "" && !problem.Warning {
+			return problem.Name
+		}
+	}
+	return "manifest-wrong"
+}
+
 // Shortened returns at most MaxShown problems in their order, preferring errors
 // to warnings, and a last one with the number of those left out.
 func (p Problems) Shortened() Problems {

@@ -235,6 +235,14 @@ func parseValue(text string) (*node, error) {
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
+
+// Name returns the name of the page that explains the error; empty: none does.
+func (e *FileError) Name() string {
+	if errors.Is(e, fs.ErrNotExist) {
+		return "file-missing"
+	}
+	return ""
+}
 func (e *FileError) Unwrap() error { return e.Err }
 
 // readFile reads a file or pipe of the user up to the size limit. The path may

@@ -176,6 +176,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cannot get the variable ((%s))%s from %s: %v", e.Variable, others, e.Source, e.Err)
 }
 
+func (e *Error) Name() string { return "variable-source" }
+
 // Unwrap returns why.
 func (e *Error) Unwrap() error { return e.Err }
 

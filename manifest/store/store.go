@@ -126,6 +126,8 @@ func (f *File) Read(ctx context.Context) (text []byte, err error) {
 type LostError struct{ Text string }
 
 func (e *LostError) Error() string { return e.Text }
+
+func (e *LostError) Name() string  { return "vars-store-lost" }
 func (e *LostError) Unwrap() error { return fs.ErrNotExist }
 
 // Lost returns a *LostError if the file does not exist, but another form of it or a copy

@@ -75,3 +75,5 @@ type OwnsError struct {
 func (e *OwnsError) Error() string {
 	return fmt.Sprintf("the deployment state %s is the only record of %s: --force forgets them, and they stay in the cloud", e.Path, strings.Join(e.Owned, ", "))
 }
+
+func (e *OwnsError) Name() string { return "state-owns" }

@@ -22,7 +22,7 @@ import (
 // LockedError says that another process holds the lock of the state or of its
 // installation.
 type LockedError struct {
-	What   string       // "the deployment state" or "the installation"
+	What   string       // "the deployment state", "the installation" or Fleet
 	Path   string       // of the lock file
 	Holder state.Holder // empty if the lock file does not name it
 }
@@ -34,6 +34,13 @@ func (e *LockedError) Error() string {
 	}
 	return fmt.Sprintf("%s is locked (%s) by %s@%s, process %d, `bootstrap %s`, since %s",
 		e.What, e.Path, h.User, h.Host, h.PID, h.Command, h.Since.UTC().Format("2006-01-02 15:04 UTC"))
+}
+
+func (e *LockedError) Name() string {
+	if e.What == Fleet {
+		return "fleet-locked"
+	}
+	return "state-locked"
 }
 
 // locker acquires locks, all of them before one deadline.
@@ -109,11 +116,14 @@ func lockRefused(what, path string, err error) error {
 	return named.As("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
 
-// LockRun locks the file at path for a run that is about more than one state; what
-// describes the run. The error is a *LockedError if another process holds the lock.
-func LockRun(what, path string, who state.Holder) (*lockfile.Lock, error) {
+// Fleet is what a *LockedError calls the lock of a run of a fleet.
+const Fleet = "the fleet"
+
+// LockFleet locks the file at path for a run of a fleet. The error is a *LockedError
+// if another process holds the lock.
+func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 	l := locker{who: who}
-	return l.try(what, path)
+	return l.try(Fleet, path)
 }
 
 // lockInstallation locks the folder of the installation, which two copies of one

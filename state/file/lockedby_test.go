@@ -45,8 +45,8 @@ func TestLockIsNoFile(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := LockRun("the state", path, state.Holder{})
-	if err == nil || strings.Count(err.Error(), path) != 1 || !strings.HasPrefix(err.Error(), "cannot lock the state: "+path+" is a folder") {
+	_, err := LockFleet(path, state.Holder{})
+	if err == nil || strings.Count(err.Error(), path) != 1 || !strings.HasPrefix(err.Error(), "cannot lock the fleet: "+path+" is a folder") {
 		t.Errorf("got %v", err)
 	}
 }

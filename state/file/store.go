@@ -79,12 +79,16 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("no deployment state file at %s", e.Path)
 }
 
+func (e *MissingError) Name() string { return "state-missing" }
+
 // FolderError says that a folder was named as the manifest.
 type FolderError struct{ Path string }
 
 func (e *FolderError) Error() string {
 	return fmt.Sprintf("cannot read the manifest %s: it is a directory; name the file in it, or write a bootstrap.yml there that does", e.Path)
 }
+
+func (e *FolderError) Name() string { return "manifest-folder" }
 
 // LegacyName is the name of the file beside the manifest in which the first
 // bosh-init kept its state.

@@ -30,6 +30,8 @@ func (e *UnsentError) Error() string {
 	return fmt.Sprintf("cannot bring the deployment state to %s: %v; this machine has it as %s", e.Place, e.Err, e.Path)
 }
 
+func (e *UnsentError) Name() string { return "state-unsent" }
+
 func (e *UnsentError) Unwrap() error { return e.Err }
 
 // Unsent returns why the store of the team has not got the state as it was written

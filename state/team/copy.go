@@ -105,6 +105,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("this machine's copy of the deployment state, %s, has changes that %s never got, and that has %s; nothing was changed", e.Path, e.Place, has)
 }
 
+func (e *ConflictError) Name() string { return "state-conflict" }
+
 // digestOf returns the digest of a file; empty: there is none.
 func digestOf(path string) (digest string, data []byte, err error) {
 	data, err = regular.Read(path)

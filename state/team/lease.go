@@ -48,6 +48,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("the deployment state %s is locked by %s", e.Place, e.Holder)
 }
 
+func (e *HeldError) Name() string { return "state-locked" }
+
 // LostError says that another run has taken the lease of this one, which was not
 // renewed in time, or was taken away with `bootstrap state unlock`.
 type LostError struct {
@@ -66,6 +68,8 @@ func (e *LostError) Error() string {
 	}
 	return fmt.Sprintf("the lock of the deployment state %s was taken away", e.Place)
 }
+
+func (e *LostError) Name() string { return "state-lock-lost" }
 
 func (e *LostError) Unwrap() error { return e.Err }
 

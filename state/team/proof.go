@@ -211,3 +211,5 @@ func (e *ProofError) Error() string {
 	}
 	return what + ": its proof is not that of this document. Somebody who has no state key has changed, cut or swapped it"
 }
+
+func (e *ProofError) Name() string { return "state-proof" }
