@@ -6,144 +6,186 @@ import (
 	"bootstrap/state"
 )
 
-// list is a list of steps that is being made.
-type list struct {
-	d     Decision
-	down  bool // it stops jobs that may run
-	steps []Step
-}
+// list makes the lists of steps of a decision. Each method returns the steps of
+// one purpose, or none if the decision does not need them.
+type list struct{ Decision }
 
-func (l *list) add(steps ...Step) { l.steps = append(l.steps, steps...) }
-
-func (l *list) addIf(wanted bool, s Step) {
-	if wanted {
-		l.add(s)
+// one returns a step if it is wanted.
+func one(wanted bool, s Step) []Step {
+	if !wanted {
+		return nil
 	}
+	return []Step{s}
 }
 
-// addDown adds steps of the time in which the service is down.
-func (l *list) addDown(steps ...Step) {
-	for _, s := range steps {
-		s.Down = l.down
-		l.add(s)
+// down returns the steps as those of the time in which the service is down.
+func down(parts ...[]Step) []Step {
+	steps := slices.Concat(parts...)
+	for i := range steps {
+		steps[i].Down = true
 	}
+	return steps
 }
 
-// reserve adds the step that reserves addresses, which comes before anything is
+func clearRecord() []Step { return []Step{{Kind: ClearRecord}} }
+func upload() []Step      { return []Step{{Kind: Upload}} }
+func uploadJobs() []Step  { return []Step{{Kind: UploadJobs}} }
+func prepare() []Step     { return []Step{{Kind: Prepare, Calls: []string{"agent prepare"}}} }
+func apply() []Step       { return []Step{{Kind: Apply, Calls: []string{"agent apply"}}} }
+
+func createVM() []Step {
+	return []Step{{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}}}
+}
+
+func waitForAgent() []Step {
+	return []Step{{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}}}
+}
+
+func deleteOld(cid string) []Step {
+	return []Step{{Kind: DeleteOld, Name: cid, Calls: []string{"cpi delete_vm"}}}
+}
+
+// reserve returns the step that reserves addresses, which comes before anything is
 // changed.
-func (l *list) reserve() {
-	l.addIf(l.d.reserves(), Step{Kind: ReserveAddress})
+func (l list) reserve() []Step { return one(l.reserves(), Step{Kind: ReserveAddress}) }
+
+// bind returns the step that records which VM has the addresses; bindAgain the
+// same for a VM that stays, if that changes.
+func (l list) bind() []Step { return one(l.Ledger, Step{Kind: BindAddress}) }
+func (l list) bindAgain() []Step {
+	return one(l.Ledger && !l.NewVM() && l.rebinds(), Step{Kind: BindAddress})
 }
 
-// bind adds the step that records which VM has the addresses.
-func (l *list) bind(down bool) {
-	l.addIf(l.d.Ledger, Step{Kind: BindAddress, Down: down})
+// render returns the step that renders jobs before anything is changed.
+func (l list) render() []Step { return one(l.Address, Step{Kind: RenderJobs}) }
+
+// renderAgain returns the step that renders with the address that the VM has
+// reported.
+func (l list) renderAgain() []Step { return one(l.Dynamic, Step{Kind: RenderAgain}) }
+
+// connectCPI returns the step that connects the CPI while the service is up, if
+// it is called on a VM that stays.
+func (l list) connectCPI() []Step {
+	if l.diskWork() {
+		return l.checkCloud()
+	}
+	return one(l.needsCPI(), Step{Kind: ConnectCPI, Calls: []string{"cpi info"}})
 }
 
 // checkCloud returns the step that asks the CPI whether VM, disk and stemcell
 // exist, before the running VM is changed.
-func (l *list) checkCloud() Step {
+func (l list) checkCloud() []Step {
 	s := Step{Kind: CheckCloud}
-	if l.d.Answers && l.d.on(VM) != Create {
+	if l.Answers && l.on(VM) != Create {
 		s.Calls = append(s.Calls, "cpi has_vm")
 	}
-	if l.d.Disk.CID != "" && !l.d.DiskAsked {
+	if l.Disk.CID != "" && !l.DiskAsked {
 		s.Calls = append(s.Calls, "cpi has_disk")
 	}
-	if l.d.NewVM() {
+	if l.NewVM() {
 		s.Maybe = append(s.Maybe, "cpi has_stemcell")
 	}
-	return s
+	return []Step{s}
 }
 
 // uploadStemcell returns the step that uploads the stemcell, if that was not
 // done. The CPI gets a light stemcell again before a VM is deleted, because it
 // returns an error if the image does not exist any more.
-func (l *list) uploadStemcell() Step {
+func (l list) uploadStemcell() []Step {
 	s := Step{Kind: UploadStemcell, Maybe: []string{"cpi create_stemcell"}}
-	again := l.d.Light && l.d.on(VM) == Replace
-	if l.d.on(Stemcell) == Create || again {
+	again := l.Light && l.on(VM) == Replace
+	if l.on(Stemcell) == Create || again {
 		s.Calls = append(s.Calls, "cpi create_stemcell")
 	}
-	if again || l.d.Fix {
+	if again || l.Fix {
 		s.Maybe = append(s.Maybe, "cpi delete_stemcell")
 	}
-	return s
+	return []Step{s}
 }
 
-func (l *list) compile() Step {
+func (l list) compile() []Step {
 	s := Step{Kind: Compile}
-	if l.d.CompilesAny {
+	if l.CompilesAny {
 		s.Calls = []string{"agent compile_package"}
 	}
-	return s
+	return []Step{s}
 }
 
-// stop returns the step that stops the jobs of a VM. If its agent is silent,
-// the CPI detaches the disk.
-func (l *list) stop(kind Kind, vm string, next *Next) Step {
-	d := l.d
-	s := Step{Kind: kind, Name: vm, Down: true, Next: next}
+// stop returns the step that stops the jobs of the current VM. If its agent is
+// silent, the CPI detaches the disk.
+func (l list) stop(kind Kind, next *Next) []Step {
+	s := Step{Kind: kind, Name: l.Current, Next: next}
 	switch {
-	case !d.HasVM:
-		return s
-	case !d.Answers:
+	case !l.HasVM:
+		return []Step{s}
+	case !l.Answers:
 		s.Calls = l.detachCalls()
-		return s
+		return []Step{s}
 	}
-	s.Calls = []string{"agent run_script", "agent drain", "agent stop"}
-	if d.SkipDrain {
-		s.Calls = []string{"agent run_script", "agent stop"} // post-stop runs all the same
+	s.Calls = l.stopCalls(kind, next)
+	return []Step{s}
+}
+
+// stopCalls returns the calls that stop the jobs of a VM whose agent answers.
+func (l list) stopCalls(kind Kind, next *Next) []string {
+	calls := []string{"agent run_script", "agent drain", "agent stop"}
+	if l.SkipDrain {
+		calls = []string{"agent run_script", "agent stop"} // post-stop runs all the same
 	}
 	if !next.Unmount() {
-		return s
+		return calls
 	}
-	s.Calls = append(s.Calls, "agent list_disk")
-	if len(d.Mounted) > 0 {
-		s.Calls = append(s.Calls, "agent unmount_disk")
+	calls = append(calls, "agent list_disk")
+	if len(l.Mounted) > 0 {
+		calls = append(calls, "agent unmount_disk")
 	}
 	if kind == StopOld {
-		s.Calls = append(s.Calls, l.detachCalls()...)
+		calls = append(calls, l.detachCalls()...)
 	}
-	return s
+	return calls
 }
 
-func (l *list) detachCalls() []string {
-	if l.d.Disk.CID == "" {
+func (l list) detachCalls() []string {
+	if l.Disk.CID == "" {
 		return nil
 	}
 	return []string{"cpi detach_disk"}
 }
 
-// replaced adds the step that stops the VM that an earlier run has replaced but
-// not deleted.
-func (l *list) replaced() {
-	if l.d.Replaced == "" {
-		return
-	}
-	s := l.stop(StopOld, l.d.Replaced, leaving())
-	s.Down = l.down
-	s.Maybe = append(s.Calls, l.detachCalls()...)
-	s.Calls = nil // only its own agent knows which are needed
-	l.add(s)
+// stopReplaced returns the step that stops the VM that an earlier run has
+// replaced but not deleted. Only its own agent knows which calls are needed.
+func (l list) stopReplaced() []Step {
+	s := Step{Kind: StopOld, Name: l.Replaced, Next: leaving()}
+	s.Maybe = append(l.stopCalls(StopOld, s.Next), l.detachCalls()...)
+	return one(l.Replaced != "", s)
 }
 
-func (l *list) snapshot() {
-	if l.d.snapshots() {
-		l.addDown(Step{Kind: Snapshot, Name: l.d.Disk.CID, Calls: []string{"cpi snapshot_disk"}})
+// deleteReplaced returns the step that deletes that VM.
+func (l list) deleteReplaced() []Step {
+	if l.Replaced == "" {
+		return nil
 	}
+	return deleteOld(l.Replaced)
 }
 
-// disk adds the step that makes the persistent disk what the manifest says,
+func (l list) deleteCurrent() []Step {
+	return one(l.Current != "", Step{Kind: DeleteVM, Name: l.Current, Calls: []string{"cpi delete_vm"}})
+}
+
+func (l list) snapshot() []Step {
+	return one(l.snapshots(), Step{Kind: Snapshot, Name: l.Disk.CID, Calls: []string{"cpi snapshot_disk"}})
+}
+
+// disk returns the step that makes the persistent disk what the manifest says,
 // while the jobs are stopped.
-func (l *list) disk() {
-	work := l.d.Disk
-	s := Step{Name: work.CID, Down: l.down, Disk: &work}
+func (l list) disk() []Step {
+	work := l.Disk
+	s := Step{Name: work.CID, Disk: &work}
 	mounts := []string{"cpi attach_disk", "cpi set_disk_metadata", "agent ping", "agent mount_disk"}
-	if l.d.API != 1 {
+	if l.API != 1 {
 		mounts = append(mounts, "agent add_persistent_disk")
 	}
-	switch l.d.on(Disk) {
+	switch l.on(Disk) {
 	case Create:
 		s.Kind, s.Calls = CreateDisk, append([]string{"cpi create_disk"}, mounts...)
 	case Attach:
@@ -153,19 +195,19 @@ func (l *list) disk() {
 	case Migrate:
 		l.changeDisk(&s, mounts)
 	default:
-		if !l.d.NewVM() || work.CID == "" {
-			return
+		if !l.NewVM() || work.CID == "" {
+			return nil
 		}
 		s.Kind, s.Calls = AttachDisk, mounts
 	}
-	l.add(s)
+	return []Step{s}
 }
 
 // changeDisk completes the step of a disk that changes. If the CPI has a method
 // for the change, only the CPI can decide whether the data must be migrated.
-func (l *list) changeDisk(s *Step, mounts []string) {
+func (l list) changeDisk(s *Step, mounts []string) {
 	migrates := []string{"cpi create_disk", "agent migrate_disk", "agent list_disk", "agent remove_persistent_disk", "cpi detach_disk"}
-	if !l.d.KeepOldDisk {
+	if !l.KeepOldDisk {
 		migrates = append(migrates, "cpi delete_disk")
 	}
 	s.Calls = mounts
@@ -179,7 +221,7 @@ func (l *list) changeDisk(s *Step, mounts []string) {
 	}
 	s.Kind, s.Maybe = ChangeDisk, migrates
 	s.Outcomes = []string{"the CPI changes it", "its data is migrated to a new one"}
-	if !l.d.NewVM() {
+	if !l.NewVM() {
 		s.Calls = append(s.Calls, "cpi detach_disk", "agent ping")
 		if s.Disk.Mounted {
 			s.Calls = append(s.Calls, "agent unmount_disk")
@@ -188,59 +230,61 @@ func (l *list) changeDisk(s *Step, mounts []string) {
 	s.Calls = append(s.Calls, "cpi "+s.Disk.Method)
 }
 
-func (l *list) initialApply() Step {
+func (l list) initialApply() []Step {
 	s := Step{Kind: InitialApply, Calls: []string{"agent apply"}}
-	if l.d.Dynamic {
+	if l.Dynamic {
 		s.Calls = append(s.Calls, "agent get_state")
 	}
-	return s
+	return []Step{s}
 }
 
-func (l *list) start() {
-	if l.d.Starts() {
-		l.addDown(Step{Kind: StartJobs, Calls: []string{"agent run_script", "agent start", "agent get_state"}})
+// setUp returns the steps that give a VM that stays its name and networks, if it
+// has none yet.
+func (l list) setUp() []Step {
+	if !l.Blank {
+		return nil
 	}
+	return slices.Concat(l.initialApply(), l.renderAgain())
 }
 
-// finish adds the end of every list: the changes without downtime, the state,
-// and deleting unused things.
-func (l *list) finish() {
-	d := l.d
-	l.addIf(d.Replaced != "", Step{Kind: DeleteOld, Name: d.Replaced, Calls: []string{"cpi delete_vm"}})
-	if !d.NewVM() && d.rebinds() {
-		l.bind(false)
+func (l list) start() []Step {
+	return one(l.Starts(), Step{Kind: StartJobs, Calls: []string{"agent run_script", "agent start", "agent get_state"}})
+}
+
+func (l list) updateAgent() []Step {
+	return one(l.on(Agent) == Update, Step{Kind: UpdateAgent, Calls: []string{"agent update_settings", "agent ping"}})
+}
+
+func (l list) updateTags() []Step {
+	s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}}
+	if l.Disk.CID != "" {
+		s.Calls = append(s.Calls, "cpi set_disk_metadata")
 	}
-	l.addIf(d.on(Agent) == Update, Step{Kind: UpdateAgent, Calls: []string{"agent update_settings", "agent ping"}})
-	if d.on(Tags) == Update {
-		s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}}
-		if d.Disk.CID != "" {
-			s.Calls = append(s.Calls, "cpi set_disk_metadata")
-		}
-		l.add(s)
-	}
-	l.addIf(d.Records(), Step{Kind: Record})
-	l.addIf(d.sendsDNS(), Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
-	if d.NewVM() || d.removes() || d.diskWork() || len(d.Leftovers) > 0 || d.KeepOldDisk {
-		l.add(l.cleanUp())
-	}
+	return one(l.on(Tags) == Update, s)
+}
+
+func (l list) record() []Step { return one(l.Records(), Step{Kind: Record}) }
+
+func (l list) sendDNS() []Step {
+	return one(l.sendsDNS(), Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
 }
 
 // cleanUp returns the step that deletes unused things after a successful
 // deploy, and looks again at leftovers of earlier runs.
-func (l *list) cleanUp() Step {
-	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.d.Leftovers)}
-	for _, c := range l.d.Changes {
+func (l list) cleanUp() []Step {
+	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.Leftovers)}
+	for _, c := range l.Changes {
 		if c.Action == Remove && c.What != VM {
 			s.Calls = append(s.Calls, "cpi delete_"+c.What)
 		}
-		if c.Action == Remove && c.What == Disk && !l.d.NewVM() {
+		if c.Action == Remove && c.What == Disk && !l.NewVM() {
 			s.Calls = append(s.Calls, "agent list_disk", "agent remove_persistent_disk", "cpi detach_disk", "agent ping")
 		}
 	}
-	if l.d.DropsStemcell {
+	if l.DropsStemcell {
 		s.Calls = append(s.Calls, "cpi delete_stemcell")
 	}
-	return s
+	return one(l.NewVM() || l.removes() || l.diskWork() || len(l.Leftovers) > 0 || l.KeepOldDisk, s)
 }
 
 // leftoverCalls returns the calls that looking at the leftovers may make.

@@ -152,126 +152,110 @@ func Looks(st state.State, f Facts, byCPI bool) Step {
 	return s
 }
 
-// Steps returns the steps of a decision in order: one of four lists.
+// Steps returns the steps of a decision in order: one of the lists below, which
+// have no conditions. What a list names and the decision does not need is empty.
 func Steps(d Decision) []Step {
+	l := list{d}
 	switch {
 	case d.Nothing():
 		return nil
 	case d.on(VM) == Create:
-		return create(d)
+		return l.create()
 	case d.Swap:
-		return swap(d)
+		return l.swap()
 	case d.on(VM) == Replace:
-		return replace(d)
+		return l.replace()
+	case !d.Touches():
+		return l.withoutStop()
+	case !d.updates():
+		return l.onlyDisk()
+	case d.Beside:
+		return l.compileThenStop()
+	case d.prepares():
+		return l.prepareThenStop()
 	}
-	return inPlace(d)
+	return l.stopThenCompile()
 }
 
 // create returns the steps that create the VM. A recorded VM that does not
 // exist any more is deleted first, because the CPI may still have parts of it.
-func create(d Decision) []Step {
-	l := list{d: d}
-	l.reserve()
-	l.add(l.checkCloud(), l.uploadStemcell())
-	l.addIf(d.Address, Step{Kind: RenderJobs})
-	l.add(Step{Kind: ClearRecord})
-	l.replaced()
-	l.addIf(d.Current != "", Step{Kind: DeleteVM, Name: d.Current, Calls: []string{"cpi delete_vm"}})
-	l.newVM()
-	l.finish()
-	return l.steps
+func (l list) create() []Step {
+	return slices.Concat(
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.stopReplaced(), l.deleteCurrent(), l.newVM(),
+		l.finish())
 }
 
 // replace returns the steps that delete the VM and create another one.
-func replace(d Decision) []Step {
-	l := list{d: d, down: true}
-	l.reserve()
-	l.add(l.checkCloud(), l.uploadStemcell())
-	l.addIf(d.Address, Step{Kind: RenderJobs})
-	l.add(Step{Kind: ClearRecord})
-	l.replaced()
-	l.add(l.stop(StopJobs, d.Current, leaving()))
-	l.snapshot()
-	l.addDown(Step{Kind: DeleteVM, Name: d.Current, Calls: []string{"cpi delete_vm"}})
-	l.newVM()
-	l.finish()
-	return l.steps
+func (l list) replace() []Step {
+	return slices.Concat(
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		down(l.stopReplaced(), l.stop(StopJobs, leaving()), l.snapshot(), l.deleteCurrent(), l.newVM()),
+		l.finish())
 }
 
-// newVM adds the steps that create a VM, attach the disk and apply the jobs.
-func (l *list) newVM() {
-	d := l.d
-	l.addDown(Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}})
-	l.bind(l.down)
-	l.addDown(Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}})
-	l.disk()
-	l.addDown(l.initialApply())
-	l.addIf(d.Dynamic, Step{Kind: RenderAgain, Down: l.down})
-	l.addDown(l.compile(), Step{Kind: Apply, Calls: []string{"agent apply"}})
-	l.start()
+// newVM returns the steps that create a VM, attach the disk and apply the jobs.
+func (l list) newVM() []Step {
+	return slices.Concat(
+		createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.renderAgain(),
+		l.compile(), apply(), l.start())
 }
 
 // swap returns the steps that create the new VM while the old one serves.
-func swap(d Decision) []Step {
-	l := list{d: d, down: true}
-	l.reserve()
-	l.add(l.checkCloud(), l.uploadStemcell())
-	l.addIf(d.Address, Step{Kind: RenderJobs})
-	l.add(Step{Kind: ClearRecord}, Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}})
-	l.bind(false)
-	l.add(Step{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}},
-		Step{Kind: InitialApply, Calls: []string{"agent apply"}, Maybe: []string{"agent get_state"}})
-	l.addIf(d.Dynamic, Step{Kind: RenderAgain})
-	l.add(l.compile(), Step{Kind: UploadJobs}, l.stop(StopOld, d.Current, leaving()))
-	l.snapshot()
-	l.disk()
-	l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
-	l.start()
-	l.add(Step{Kind: DeleteOld, Name: d.Current, Calls: []string{"cpi delete_vm"}})
-	l.finish()
-	return l.steps
+func (l list) swap() []Step {
+	return slices.Concat(
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), uploadJobs(),
+		down(l.stop(StopOld, leaving()), l.snapshot(), l.disk(), apply(), l.start()),
+		deleteOld(l.Current), l.finish())
 }
 
-// inPlace returns the steps that change an existing VM.
-func inPlace(d Decision) []Step {
-	l := list{d: d, down: d.stops()}
-	l.reserve()
-	switch {
-	case d.diskWork():
-		l.add(l.checkCloud())
-	case d.needsCPI():
-		l.add(Step{Kind: ConnectCPI, Calls: []string{"cpi info"}})
-	}
-	if d.updates() {
-		l.addIf(d.Address, Step{Kind: RenderJobs})
-		l.add(Step{Kind: Upload})
-	}
-	l.addIf(d.prepares(), Step{Kind: Prepare, Calls: []string{"agent prepare"}})
-	l.addIf(d.Touches(), Step{Kind: ClearRecord})
-	l.addIf(d.Beside, l.compile())
-	l.replaced()
-	if d.stops() {
-		next := staying()
-		if d.updates() {
-			next = changing()
-		}
-		l.add(l.stop(StopJobs, d.Current, next))
-	}
-	l.snapshot()
-	l.disk()
-	if d.updates() {
-		if d.Blank {
-			l.addDown(l.initialApply())
-			l.addIf(d.Dynamic, Step{Kind: RenderAgain, Down: true})
-		}
-		if !d.prepares() && !d.Beside {
-			l.addDown(l.compile())
-		}
-		l.addDown(Step{Kind: Apply, Calls: []string{"agent apply"}})
-	}
-	l.start()
-	l.finish()
-	return l.steps
+// withoutStop returns the steps that change tags, settings of the agent or
+// records, and start jobs that do not run.
+func (l list) withoutStop() []Step {
+	return slices.Concat(l.reserve(), l.connectCPI(), l.stopReplaced(), l.start(), l.finish())
+}
+
+// onlyDisk returns the steps that change the disk and start the same jobs again.
+func (l list) onlyDisk() []Step {
+	return slices.Concat(
+		l.reserve(), l.checkCloud(), clearRecord(),
+		down(l.stopReplaced(), l.stop(StopJobs, staying()), l.snapshot(), l.disk(), l.start()),
+		l.finish())
+}
+
+// prepareThenStop returns the steps that update the jobs, whose packages are
+// compiled already: the agent fetches all of it while the old jobs run.
+func (l list) prepareThenStop() []Step {
+	return slices.Concat(
+		l.reserve(), l.connectCPI(), l.render(), upload(), prepare(), clearRecord(),
+		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), apply(), l.start()),
+		l.finish())
+}
+
+// compileThenStop returns the steps that update the jobs of a VM that has none
+// yet, while the VM that it replaces still serves.
+func (l list) compileThenStop() []Step {
+	return slices.Concat(
+		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(), l.compile(),
+		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), l.setUp(), apply(), l.start()),
+		l.finish())
+}
+
+// stopThenCompile returns the steps that update the jobs and compile while the
+// jobs are stopped, because the agent removes their packages when it compiles.
+func (l list) stopThenCompile() []Step {
+	return slices.Concat(
+		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(),
+		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), l.setUp(), l.compile(), apply(), l.start()),
+		l.finish())
+}
+
+// finish returns the end of every list: the changes without downtime, the state,
+// and deleting unused things.
+func (l list) finish() []Step {
+	return slices.Concat(
+		l.deleteReplaced(), l.bindAgain(), l.updateAgent(), l.updateTags(), l.record(), l.sendDNS(), l.cleanUp())
 }
 
 // StopSteps returns the steps of bootstrap stop.
