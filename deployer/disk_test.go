@@ -14,64 +14,6 @@ import (
 	"bootstrap/state"
 )
 
-// A change of a disk that was interrupted is settled by its reply; without one,
-// the recorded disk stays the current one.
-func TestSettleChange(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		method, reply, has string
-		disk               string // CID that is recorded afterwards
-		changed            bool   // as the manifest asks for
-		why                string // part of the leftover's reason
-		calls              string
-	}{
-		"done in place":           {"update_disk", `{"result":null}`, yes, "disk-1", true, "", ""},
-		"another took its place":  {"update_disk", `{"result":"disk-2"}`, yes, "disk-2", true, "", ""},
-		"refused":                 {"update_disk", `{"error":{"type":"Bosh::Clouds::NotSupported","message":"no"}}`, yes, "disk-1", false, "", ""},
-		"never begun":             {"update_disk", absent, yes, "disk-1", false, "", ""},
-		"killed, and there":       {"update_disk", ``, yes, "disk-1", false, "disk disk-1 still exists and stays the current one", "has_disk"},
-		"killed, and gone":        {"update_disk", ``, no, "disk-1", false, "disk disk-1 does not exist any more, and another disk contains its data", "has_disk"},
-		"killed, nobody can tell": {"update_disk", `{"resu`, refuses(cpi.TypeNotImplemented), "disk-1", false, "cannot say whether disk disk-1 still exists", "has_disk"},
-		"the reply is lost":       {"update_disk", lost, yes, "disk-1", false, "does not exist any more", "has_disk"},
-		"a CID that is recorded":  {"update_disk", `{"result":"disk-0"}`, yes, "disk-1", false, "the same CID twice", ""},
-		"resized":                 {"resize_disk", `{"result":null}`, yes, "disk-1", true, "", ""},
-		"resized, and killed":     {"resize_disk", ``, yes, "disk-1", false, "", ""},
-		"never resized":           {"resize_disk", absent, yes, "disk-1", false, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := scriptedRun(t, map[string]string{"has_disk": c.has})
-			err := r.t.State.Update(func(st *state.State) error {
-				st.Own.Orphans = []state.Orphan{{CID: "disk-0"}}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := state.Intent{Method: c.method, Disk: "disk-1", Size: 128, CloudProperties: map[string]any{"type": "fast"}}
-			r.leaveIntent(t, in, c.reply, c.reply != absent)
-			if err := r.journal.Settle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			st := r.t.State.Get()
-			d := st.Disk()
-			if d == nil || len(st.Disks) != 1 || d.CID != c.disk || (d.Size == 128 && d.CloudProperties["type"] == "fast") != c.changed || len(st.Own.Intents) > 0 {
-				t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
-			}
-			why := ""
-			for _, l := range st.Own.Leftovers {
-				why += l.Why
-			}
-			if !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
-				t.Errorf("leftovers %q, want %q", why, c.why)
-			}
-			if r.calls() != c.calls {
-				t.Errorf("calls %q, want %q", r.calls(), c.calls)
-			}
-		})
-	}
-}
-
 // A snapshot is announced, and its CID is recorded.
 func TestSnapshotIsRecorded(t *testing.T) {
 	t.Parallel()

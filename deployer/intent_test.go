@@ -3,9 +3,7 @@
 package deployer
 
 import (
-	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,132 +88,17 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 }
 
 const (
-	good    = `echo '{"result":null}'`
-	yes     = `echo '{"result":true}'`
-	no      = `echo '{"result":false}'`
-	garbage = `echo oops`
-	dies    = `kill -KILL $$`
+	good = `echo '{"result":null}'`
+	yes  = `echo '{"result":true}'`
+	no   = `echo '{"result":false}'`
+	dies = `kill -KILL $$`
 )
 
 func refuses(kind string) string {
 	return fmt.Sprintf(`echo '{"error":{"type":%q,"message":"no way"}}'`, kind)
 }
 
-func TestDestroy(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		method, reply, has string
-		gone               bool // no longer recorded
-		open               bool // the intent stays
-		skipped            bool
-		err                string // part of the leftover's reason
-		calls              string
-	}{
-		"done":                              {"delete_vm", good, no, true, false, false, "", "delete_vm"},
-		"gone before":                       {"delete_vm", refuses(cpi.TypeVMNotFound), no, true, false, true, "", "delete_vm"},
-		"another thing is gone":             {"delete_disk", refuses(cpi.TypeVMNotFound), yes, false, false, false, "no way", "delete_disk has_disk"},
-		"an error, and gone":                {"delete_vm", refuses(cpi.TypeCloudError), no, true, false, false, "", "delete_vm has_vm"},
-		"an error, and there":               {"delete_vm", refuses(cpi.TypeCloudError), yes, false, false, false, "no way", "delete_vm has_vm"},
-		"an error, and nobody can tell":     {"delete_vm", refuses(cpi.TypeCloudError), refuses(cpi.TypeNotImplemented), false, false, false, "no way", "delete_vm has_vm"},
-		"garbage, and gone":                 {"delete_disk", garbage, no, true, false, false, "", "delete_disk has_disk"},
-		"killed, and there":                 {"delete_disk", dies, yes, false, false, false, "signal: killed", "delete_disk has_disk"},
-		"killed, and nobody can tell":       {"delete_disk", dies, garbage, false, true, false, "signal: killed", "delete_disk has_disk"},
-		"a stemcell":                        {"delete_stemcell", good, "", true, false, false, "", "delete_stemcell"},
-		"a stemcell that is gone":           {"delete_stemcell", refuses(cpi.TypeStemcellNotFound), "", true, false, true, "", "delete_stemcell"},
-		"a stemcell and an error":           {"delete_stemcell", refuses(cpi.TypeCloudError), "", false, false, false, "no way", "delete_stemcell"},
-		"a stemcell, and the CPI is killed": {"delete_stemcell", dies, "", false, true, false, "signal: killed", "delete_stemcell"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := scriptedRun(t, map[string]string{c.method: "grep -q '\"method\": \"" + c.method + "\"' state.json && " + c.reply, "has_vm": c.has, "has_disk": c.has})
-			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
-			err := r.journal.Delete(t.Context(), state.Intent{Method: c.method, CID: cid}, func(client *cpi.Client) error {
-				return deleteBy(t.Context(), client, c.method, cid)
-			})
-			var skipped report.Skip
-			if errors.As(err, &skipped) != c.skipped || (err == nil || c.skipped) != (c.err == "") || c.err != "" && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("error %v, want %q, skipped %t", err, c.err, c.skipped)
-			}
-			st := r.t.State.Get()
-			if recorded(st, cid) == c.gone {
-				t.Errorf("recorded %t, want %t", recorded(st, cid), !c.gone)
-			}
-			if open := len(st.Own.Intents) == 1; open != c.open {
-				t.Errorf("intents %v, want one %t", st.Own.Intents, c.open)
-			}
-			left, _ := os.ReadDir(filepath.Join(r.t.Dir, "replies"))
-			if kept := len(left) > 0; kept != c.open {
-				t.Errorf("replies %v, want some %t", left, c.open)
-			}
-			if r.calls() != c.calls {
-				t.Errorf("calls %q, want %q", r.calls(), c.calls)
-			}
-		})
-	}
-}
-
 func emptyManifest() *manifest.Manifest { return &manifest.Manifest{Name: "simple"} }
-
-func deleteBy(ctx context.Context, c *cpi.Client, method, cid string) error {
-	switch method {
-	case "delete_vm":
-		return c.DeleteVM(ctx, cid)
-	case "delete_disk":
-		return c.DeleteDisk(ctx, cid)
-	}
-	return c.DeleteStemcell(ctx, cid)
-}
-
-func recorded(st state.State, cid string) bool {
-	sc, d := st.Stemcell(), st.Disk()
-	return st.CurrentVMCID == cid || sc != nil && sc.CID == cid || d != nil && d.CID == cid
-}
-
-// An interrupted delete is settled by its reply or, without one, by asking the
-// CPI.
-func TestSettleDelete(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		method, reply, has string
-		gone               bool
-		calls              string
-	}{
-		"done":                    {"delete_vm", `{"result":null}`, yes, true, ""},
-		"gone before":             {"delete_disk", `{"error":{"type":"Bosh::Clouds::DiskNotFound","message":"no"}}`, yes, true, ""},
-		"refused, and there":      {"delete_vm", `{"error":{"type":"T","message":"no"}}`, yes, false, "has_vm"},
-		"refused, and gone":       {"delete_vm", `{"error":{"type":"T","message":"no"}}`, no, true, "has_vm"},
-		"killed, and gone":        {"delete_disk", ``, no, true, "has_disk"},
-		"killed, and there":       {"delete_disk", ``, yes, false, "has_disk"},
-		"nobody can tell":         {"delete_vm", `{"resu`, garbage, false, "has_vm"},
-		"never begun":             {"delete_vm", absent, no, false, ""},
-		"the reply is lost":       {"delete_vm", lost, no, true, "has_vm"},
-		"a stemcell, and killed":  {"delete_stemcell", ``, "", false, ""},
-		"a stemcell that is gone": {"delete_stemcell", `{"result":true}`, "", true, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := scriptedRun(t, map[string]string{"has_vm": c.has, "has_disk": c.has})
-			cid := map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1", "delete_stemcell": "sc-1"}[c.method]
-			r.leaveIntent(t, state.Intent{Method: c.method, CID: cid}, c.reply, c.reply != absent)
-			if err := r.journal.Settle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			st := r.t.State.Get()
-			if recorded(st, cid) == c.gone || len(st.Own.Intents) > 0 || len(st.Own.Leftovers) > 0 {
-				t.Errorf("recorded %t, want %t; intents %v, leftovers %v", recorded(st, cid), !c.gone, st.Own.Intents, st.Own.Leftovers)
-			}
-			if r.calls() != c.calls {
-				t.Errorf("calls %q, want %q", r.calls(), c.calls)
-			}
-			if !strings.Contains(r.said(), "An earlier run was interrupted during "+c.method) {
-				t.Errorf("said %s", r.said())
-			}
-		})
-	}
-}
-
-// absent is the reply of a call that had not begun.
-const absent = "absent"
 
 // lost means that the reply's file was removed, as when an older state is
 // restored.
@@ -342,73 +225,4 @@ func agentAt(t *testing.T, id string) (mbus, ca string) {
 		t.Cleanup(server.Close)
 	}
 	return mbus, ca
-}
-
-// A CPI that still runs is waited for.
-func TestSettleWaits(t *testing.T) {
-	t.Parallel()
-	r := scriptedRun(t, map[string]string{"create_disk": "until [ -e go ]; do sleep 0.01; done; echo '{\"result\":\"disk-2\"}'"})
-	in, err := r.journal.Announce(state.Intent{Method: "create_disk", Size: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	called := make(chan error, 1)
-	go func() {
-		_, err := r.client.Recorded(in.Reply).CreateDisk(context.Background(), 10, nil, "")
-		called <- err
-	}()
-	for deadline := time.Now().Add(time.Minute); r.calls() == "" && time.Now().Before(deadline); {
-		<-time.After(5 * time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := r.journal.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("while it works: %v", err)
-	}
-	if !strings.Contains(r.said(), "which the CPI is still running") {
-		t.Errorf("said %s", r.said())
-	}
-	if err := os.WriteFile(filepath.Join(r.t.Dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.journal.Settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if st := r.t.State.Get(); !st.Owns("disk-2") || len(st.Own.Intents) > 0 {
-		t.Errorf("disks %v, intents %v", st.Disks, st.Own.Intents)
-	}
-	if err := <-called; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestLeftoversAreLimited(t *testing.T) {
-	t.Parallel()
-	var st state.State
-	for i := range 60 {
-		in := state.Intent{ID: fmt.Sprint(i), Method: "create_disk"}
-		st.Own.Intents = append(st.Own.Intents, in)
-		if err := st.LeaveBehind(in, "why"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(st.Own.Leftovers); n != 50 || st.Own.Leftovers[0].ID != "10" || len(st.Own.Intents) > 0 {
-		t.Errorf("%d leftovers, first %s", n, st.Own.Leftovers[0].ID)
-	}
-}
-
-func TestLeftoversAreAboutOneThingEach(t *testing.T) {
-	t.Parallel()
-	var st state.State
-	for _, in := range []state.Intent{
-		{ID: "1", Method: "delete_vm", CID: "vm-9"}, {ID: "2", Method: "delete_vm", CID: "vm-9"},
-		{ID: "3", Method: "create_disk"}, {ID: "4", Method: "create_disk"},
-	} {
-		if err := st.LeaveBehind(in, "why"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(st.Own.Leftovers); n != 3 || st.Own.Leftovers[0].ID != "2" {
-		t.Errorf("leftovers %v", st.Own.Leftovers)
-	}
 }

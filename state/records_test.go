@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -167,5 +168,38 @@ func TestSettle(t *testing.T) {
 	}
 	if err := st.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of many leftovers the oldest are removed.
+func TestLeftoversAreLimited(t *testing.T) {
+	t.Parallel()
+	var st State
+	for i := range 60 {
+		in := Intent{ID: fmt.Sprint(i), Method: "create_disk"}
+		st.Own.Intents = append(st.Own.Intents, in)
+		if err := st.LeaveBehind(in, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(st.Own.Leftovers); n != 50 || st.Own.Leftovers[0].ID != "10" || len(st.Own.Intents) > 0 {
+		t.Errorf("%d leftovers, first %s", n, st.Own.Leftovers[0].ID)
+	}
+}
+
+// A leftover replaces one of the same method and CID.
+func TestLeftoversAreAboutOneThingEach(t *testing.T) {
+	t.Parallel()
+	var st State
+	for _, in := range []Intent{
+		{ID: "1", Method: "delete_vm", CID: "vm-9"}, {ID: "2", Method: "delete_vm", CID: "vm-9"},
+		{ID: "3", Method: "create_disk"}, {ID: "4", Method: "create_disk"},
+	} {
+		if err := st.LeaveBehind(in, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(st.Own.Leftovers); n != 3 || st.Own.Leftovers[0].ID != "2" {
+		t.Errorf("leftovers %v", st.Own.Leftovers)
 	}
 }
