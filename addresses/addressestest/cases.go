@@ -1,5 +1,5 @@
 // Package addressestest holds every ledger of addresses to the same cases. They
-// were first run against BOSH's Director; docs/addresses.md says where the
+// were first run against BOSH's Director; docs/decisions.md says where the
 // results differ on purpose.
 package addressestest
 
