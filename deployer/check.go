@@ -15,6 +15,11 @@ import (
 // checkMachine finds problems of this machine that would stop the deploy after
 // the running VM was changed. checkCloud does the same by asking the CPI.
 func (r *run) checkMachine(ctx context.Context) error {
+	if r.plan.Applies() {
+		if _, err := r.t.Env.Engine(ctx); err != nil {
+			return err
+		}
+	}
 	return errors.Join(r.machineProblems(ctx)...)
 }
 

@@ -86,8 +86,8 @@ func (j *jobs) render(ctx context.Context) error {
 		}
 		j.rendered.dir = dir
 		content := filepath.Join(dir, "content")
-		if err := j.t.Env.Engine.Render(ctx, j.templateJobs(), content); err != nil {
-			return j.t.Env.RedactFailures(err)
+		if err := j.t.Env.Render(ctx, j.templateJobs(), content); err != nil {
+			return err
 		}
 		if j.rendered.hash, err = templates.Fingerprint(content); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (j *jobs) renderTo(ctx context.Context, dir string) error {
 		j.address = j.known
 	}
 	return j.t.Out.Do("Rendering job templates", func(*report.Stage) error {
-		return j.t.Env.RedactFailures(j.t.Env.Engine.Render(ctx, j.templateJobs(), dir))
+		return j.t.Env.Render(ctx, j.templateJobs(), dir)
 	})
 }
 

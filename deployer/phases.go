@@ -49,7 +49,7 @@ func (r *run) planPhases(save func(context.Context) error) []phase {
 // lookPhases returns the phases in which a deploy and a plan find the facts.
 func (r *run) lookPhases() []phase {
 	return []phase{
-		{name: "start ruby", group: instance.Validating, do: r.t.StartRuby},
+		{name: "start ruby", group: instance.Validating, do: r.t.WarmRuby},
 		{name: "fetch artifacts", group: instance.Validating, do: r.t.Artifacts.FetchAll},
 		{name: "adopt", do: r.t.ReadAdopted},
 		{name: "ask agent", do: r.look.AtAgent},

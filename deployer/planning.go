@@ -70,7 +70,7 @@ func (r *run) checkTemplates(ctx context.Context) error {
 }
 
 // wishes collects what the manifest asks for.
-func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
+func (r *run) wishes() (plan.Wishes, error) {
 	m, st := r.t.Manifest, r.t.State.Get()
 	order, err := r.t.Artifacts.PackageOrder()
 	if err != nil {
@@ -80,10 +80,8 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 	for i, l := range order {
 		packages[i] = l.Package
 	}
-	address, dynamic := m.Address()
-	if dynamic {
-		address = r.look.KnownAddress()
-	}
+	_, dynamic := m.Address()
+	address := r.instanceAddress()
 	w := plan.Wishes{
 		Digest:    m.Digest,
 		Group:     m.Group.Name,
@@ -97,18 +95,16 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",
 		Strategy:  m.Update.VMStrategy,
-		NoSwap:    r.noSwap(address),
 		Snapshot:  m.Update.Snapshot,
 		DNS:       m.UseDNS,
 		API:       r.t.CPI.EffectiveAPI(),
 		Differs:   r.look.AgentDiffers(),
-		Lost:      r.t.LostToSecondDisk(st.CurrentVMCID),
 		Asked:     r.asked.Asked,
-		Addresses: r.addresses.planned.Changes,
 		Places:    plan.Places(m),
 	}
 	second := r.t.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
+	w.Lost = st.CurrentVMCID != "" && second.Lost == st.CurrentVMCID
 	w.Stays, w.Stuck = r.t.Agents.Stays()
 	for _, ref := range m.Group.Jobs {
 		w.Used[ref.Release] = true
@@ -119,37 +115,59 @@ func (r *run) wishes(ctx context.Context) (plan.Wishes, error) {
 		}
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
 	}
-	if text := r.t.LeavesLedger(); text != "" && m.SharesNetworks() {
-		w.Notes = append(w.Notes, text)
-	}
-	w.Notes = append(w.Notes, r.addresses.alone()...)
 	if r.t.From.Inputs.Generate == document.Plan {
 		w.Generated, w.Replaced = m.Generated, r.t.Replaced
-	}
-	for _, problem := range m.Warnings {
-		w.Notes = append(w.Notes, instance.Place(problem))
 	}
 	return w, nil
 }
 
-// askMachine completes the wishes with what only this machine can say of a new VM or
-// disk, if the decision makes one: asking tries namespaces and loop devices.
-func (r *run) askMachine(ctx context.Context, w *plan.Wishes, d plan.Decision) error {
-	if !d.NewVM() && !d.NewDisk() {
-		return nil
+// instanceAddress returns the address of the instance by the manifest, or else that of
+// the VM that exists; empty: unknown.
+func (r *run) instanceAddress() string {
+	if address, dynamic := r.t.Manifest.Address(); !dynamic {
+		return address
 	}
-	w.Machine = machineReason(r.t.NewMachine(ctx))
-	w.Network = networkReason(r.t.NewNetwork(ctx))
-	w.Limits = limitsReason(instance.NotHeld(ctx, r.t))
-	w.DiskLimit = diskReason(instance.DiskNotHeld(ctx, r.t))
-	if !d.NewVM() {
-		return nil
+	return r.look.KnownAddress()
+}
+
+// details finds out what a decision needs beside a choice: how packages get to the VM,
+// and what only this machine can say of a new VM or disk. Asking for the latter tries
+// namespaces and loop devices.
+func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err error) {
+	x.Addresses, x.Notes = r.addresses.planned.Changes, r.notes()
+	if c.NewVM() || c.NewDisk() {
+		x.Machine = machineReason(r.t.NewMachine(ctx))
+		x.Network = networkReason(r.t.NewNetwork(ctx))
+		x.Limits = limitsReason(instance.NotHeld(ctx, r.t))
+		x.DiskLimit = diskReason(instance.DiskNotHeld(ctx, r.t))
 	}
-	err := r.packages.planDeliveryToNew(ctx)
-	if err == nil {
-		w.MissingNew = r.packages.missing()
+	switch {
+	case c.NewVM():
+		x.NoSwap = r.noSwap()
+		if err = r.packages.planDeliveryToNew(ctx); err == nil {
+			x.MissingNew = r.packages.missing()
+		}
+	case c.Touches():
+		if err = r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err == nil {
+			x.Missing = r.packages.missing()
+		}
 	}
-	return err
+	return x, err
+}
+
+// notes returns the warnings of the manifest and of its addresses.
+func (r *run) notes() []string {
+	var notes []string
+	if r.t.Manifest.SharesNetworks() {
+		if text := r.t.LeavesLedger(); text != "" {
+			notes = append(notes, text)
+		}
+	}
+	notes = append(notes, r.addresses.alone()...)
+	for _, problem := range r.t.Manifest.Warnings {
+		notes = append(notes, instance.Place(problem))
+	}
+	return notes
 }
 
 // machineReason returns what a plan says of the kind of a new VM; zero: nothing,
@@ -192,14 +210,17 @@ func diskReason(l instance.Limits) plan.Reason {
 }
 
 // noSwap returns why a new VM cannot be created beside the running one; empty:
-// it can.
-func (r *run) noSwap(address string) string {
+// it can, or that is not wanted.
+func (r *run) noSwap() string {
 	st := r.t.State.Get()
-	if st.CurrentVMCID == "" {
+	if st.CurrentVMCID == "" || r.t.Manifest.Update.VMStrategy != swapStrategy {
 		return ""
 	}
+	if name := r.addresses.planned.NoSwap; r.addresses.swap && name != "" {
+		return "it keeps its address on network " + name
+	}
 	old, err := url.Parse(r.t.Agents.Recall(st.CurrentVMCID).MBus)
-	_, dynamic := r.t.Manifest.Address()
+	address, dynamic := r.t.Manifest.Address()
 	switch {
 	case r.t.About.Registry != nil:
 		return "the registry serves one VM"
@@ -211,12 +232,13 @@ func (r *run) noSwap(address string) string {
 	return ""
 }
 
-// makePlan decides the plan from wishes and facts.
+// makePlan decides the plan from wishes and facts. What only a plan needs that changes
+// something is asked for after that.
 func (r *run) makePlan(ctx context.Context) error {
 	if err := r.chooseAddresses(ctx); err != nil {
 		return err
 	}
-	w, err := r.wishes(ctx)
+	w, err := r.wishes()
 	if err != nil {
 		return err
 	}
@@ -224,47 +246,33 @@ func (r *run) makePlan(ctx context.Context) error {
 	if r.t.Adopted != nil {
 		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.t.Adopted))
 	}
-	decision, err := plan.Decide(w, st, r.look.Facts)
+	choice, err := plan.Decide(w, st, r.look.Facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
 		return r.silent(st.CurrentVMCID)
-	}
-	if err == nil && decision.Touches() {
-		decision, err = r.decideAgain(ctx, &w, st, decision)
-	}
-	if err == nil && w.Strategy == swapStrategy && decision.On(plan.VM) == plan.Replace && r.t.Manifest.Placement != nil {
-		w, decision, err = r.planSwap(ctx, w, st)
 	}
 	if err != nil {
 		return err
 	}
-	w.Made = w.MadeOf(st, decision.On(plan.VM))
-	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
-	r.plan.Looks, r.plan.Diff = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.t.Diff(st)
-	r.hints = r.lastAddresses()
-	if r.plan.NewVM() {
-		return r.packages.planDeliveryToNew(ctx)
+	if w, err = r.placeBeside(ctx, w, choice); err != nil {
+		return err
 	}
-	var dynamic bool
-	r.agent = r.look.Running
-	if r.address, dynamic = r.t.Manifest.Address(); dynamic {
-		r.address = r.known
+	details, err := r.details(ctx, choice)
+	if err != nil {
+		return err
+	}
+	decision := choice.Decision(details)
+	w.Made = w.MadeOf(st, choice.VM.Action)
+	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
+	r.plan.Looks = plan.Looks(st, r.look.Facts, r.look.AskedCPI)
+	if decision.NewVM() {
+		r.hints = r.lastAddresses()
+	} else {
+		r.agent, r.address = r.look.Running, r.instanceAddress()
+	}
+	if !decision.Nothing() {
+		r.plan.Diff = r.t.Diff(st)
 	}
 	return nil
-}
-
-// decideAgain decides with what a decision that changes the VM needs to know beside
-// what is wished: how the packages get there, and what this machine can do.
-func (r *run) decideAgain(ctx context.Context, w *plan.Wishes, st state.State, first plan.Decision) (plan.Decision, error) {
-	if err := r.askMachine(ctx, w, first); err != nil {
-		return first, err
-	}
-	if !first.NewVM() {
-		if err := r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err != nil {
-			return first, err
-		}
-		w.Missing = r.packages.missing()
-	}
-	return plan.Decide(*w, st, r.look.Facts)
 }
 
 // lastAddresses returns the addresses that the VM has, or had, on dynamic networks
@@ -289,27 +297,17 @@ func (r *run) lastAddresses() map[string]string {
 // swapStrategy is the value of update.vm_strategy for a new VM beside the old one.
 const swapStrategy = "create-swap-delete"
 
-// planSwap decides again with a second address for the new VM, which stands beside
-// the old one for a while. That address is no change of the VM that would be a
-// reason to replace it. A static address cannot be had twice.
-func (r *run) planSwap(ctx context.Context, first plan.Wishes, st state.State) (plan.Wishes, plan.Decision, error) {
+// placeBeside chooses a second address for a new VM that stands beside the old one for a
+// while, and returns the wishes with it. That address is no change of the VM that would
+// be a reason to replace it. A static address cannot be had twice.
+func (r *run) placeBeside(ctx context.Context, w plan.Wishes, c *plan.Choice) (plan.Wishes, error) {
+	if c.VM.Action != plan.Replace || w.Strategy != swapStrategy || r.t.Manifest.Placement == nil {
+		return w, nil
+	}
 	if err := r.addresses.choose(ctx, true, true); err != nil {
-		return first, plan.Decision{}, err
+		return w, err
 	}
-	w, err := r.wishes(ctx)
-	if err != nil {
-		return w, plan.Decision{}, err
-	}
-	w.Missing, w.MissingNew = first.Missing, first.MissingNew
-	w.Machine, w.Network, w.Limits, w.DiskLimit = first.Machine, first.Network, first.Limits, first.DiskLimit
-	if name := r.addresses.planned.NoSwap; name != "" {
-		w.NoSwap = "it keeps its address on network " + name
-	}
-	made := w.Made
-	w.Made = first.Made
-	decision, err := plan.Decide(w, st, r.look.Facts)
-	w.Made = made
-	return w, decision, err
+	return r.wishes()
 }
 
 // announcePlan makes the plan, compares it with a saved one, and reports it.

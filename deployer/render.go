@@ -64,11 +64,11 @@ func (r *run) peekAtState(ctx context.Context) error {
 
 // startRubyAtOnce starts the Ruby that renders templates during the downloads.
 func (r *run) startRubyAtOnce(ctx context.Context) error {
-	if err := r.t.Env.StartRuby(ctx); err != nil {
-		return err
+	ruby, err := r.t.Env.Engine(ctx)
+	if err == nil {
+		ruby.Warm()
 	}
-	r.t.Env.Engine.Warm()
-	return nil
+	return err
 }
 
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
@@ -90,7 +90,7 @@ func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
 	}
 	defer func() { _ = folder.Remove() }()
 	dir := folder.Path
-	err = r.t.Out.Do("Rendering job templates", func(*report.Stage) error { return r.t.Env.RedactFailures(r.t.Env.Engine.Render(ctx, jobs, dir)) })
+	err = r.t.Out.Do("Rendering job templates", func(*report.Stage) error { return r.t.Env.Render(ctx, jobs, dir) })
 	if err != nil {
 		return err
 	}

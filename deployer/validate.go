@@ -127,7 +127,8 @@ func (v *validation) chooseAddresses(ctx context.Context) error {
 
 // startRuby prepares a Ruby that starts with the first template.
 func (v *validation) startRuby(ctx context.Context) error {
-	return v.r.t.Env.StartRuby(ctx)
+	_, err := v.r.t.Env.Engine(ctx)
+	return err
 }
 
 // fetchArtifacts reads the releases and the stemcell that are on this machine.
@@ -285,7 +286,7 @@ func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []te
 		return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 	}
 	defer func() { _ = folder.Remove() }()
-	err = env.RedactFailures(env.Engine.Render(ctx, jobs, folder.Path))
+	err = env.Render(ctx, jobs, folder.Path)
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err

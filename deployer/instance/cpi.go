@@ -90,7 +90,7 @@ func (c *CPI) Prepare(ctx context.Context) error {
 		return nil
 	}
 	return c.t.Out.InGroup(Validating, func() error {
-		if err := c.t.StartRuby(ctx); err != nil {
+		if _, err := c.t.Env.Engine(ctx); err != nil {
 			return err
 		}
 		if err := c.t.readForCPI(ctx); err != nil {
@@ -111,16 +111,19 @@ func (c *CPI) install(ctx context.Context) error {
 	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
-	c.t.Env.Engine.Warm() // it may exist already
+	ruby, err := c.t.Env.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	ruby.Warm()
 	c.checkPassEnv()
-	var err error
 	c.Build, err = installation.Install(ctx, installation.Config{
 		Dir:        c.dir(),
 		Cache:      cmp.Or(c.t.Env.PackageDir, filepath.Join(c.t.Env.Home, "cache", "compiled")),
 		Deployment: c.t.About.Name,
 		Jobs:       c.Jobs(),
 		Properties: c.Properties(),
-		Engine:     c.t.Env.Engine,
+		Engine:     ruby,
 		Env:        c.t.Env.packagingEnv(),
 		Stage: func(name string) func(string, error) {
 			s := c.t.Out.Open.Begin(name, false)

@@ -87,11 +87,11 @@ type Config struct {
 // Env contains what the deploys of a process share. The caller must call Close.
 type Env struct {
 	Config
-	Root   *report.Stage     // all that is reported stands below it
-	Route  reach.Route       // OpenRoute: to VMs and downloads
-	Store  *artifact.Store   // Open
-	Engine *templates.Engine // StartRuby
+	Root  *report.Stage   // all that is reported stands below it
+	Route reach.Route     // OpenRoute: to VMs and downloads
+	Store *artifact.Store // Open
 
+	engine  *templates.Engine            // nil until Engine is called
 	routed  bool                         // OpenRoute has succeeded
 	sources map[string]*source.Sources   // by their list; those that Inputs has made
 	ledgers map[string]*addresses.Ledger // by address; those that Ledger has opened
@@ -161,30 +161,41 @@ func (e *Env) Open(ctx context.Context) error {
 	return nil
 }
 
-// StartRuby prepares the Ruby that renders templates, which starts with the
-// first of them.
-func (e *Env) StartRuby(ctx context.Context) error {
+// Engine returns the Ruby that renders templates. It starts with the first template, or
+// when Warm is called.
+func (e *Env) Engine(ctx context.Context) (*templates.Engine, error) {
+	if e.engine != nil {
+		return e.engine, nil
+	}
 	if e.Ruby == "" {
 		if err := templates.CheckSpace(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if e.Engine == nil {
-		e.Engine = e.NewEngine(ctx)
-	}
-	return nil
+	e.engine = e.NewEngine(ctx)
+	return e.engine, nil
 }
 
-// StartRuby prepares the Ruby that renders templates. Without a VM it starts at
-// once, during the downloads; else only when something must be rendered.
-func (t *Instance) StartRuby(ctx context.Context) error {
-	if err := t.Env.StartRuby(ctx); err != nil {
+// Render renders jobs into a folder.
+func (e *Env) Render(ctx context.Context, jobs []templates.Job, dir string) error {
+	ruby, err := e.Engine(ctx)
+	if err != nil {
 		return err
 	}
-	if t.State.Get().CurrentVMCID == "" {
-		t.Env.Engine.Warm()
+	return e.RedactFailures(ruby.Render(ctx, jobs, dir))
+}
+
+// WarmRuby starts Ruby during the downloads if there is no VM yet, because everything
+// must be rendered then.
+func (t *Instance) WarmRuby(ctx context.Context) error {
+	if t.State.Get().CurrentVMCID != "" {
+		return nil
 	}
-	return nil
+	ruby, err := t.Env.Engine(ctx)
+	if err == nil {
+		ruby.Warm()
+	}
+	return err
 }
 
 // RubyCache returns the folder of the embedded Ruby's machine code.
@@ -211,8 +222,8 @@ func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 // Close ends Ruby, the cache, which may be pruned again, and the connections of
 // the route.
 func (e *Env) Close() {
-	if e.Engine != nil {
-		_ = e.Engine.Close() // a child that has ended is closed, too
+	if e.engine != nil {
+		_ = e.engine.Close() // a child that has ended is closed, too
 	}
 	for _, ledger := range e.ledgers {
 		_ = ledger.Close() // what was committed is there

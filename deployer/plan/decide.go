@@ -24,10 +24,33 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 	return d
 }
 
+// Choice is what a deploy does with VM, disk and jobs, and why. It needs only the
+// agent and the state; what else a Decision needs depends on it.
+type Choice struct {
+	VM, Disk, Jobs Change
+
+	begun Decision // without changes and warnings
+	w     Wishes
+	st    state.State
+	f     Facts
+}
+
+// NewVM reports whether a new VM is created.
+func (c *Choice) NewVM() bool { return c.VM.Action == Create || c.VM.Action == Replace }
+
+// NewDisk reports whether a persistent disk is created, or may be.
+func (c *Choice) NewDisk() bool { return c.Disk.Action == Create || c.Disk.Action == Migrate }
+
+// Touches reports whether the deployment differs from the recorded one while the
+// plan runs.
+func (c *Choice) Touches() bool {
+	return c.NewVM() || c.Jobs.Action == Update || c.Disk.Action != Keep
+}
+
 // Decide decides what a deploy does, from wishes, state and facts. The error is
 // an *AgentSilentError for a VM that exists and does not answer, a
 // *DiskGoneError, a *ShrinkError or a *NoSecondDiskError.
-func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
+func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d := Seen(st, f, w.Asked)
 	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
 	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
@@ -36,21 +59,21 @@ func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
 		d.Replaced = st.Own.Swap.CID
 	}
 	if f.DiskGone {
-		return d, &DiskGoneError{CID: st.Disk().CID}
+		return nil, &DiskGoneError{CID: st.Disk().CID}
 	}
 	vm, err := d.decideVM(w, st, f)
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	disk, err := decideDisk(w, st, f, vm.Action)
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	if vm.Action == Keep {
 		if why, must := diskReplaces(w, st, f, disk); must {
 			vm.Action, vm.Why = Replace, []Reason{why}
 			if disk, err = decideDisk(w, st, f, Replace); err != nil {
-				return d, err
+				return nil, err
 			}
 		}
 	}
@@ -61,18 +84,24 @@ func Decide(w Wishes, st state.State, f Facts) (Decision, error) {
 			vm.Why = append(vm.Why, Reason{Cause: DiskChanges, Why: disk.Why})
 		}
 		if disk, err = decideDisk(w, st, f, Replace); err != nil {
-			return d, err
+			return nil, err
 		}
 		jobs = decideJobs(w, st, f, Replace)
 	}
-	d.Swap = vm.Action == Replace && w.Strategy == "create-swap-delete" && w.NoSwap == "" && f.Answers && st.Own.Swap == nil
 	d.Stopped = st.Own.Stopped
 	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
 	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
 	d.Disk = diskWork(w, st, f, vm.Action, disk.Action)
-	d.list(w, st, f, vm, disk, jobs)
-	d.warn(w, st, f, vm, disk)
-	return d, nil
+	return &Choice{VM: vm, Disk: disk, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil
+}
+
+// Decision returns the whole decision.
+func (c *Choice) Decision(x Details) Decision {
+	d := c.begun
+	d.Swap = c.VM.Action == Replace && c.w.Strategy == "create-swap-delete" && x.NoSwap == "" && c.f.Answers && c.st.Own.Swap == nil
+	d.list(c, x)
+	d.warn(c, x)
+	return d
 }
 
 // decideVM decides the action on the VM, as if disk and jobs did not change.
@@ -105,7 +134,8 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 }
 
 // list adds all changes, and the things that are kept.
-func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change) {
+func (d *Decision) list(c *Choice, x Details) {
+	w, st, f, vm, disk, jobs := c.w, c.st, c.f, c.VM, c.Disk, c.Jobs
 	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
 	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
 		sc.Action, sc.Why = Create, []Reason{{Cause: NotUploaded}}
@@ -118,35 +148,35 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 	}
 	if vm.Action == Create || vm.Action == Replace {
 		vm.Why = slices.Clone(vm.Why)
-		for _, of := range []Reason{w.Machine, w.Limits, w.Network} {
+		for _, of := range []Reason{x.Machine, x.Limits, x.Network} {
 			if of.Cause != "" {
 				vm.Why = append(vm.Why, of)
 			}
 		}
 	}
-	if w.DiskLimit.Cause != "" && (disk.Action == Create || disk.Action == Migrate) {
-		disk.Why = append(slices.Clone(disk.Why), w.DiskLimit)
+	if x.DiskLimit.Cause != "" && (disk.Action == Create || disk.Action == Migrate) {
+		disk.Why = append(slices.Clone(disk.Why), x.DiskLimit)
 	}
 	d.Changes = append(d.Changes, sc, vm)
 	if w.Disk != nil || disk.Action != Keep {
 		d.Changes = append(d.Changes, disk)
 	}
 	d.Changes = append(d.Changes, jobs)
-	d.compile(w, st, f, vm, jobs)
+	d.compile(c, x)
 	if vm.Action == Keep {
 		d.addSmall(w, st)
 	}
-	d.addAddresses(w)
-	for _, x := range unused(st) {
-		switch x.Action = Remove; {
-		case x.What == Stemcell && d.NewVM() && x.Name == w.stemcellCID(st):
+	d.addAddresses(x.Addresses)
+	for _, left := range unused(st) {
+		switch left.Action = Remove; {
+		case left.What == Stemcell && d.NewVM() && left.Name == w.stemcellCID(st):
 			continue // the new VM is created from it: the first create_vm has failed
-		case x.What == Disk && x.Name == d.Disk.Begun, x.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, x.Name):
+		case left.What == Disk && left.Name == d.Disk.Begun, left.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, left.Name):
 			continue // the resumed migration uses this disk or deletes it afterwards
-		case x.What == Disk && w.Asked.KeepOldDisk:
-			x = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: x.Name}}}
+		case left.What == Disk && w.Asked.KeepOldDisk:
+			left = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: left.Name}}}
 		}
-		d.Changes = append(d.Changes, x)
+		d.Changes = append(d.Changes, left)
 	}
 	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseRecords(w, st)) > 0) {
 		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
@@ -161,8 +191,8 @@ func (d *Decision) list(w Wishes, st state.State, f Facts, vm, disk, jobs Change
 
 // addAddresses adds what happens to the addresses. Those that the IaaS chooses are
 // no change.
-func (d *Decision) addAddresses(w Wishes) {
-	for _, a := range w.Addresses {
+func (d *Decision) addAddresses(changes []network.Change) {
+	for _, a := range changes {
 		if a.Action == network.Ask {
 			continue
 		}
@@ -194,10 +224,11 @@ func addressAction(a network.Change) Action {
 }
 
 // warn adds what a person should know beside the changes.
-func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
+func (d *Decision) warn(c *Choice, x Details) {
+	w, st, f, vm, disk := c.w, c.st, c.f, c.VM, c.Disk
 	add := func(r Reason) { d.Warnings = append(d.Warnings, r) }
-	if w.Strategy == "create-swap-delete" && vm.Action == Replace && !d.Swap && w.NoSwap != "" {
-		add(Reason{Cause: NoSwap, To: w.NoSwap})
+	if w.Strategy == "create-swap-delete" && vm.Action == Replace && !d.Swap && x.NoSwap != "" {
+		add(Reason{Cause: NoSwap, To: x.NoSwap})
 	}
 	switch {
 	case d.Shrinks:
@@ -224,7 +255,7 @@ func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
 	if _, stays := w.agentWork(st); len(stays) > 0 && vm.Action == Keep {
 		add(Reason{Cause: SettingsStay, Names: stays, To: w.Stuck})
 	}
-	for _, text := range w.Notes {
+	for _, text := range x.Notes {
 		add(Reason{Cause: Warned, To: text})
 	}
 }
@@ -233,19 +264,20 @@ func (d *Decision) warn(w Wishes, st state.State, f Facts, vm, disk Change) {
 // that stays must stop its jobs first, because its agent removes their packages
 // when it compiles. A new VM beside the old one compiles before the old one
 // stops.
-func (d *Decision) compile(w Wishes, st state.State, f Facts, vm, jobs Change) {
+func (d *Decision) compile(c *Choice, x Details) {
+	vm, jobs := c.VM.Action, c.Jobs.Action
 	var why Cause
 	switch {
-	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0 && st.Own.Swap != nil && len(f.Now.Job.Templates) == 0:
+	case vm == Keep && jobs == Update && x.Missing > 0 && c.st.Own.Swap != nil && len(c.f.Now.Job.Templates) == 0:
 		// An earlier run was interrupted, or failed, before it put a job on the new VM.
 		d.Beside, d.CompilesAny = true, true
 		return
-	case vm.Action == Keep && jobs.Action == Update && w.Missing > 0:
-		d.Compiles, why = w.Missing, CompilesInPlace
-	case vm.Action == Replace && !d.Swap && f.Answers && w.MissingNew > 0:
-		d.Compiles, why = w.MissingNew, CompilesOnNew
+	case vm == Keep && jobs == Update && x.Missing > 0:
+		d.Compiles, why = x.Missing, CompilesInPlace
+	case vm == Replace && !d.Swap && c.f.Answers && x.MissingNew > 0:
+		d.Compiles, why = x.MissingNew, CompilesOnNew
 	default:
-		d.CompilesAny = vm.Action != Keep && w.MissingNew > 0
+		d.CompilesAny = vm != Keep && x.MissingNew > 0
 		return
 	}
 	d.CompilesAny = true

@@ -30,17 +30,31 @@ func deployed() state.State {
 }
 
 // same returns the wishes that the deployed state fulfils.
-func same() Wishes {
+func same() wanted {
 	st := deployed()
 	delete(st.Own.Applied, PartSpec)
-	return Wishes{
+	return wanted{Wishes: Wishes{
 		Digest: "digest", Group: "web", Stemcell: "os/1",
 		Releases: []state.Release{{Name: "cpi", Version: "1"}, {Name: "web", Version: "1"}},
 		Used:     map[string]bool{"web": true},
 		Made:     st.Own.Made, Applied: st.Own.Applied,
 		Disk: &manifest.DiskPool{Size: 64, CloudProperties: map[string]any{"type": "slow"}},
 		API:  2,
+	}}
+}
+
+// wanted is everything that a decision is made from, except state and facts.
+type wanted struct {
+	Wishes
+	Details
+}
+
+func decide(w wanted, st state.State, f Facts) (Decision, error) {
+	c, err := Decide(w.Wishes, st, f)
+	if err != nil {
+		return Decision{}, err
 	}
+	return c.Decision(w.Details), nil
 }
 
 // well contains the facts of a VM that needs no change.
@@ -54,7 +68,7 @@ func well() Facts {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	type table struct {
-		want  func(*Wishes)
+		want  func(*wanted)
 		state func(*state.State)
 		facts func(*Facts)
 		// plan lists the changes whose action is not keep: "what action: reason".
@@ -71,36 +85,36 @@ func TestDecide(t *testing.T) {
 		}, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy[1:]},
 		"no process": {state: func(s *state.State) { s.Own.Processes = []string{"web"} }, facts: func(f *Facts) { f.Now.Processes = nil },
 			plan: []string{"jobs update in place: the agent has no process: there must be web"}},
-		"property":      {want: func(w *Wishes) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
-		"property gone": {want: func(w *Wishes) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
-		"package":       {want: func(w *Wishes) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: 1 to compile while"}},
-		"release": {want: func(w *Wishes) {
+		"property":      {want: func(w *wanted) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
+		"property gone": {want: func(w *wanted) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
+		"package":       {want: func(w *wanted) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: 1 to compile while"}},
+		"release": {want: func(w *wanted) {
 			w.Releases[1].Version = "2"
 			w.Applied["release: web"] = "z"
 			w.Applied["template: web"] = "y"
 		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: job web"}},
-		"large release": {want: func(w *Wishes) {
+		"large release": {want: func(w *wanted) {
 			w.Releases[1].Version = "2"
 			for i := range 9 {
 				w.Applied[fmt.Sprintf("package: p%d", i)] = "z"
 			}
 			w.Applied["template: web"] = "y"
 		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: job web, package p0, package p1, package p2, package p3 and 5 more"}},
-		"release of the CPI":       {want: func(w *Wishes) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
-		"comment":                  {want: func(w *Wishes) { w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
-		"tags":                     {want: func(w *Wishes) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: changed in the manifest"}},
-		"stemcell":                 {want: func(w *Wishes) { w.Stemcell = "os/2" }, plan: []string{"stemcell create: replaces os/1", "vm replace: stemcell 1 -> 2", "jobs create: the VM is new"}},
-		"cloud_properties":         {want: func(w *Wishes) { w.Made["cloud_properties of resource pool: instance_type"] = "z" }, plan: []string{"vm replace: cloud_properties of resource pool changed: instance_type", "jobs create"}},
-		"network":                  {want: func(w *Wishes) { w.Made["network default: ip"] = "z" }, plan: []string{"vm replace: network default changed: ip", "jobs create"}},
-		"recreate":                 {want: func(w *Wishes) { w.Asked.Recreate = true }, plan: []string{"vm replace: --recreate", "jobs create"}},
+		"release of the CPI":       {want: func(w *wanted) { w.Releases[0].Version = "2"; w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
+		"comment":                  {want: func(w *wanted) { w.Digest = "2" }, plan: []string{"state record: the manifest changed, but nothing"}},
+		"tags":                     {want: func(w *wanted) { w.Digest = "2"; w.Applied[PartTags] = "z" }, plan: []string{"tags update in place: changed in the manifest"}},
+		"stemcell":                 {want: func(w *wanted) { w.Stemcell = "os/2" }, plan: []string{"stemcell create: replaces os/1", "vm replace: stemcell 1 -> 2", "jobs create: the VM is new"}},
+		"cloud_properties":         {want: func(w *wanted) { w.Made["cloud_properties of resource pool: instance_type"] = "z" }, plan: []string{"vm replace: cloud_properties of resource pool changed: instance_type", "jobs create"}},
+		"network":                  {want: func(w *wanted) { w.Made["network default: ip"] = "z" }, plan: []string{"vm replace: network default changed: ip", "jobs create"}},
+		"recreate":                 {want: func(w *wanted) { w.Asked.Recreate = true }, plan: []string{"vm replace: --recreate", "jobs create"}},
 		"another tool, same":       {state: func(s *state.State) { s.Own = state.Own{} }, plan: []string{"state record: made by another tool"}},
 		"another tool, other":      {state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"vm replace: it is unknown what it was created from", "jobs create"}},
-		"another tool, adopted":    {want: func(w *Wishes) { w.Asked.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: it is unknown what was applied last"}},
+		"another tool, adopted":    {want: func(w *wanted) { w.Asked.AdoptVM = true }, state: func(s *state.State) { s.Own = state.Own{}; s.CurrentManifestSHA = "x" }, plan: []string{"jobs update in place: it is unknown what was applied last"}},
 		"interrupted":              {state: func(s *state.State) { s.CurrentManifestSHA, s.Releases = "", nil }, plan: []string{"jobs update in place: the last deploy was not finished"}},
 		"interrupted before apply": {state: func(s *state.State) { s.CurrentManifestSHA, s.Own.Applied = "", nil }, facts: func(f *Facts) { f.Now = agent.State{} }, plan: []string{"jobs update in place: nothing was applied yet", "tags update in place: the deploy that created the VM was not finished"}},
 		"other spec":               {facts: func(f *Facts) { f.Now.ConfigurationHash = "other" }, plan: []string{"jobs update in place: the agent has another spec"}},
 		"VM gone":                  {facts: func(f *Facts) { *f = Facts{AgentErr: errors.New("refused")} }, plan: []string{"vm create: it does not exist any more", "jobs create"}},
-		"silent, --fix":            {want: func(w *Wishes) { w.Asked.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
+		"silent, --fix":            {want: func(w *wanted) { w.Asked.Fix = true }, facts: silent, plan: []string{"vm replace: its agent does not answer", "jobs create"}},
 		"never reached":            {state: func(s *state.State) { s.Own.Reached = false }, facts: silent, plan: []string{"vm replace: its agent does not answer, and it has no jobs to stop", "jobs create"}},
 		"process fails": {facts: func(f *Facts) { f.Now.JobState = "failing"; f.Now.Processes[0].State = "failing" },
 			plan: []string{"jobs update in place: process web is failing"}},
@@ -108,33 +122,33 @@ func TestDecide(t *testing.T) {
 			plan: []string{"jobs start: process web is not running yet"}},
 		"jobs down":            {facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }, plan: []string{"jobs start: the agent reports \"stopped\""}},
 		"jobs stopped by stop": {state: func(s *state.State) { s.Own.Stopped = true }, facts: func(f *Facts) { f.Now.JobState = "stopped"; f.Now.Processes = nil }},
-		"disk grows":           {want: func(w *Wishes) { w.Disk.Size = 128 }, plan: []string{"disk migrate: size 64 -> 128 MiB"}},
-		"disk grows, not held": {want: func(w *Wishes) {
+		"disk grows":           {want: func(w *wanted) { w.Disk.Size = 128 }, plan: []string{"disk migrate: size 64 -> 128 MiB"}},
+		"disk grows, not held": {want: func(w *wanted) {
 			w.Disk.Size, w.DiskLimit = 128, Reason{Cause: DiskNotHeld, To: "no mkfs", From: "install it"}
 		},
 			plan: []string{"disk migrate: size 64 -> 128 MiB; nothing stops it at its size: no mkfs; to change that: install it"}},
-		"disk kept, not held": {want: func(w *Wishes) { w.DiskLimit = Reason{Cause: DiskNotHeld, To: "no mkfs", From: "install it"} }},
-		"disk grows, API 1":   {want: func(w *Wishes) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: with CPI API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
-		"disk type":           {want: func(w *Wishes) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties changed: type"}},
-		"disk shrinks":        {want: func(w *Wishes) { w.Disk.Size = 32; w.Asked.AllowShrink = true }, plan: []string{"disk migrate: size 64 -> 32 MiB"}},
-		"no disk wanted":      {want: func(w *Wishes) { w.Disk = nil }, plan: []string{"vm replace: its persistent disk is removed", "disk orphan: the manifest does not ask for it", "jobs create"}},
+		"disk kept, not held": {want: func(w *wanted) { w.DiskLimit = Reason{Cause: DiskNotHeld, To: "no mkfs", From: "install it"} }},
+		"disk grows, API 1":   {want: func(w *wanted) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: with CPI API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
+		"disk type":           {want: func(w *wanted) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties changed: type"}},
+		"disk shrinks":        {want: func(w *wanted) { w.Disk.Size = 32; w.Asked.AllowShrink = true }, plan: []string{"disk migrate: size 64 -> 32 MiB"}},
+		"no disk wanted":      {want: func(w *wanted) { w.Disk = nil }, plan: []string{"vm replace: its persistent disk is removed", "disk orphan: the manifest does not ask for it", "jobs create"}},
 		"disk not mounted":    {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: it is not mounted"}},
 		"first disk":          {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: new"}},
 		"other disk mounted":  {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment has not recorded it", "disk create: new", "jobs create"}},
-		"recreate disks":      {want: func(w *Wishes) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
-		"list of jobs":        {want: func(w *Wishes) { w.Applied[PartJobs] = "z" }, plan: []string{"jobs update in place: some were added, removed or moved"}},
-		"disk grows, delete-create": {want: func(w *Wishes) { w.Strategy, w.Disk.Size = "delete-create", 128 },
+		"recreate disks":      {want: func(w *wanted) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
+		"list of jobs":        {want: func(w *wanted) { w.Applied[PartJobs] = "z" }, plan: []string{"jobs update in place: some were added, removed or moved"}},
+		"disk grows, delete-create": {want: func(w *wanted) { w.Strategy, w.Disk.Size = "delete-create", 128 },
 			plan: []string{"vm replace: update.vm_strategy is delete-create; disk: size 64 -> 128 MiB", "disk migrate: size 64 -> 128", "jobs create"}},
 		"disk left over": {state: func(s *state.State) { s.Disks = append(s.Disks, state.Disk{ID: "e", CID: "disk-9"}) }, plan: []string{"disk delete: it is unused"}},
 		"disk left over, API 1, interrupted": {
-			want: func(w *Wishes) { w.API = 1 }, facts: func(f *Facts) { f.Now = agent.State{} },
+			want: func(w *wanted) { w.API = 1 }, facts: func(f *Facts) { f.Now = agent.State{} },
 			state: func(s *state.State) {
 				s.CurrentManifestSHA, s.Disks = "", append(s.Disks, state.Disk{ID: "e", CID: "disk-9"})
 			},
 			plan: []string{"vm replace: may have left two disks", "jobs create", "disk delete: it is unused"},
 		},
-		"delete-create":       {want: func(w *Wishes) { w.Strategy = "delete-create"; w.Applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},
-		"delete-create, same": {want: func(w *Wishes) { w.Strategy = "delete-create" }},
+		"delete-create":       {want: func(w *wanted) { w.Strategy = "delete-create"; w.Applied["property: web port"] = "z" }, plan: []string{"vm replace: update.vm_strategy is delete-create; properties.port of job web changed", "jobs create"}},
+		"delete-create, same": {want: func(w *wanted) { w.Strategy = "delete-create" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +162,7 @@ func TestDecide(t *testing.T) {
 			if c.facts != nil {
 				c.facts(&f)
 			}
-			p, err := Decide(w, st, f)
+			p, err := decide(w, st, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,21 +188,21 @@ func TestDecide(t *testing.T) {
 func TestDecideRefuses(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("refused")
-	_, err := Decide(same(), deployed(), Facts{HasVM: true, AgentErr: cause})
+	_, err := decide(same(), deployed(), Facts{HasVM: true, AgentErr: cause})
 	var silent *AgentSilentError
 	if !errors.As(err, &silent) || silent.VM != "vm-1" || !errors.Is(err, cause) {
 		t.Errorf("a silent agent: %v", err)
 	}
 	f := well()
 	f.DiskGone = true
-	_, err = Decide(same(), deployed(), f)
+	_, err = decide(same(), deployed(), f)
 	var gone *DiskGoneError
 	if !errors.As(err, &gone) || gone.CID != "disk-1" {
 		t.Errorf("a missing disk: %v", err)
 	}
 	w := same()
 	w.Disk.Size = 32
-	_, err = Decide(w, deployed(), well())
+	_, err = decide(w, deployed(), well())
 	var shrink *ShrinkError
 	if !errors.As(err, &shrink) || shrink.From != 64 || shrink.To != 32 {
 		t.Errorf("a smaller disk: %v", err)
@@ -199,11 +213,11 @@ func TestSwap(t *testing.T) {
 	t.Parallel()
 	w := same()
 	w.Strategy, w.Made["network default: ip"] = "create-swap-delete", "z"
-	if p, err := Decide(w, deployed(), well()); err != nil || !p.Swap {
+	if p, err := decide(w, deployed(), well()); err != nil || !p.Swap {
 		t.Errorf("swap is %v (%v), want a new VM first", p.Swap, err)
 	}
 	w.NoSwap = "both would have the static address 10.0.0.5"
-	p, err := Decide(w, deployed(), well())
+	p, err := decide(w, deployed(), well())
 	if err != nil || p.Swap || !slices.ContainsFunc(p.Warnings, func(r Reason) bool { return strings.Contains(r.String(), "10.0.0.5") }) {
 		t.Errorf("swap is %v, warnings %q (%v), want the reason why not", p.Swap, p.Warnings, err)
 	}
@@ -215,16 +229,16 @@ func TestDown(t *testing.T) {
 	t.Parallel()
 	w := same()
 	w.Applied[PartTags] = "z"
-	if p, _ := Decide(w, deployed(), well()); p.stops() || p.Touches() || !p.needsCPI() {
+	if p, _ := decide(w, deployed(), well()); p.stops() || p.Touches() || !p.needsCPI() {
 		t.Errorf("tags: stops %v, touches %v, CPI %v", p.stops(), p.Touches(), p.needsCPI())
 	}
 	w = same()
 	w.Applied["template: web"] = "z"
-	if p, _ := Decide(w, deployed(), well()); !p.stops() || !p.prepares() || p.needsCPI() {
+	if p, _ := decide(w, deployed(), well()); !p.stops() || !p.prepares() || p.needsCPI() {
 		t.Errorf("template: stops %v, prepares %v, CPI %v", p.stops(), p.prepares(), p.needsCPI())
 	}
 	w.Missing = 2
-	if p, _ := Decide(w, deployed(), well()); p.prepares() {
+	if p, _ := decide(w, deployed(), well()); p.prepares() {
 		t.Error("a spec whose packages are missing is prepared")
 	}
 }
@@ -237,7 +251,7 @@ func TestDiffersByPackages(t *testing.T) {
 		w := same()
 		w.Applied["template: web"] = "z"
 		w.Missing = missing
-		d, err := Decide(w, deployed(), well())
+		d, err := decide(w, deployed(), well())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 
 // world is what a decision is made from.
 type world struct {
-	w  *Wishes
+	w  *wanted
 	st *state.State
 	f  *Facts
 }
@@ -123,7 +123,7 @@ func decided(changes ...func(world)) (Decision, error) {
 		c(world{&w, &st, &f})
 	}
 	settled, _ := Settled(st, f)
-	return Decide(w, settled, f)
+	return decide(w, settled, f)
 }
 
 func lines(d Decision, err error) string {

@@ -24,27 +24,13 @@ type Wishes struct {
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and it has not reported it yet
 	Strategy  string // update.vm_strategy
-	NoSwap    string // why a new VM cannot be created beside the old one; empty: it can
 	Snapshot  bool
 	DNS       bool
 	API       int // effective CPI API version; 0: unknown
 
-	Machine Reason // of which kind a new VM is; zero: there is nothing to say
-	Network Reason // what connects a new VM; zero: there is nothing to say
-	Limits  Reason // which limits nothing holds it to; zero: there are none
-
-	DiskLimit Reason // why nothing stops a new disk at its size; zero: there is nothing to say
-
-	Missing    int // packages that would be compiled in place
-	MissingNew int // packages that would be compiled on a new VM
-
 	// Places are the places that reasons name in a manifest in the Director's style,
 	// by the part of the VM or by the place in create-env's style.
-	Places map[string]string
-	// Addresses is what happens to the instance's addresses, as package network
-	// decides; empty without a cloud config.
-	Addresses []network.Change
-
+	Places     map[string]string
 	SecondDisk SecondDisk // what is recorded about attaching a second disk
 	Lost       bool       // the VM went silent when a second disk was attached
 
@@ -54,8 +40,27 @@ type Wishes struct {
 
 	Generated []string // names of variables that the deploy will generate
 	Replaced  []string // those of them whose earlier values the VM uses
-	Notes     []string // warnings of the manifest
 	Asked     Asked
+}
+
+// Details is what a decision needs that the choice does not depend on. What a choice does
+// not need is not asked for: its fields are zero.
+type Details struct {
+	// Addresses is what happens to the instance's addresses, as package network
+	// decides; empty without a cloud config.
+	Addresses []network.Change
+	Notes     []string // warnings of the manifest
+
+	NoSwap string // why a new VM cannot be created beside the old one; empty: it can
+
+	// What a new VM or disk is made of; zero: there is nothing to say, or none is made.
+	Machine   Reason // of which kind the VM is
+	Network   Reason // what connects the VM
+	Limits    Reason // which limits nothing holds the VM to
+	DiskLimit Reason // why nothing stops the disk at its size
+
+	Missing    int // packages that would be compiled in place
+	MissingNew int // packages that would be compiled on a new VM
 }
 
 // SecondDisk is what this machine has recorded about a CPI that could not attach
