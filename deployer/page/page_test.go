@@ -3,6 +3,7 @@ package page
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,16 @@ func textOf(t *testing.T, page []byte) string {
 
 func same(text string) string { return text }
 
+// pageOf returns the page of a report.
+func pageOf(t *testing.T, r *observe.Report, clean func(string) string) []byte {
+	t.Helper()
+	page, err := HTML(r, clean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
 // A page is made of whatever is known.
 func TestHTML(t *testing.T) {
 	t.Parallel()
@@ -64,7 +75,7 @@ func TestHTML(t *testing.T) {
 		"odd": {observe.Report{Runs: []*timeline.Timeline{{Command: "deploy", Seconds: -1, Down: []timeline.Interval{{From: -7, To: 1e300}}, Spans: []timeline.Span{{Kind: `"><b`, In: 9, At: -1, Seconds: 1e9}}, Omitted: 3}}},
 			[]string{"3 more calls are not listed."}},
 	} {
-		got := textOf(t, HTML(&c.r, same))
+		got := textOf(t, pageOf(t, &c.r, same))
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: the page lacks %q:\n%s", name, want, got)
@@ -73,17 +84,55 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// Secrets are replaced everywhere, and no word of the page itself.
+// fill puts a text into every string that a value contains, and a thing into every list.
+func fill(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), text)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), text)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if f.IsExported() && len(f.Index) == 1 && f.Type != reflect.TypeFor[time.Time]() {
+				fill(v.FieldByIndex(f.Index), text)
+			}
+		}
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Float64:
+		v.Set(reflect.ValueOf(1).Convert(v.Type()))
+	}
+}
+
+// Secrets are replaced wherever a report may contain one, and no word of the page itself
+// is.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	clean := func(text string) string {
 		return strings.NewReplacer("hunter2", "<redacted>", "step", "<redacted>").Replace(text)
 	}
-	page := string(HTML(&observe.Report{Deployment: "hunter2", PlanNote: "hunter2", StateFile: "/hunter2", Diff: []string{"+ x: hunter2"}, Runs: []*timeline.Timeline{{
-		Command: "deploy hunter2", User: "hunter2", Spans: []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}},
-	}}}, clean))
-	if strings.Contains(page, "hunter2") || !strings.Contains(page, `<tr role="row" class="step">`) {
-		t.Errorf("%s", page)
+	var full observe.Report
+	fill(reflect.ValueOf(&full).Elem(), "hunter2")
+	of := func(command string) *timeline.Timeline {
+		run := *full.Runs[0]
+		run.Command = command
+		run.Spans = []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}, {Kind: timeline.CPI, Name: "hunter2", In: 1, Seconds: 1}} // kinds are words of the page
+		return &run
+	}
+	full.Runs = []*timeline.Timeline{of("deploy hunter2"), of("stop hunter2")}
+	full.Plan.Changes[0].Action, full.Plan.Templates[0].Change = plan.Create, plan.FileNew
+	unknown := full
+	unknown.Plan = nil
+	unknown.Runs = full.Runs[1:]
+	for name, r := range map[string]*observe.Report{"full": &full, "without a plan": &unknown} {
+		page := string(pageOf(t, r, clean))
+		if strings.Contains(page, "hunter2") || !strings.Contains(page, `<tr role="row" class="step`) {
+			t.Errorf("%s: %s", name, page)
+		}
 	}
 }
 
@@ -94,7 +143,7 @@ func TestWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string
 		refused bool
-	}{"new": {"", false}, "manifest.yml": {"name: web\n", true}, "other.html": {"<!DOCTYPE html>\n<html>", true}, "page.html": {string(HTML(&observe.Report{}, same)), false}} {
+	}{"new": {"", false}, "manifest.yml": {"name: web\n", true}, "other.html": {"<!DOCTYPE html>\n<html>", true}, "page.html": {string(pageOf(t, &observe.Report{}, same)), false}} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
 			t.Fatal(err)

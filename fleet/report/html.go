@@ -1,7 +1,7 @@
 package report
 
 import (
-	_ "embed" // the page's style
+	"embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,13 +9,17 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
+	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/webpage"
 )
 
-//go:embed page.css
-var pageStyle string
+// files has the page's template and its style.
+//
+//go:embed page.html page.css
+var files embed.FS
 
-// page is what the page shows: see write.
+// page is the data of page.html.
 type page struct {
 	*Report
 	Headline string
@@ -33,6 +37,8 @@ type page struct {
 	HasNotes bool
 	HasTags  bool
 	MadeAt   string
+
+	DeleteRemoved string // the command that deletes Removed
 }
 
 // mostOpen is how many members with a problem are shown with all that is known.
@@ -65,15 +71,11 @@ type row struct {
 // HTML returns the report as one page that needs no other file, no network and no
 // scripts.
 func (v *Report) HTML() ([]byte, error) {
-	var m markup
-	p := v.page()
-	p.write(&m)
-	return m.End(), nil
+	return webpage.Render(files, nil, v.page())
 }
 
 func (v *Report) page() page {
-	v = v.printable()
-	p := page{Report: v, Timeline: v.timeline(), MadeAt: report.Minute(v.Made)}
+	p := page{Report: v, Timeline: v.timeline(), DeleteRemoved: rollout.DeleteRemoved(v.File), MadeAt: report.Minute(v.Made)}
 	p.headline()
 	what := "Update"
 	switch v.Action {
@@ -106,22 +108,6 @@ func (v *Report) page() page {
 	p.Many = len(p.Problems) > mostOpen
 	p.Figures = v.figures()
 	return p
-}
-
-// printable returns a copy without control characters.
-func (v *Report) printable() *Report {
-	c := *v
-	for _, text := range []*string{&c.Fleet, &c.File, &c.Chosen, &c.By.User, &c.By.Host, &c.Reason, &c.Logs} {
-		*text = plain(*text)
-	}
-	c.Members = slices.Clone(v.Members)
-	for i := range c.Members {
-		m := &c.Members[i]
-		for _, text := range []*string{&m.Name, &m.Reason, &m.Hint, &m.Step, &m.Machine, &m.Log, &m.LogEnd} {
-			*text = plain(*text)
-		}
-	}
-	return &c
 }
 
 func (p *page) headline() {
@@ -206,7 +192,7 @@ func (v *Report) row(i int) row {
 	}
 	var tags []string
 	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
-		tags = append(tags, plain(name+"="+m.Labels[name]))
+		tags = append(tags, name+"="+m.Labels[name])
 	}
 	r.Tags = strings.Join(tags, ", ")
 	r.First = oneLine(m.Reason, 160)
@@ -218,7 +204,7 @@ func (v *Report) row(i int) row {
 	case m.Reason != "":
 		notes = append(notes, oneLine(m.Reason, 200))
 	case len(m.Changes) > 0:
-		notes = append(notes, plain(strings.Join(m.Changes, ", ")))
+		notes = append(notes, strings.Join(m.Changes, ", "))
 	}
 	if m.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("started %d times", m.Attempts))

@@ -36,7 +36,7 @@ type timeline struct {
 	Left, Right   coord // of the bars
 	Top, Bottom   coord // of the lanes
 	Middle        coord // of the line with canaries and waves
-	Axes          []coord
+	Above, Below  coord // the lines of the texts of both axes
 	Bands         []band
 	Gaps          []gap
 	Lowest        coord // height of the lanes
@@ -178,7 +178,7 @@ func (t *timeline) size(v *Report, members []*Member) {
 	t.Top = bandHeight + axisHeight
 	t.Bottom = t.Top + coord(t.pitch(len(members))*float64(len(members))) + 2
 	t.Height, t.Lowest = t.Bottom+axisHeight, t.Bottom-t.Top
-	t.Axes = []coord{t.Top - 7, t.Bottom + 14}
+	t.Above, t.Below = t.Top-7, t.Bottom+14
 }
 
 // mostName is how many characters of a name are shown.

@@ -4,33 +4,33 @@ import (
 	"html/template"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
-// Values are escaped as html/template does, and made safe before; words of the program
-// are not changed by that.
-func TestPut(t *testing.T) {
+// Values stay text, whatever is in them, and the page has no hidden characters.
+func TestRender(t *testing.T) {
 	t.Parallel()
-	const odd = "<script>'\"&+\x00\u202e\x1b[31mred\xff"
-	var want strings.Builder
-	if err := template.Must(template.New("").Parse(`<p title="{{.}}">{{.}}</p>`)).Execute(&want, Plain(odd)); err != nil {
-		t.Fatal(err)
+	files := fstest.MapFS{
+		"page.html": {Data: []byte(`{{define "title"}}{{.}}{{end}}{{define "content"}}<p title="{{upper .}}">{{.}}</p>{{end}}`)},
+		"page.css":  {Data: []byte("p { color: red; }\n")},
 	}
-	p := Page{Show: func(text string) string { return strings.ReplaceAll(Plain(text), "step", "<redacted>") }}
-	p.Put(`<p title="%s">%s</p>`, odd, odd)
-	if got := p.text.String(); got != want.String() {
-		t.Errorf("got  %s\nwant %s", got, want.String())
+	data, err := Render(files, template.FuncMap{"upper": strings.ToUpper}, "</title><script>'\"&+\u202e\x1b[31mred")
+	page := string(data)
+	if err != nil || !IsOurs(page) {
+		t.Errorf("%v, %.200s", err, page)
 	}
-	p.text.Reset()
-	if p.Put("%s %s %v", Own("step"), "step", 7); p.text.String() != "step &lt;redacted&gt; 7" {
-		t.Error(p.text.String())
+	for _, want := range []string{
+		"--page: #fff", "p { color: red; }\n</style>", "<title>&lt;/title&gt;&lt;script&gt;",
+		`<p title="&lt;/TITLE&gt;&lt;SCRIPT&gt;&#39;&#34;&amp;&#43;\u202eRED">&lt;/title&gt;&lt;script&gt;&#39;&#34;&amp;&#43;\u202ered</p>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s:\n%s", want, page)
+		}
 	}
-}
-
-func TestIsOurs(t *testing.T) {
-	t.Parallel()
-	var p Page
-	p.Begin("title", "")
-	if page := string(p.End()); !IsOurs(page) || !strings.Contains(page, "--page: #fff") || IsOurs("<!DOCTYPE html>\n<html>") || IsOurs("") {
-		t.Errorf("%.200s", page)
+	if IsOurs("<!DOCTYPE html>\n<html>") || IsOurs("") {
+		t.Error("another page is taken for one of ours")
+	}
+	if _, err := Render(fstest.MapFS{}, nil, ""); err == nil {
+		t.Error("a page without files was made")
 	}
 }
