@@ -124,7 +124,7 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"cmd/exit":    {"addresses", "agent", "artifact", "cmd/values", "cpi", "deployer", "deployer/health", "deployer/journal", "deployer/plan", "deployer/report", "deployer/instance", "fleet/queue", "fleet/rollout", "manifest/document", "network", "state", "state/file", "state/team"},
+		"cmd/exit":    {"cpi"},
 		"cmd/explain": {"cmd/ui", "docs"},
 		"cmd/usage":   {"cmd/exit", "cmd/values", "state/file"},
 		"cmd/values": {
@@ -356,6 +356,8 @@ func imports() map[string][]string {
 		"internal/atomicfile":   {},
 		"internal/buildtest":    {},
 		"internal/digest":       {},
+		"internal/exitcode":     {},
+		"internal/fulldisk":     {},
 		"internal/guard":        {},
 		"internal/listener":     {},
 		"internal/keyorder":     {},

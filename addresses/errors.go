@@ -1,6 +1,10 @@
 package addresses
 
-import "strings"
+import (
+	"strings"
+
+	"bootstrap/internal/exitcode"
+)
 
 // Kind is why a ledger cannot be used.
 type Kind string
@@ -41,6 +45,13 @@ func (e *Error) Name() string {
 		return "ledger-busy"
 	}
 	return "ledger-unusable"
+}
+
+func (e *Error) ExitCode() exitcode.Code {
+	if e.Kind == Busy {
+		return exitcode.Locked
+	}
+	return exitcode.Failed
 }
 
 func (e *Error) Unwrap() error { return e.Err }

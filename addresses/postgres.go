@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"bootstrap/internal/pgconnect"
+	"bootstrap/internal/printable"
 	"bootstrap/network"
 )
 
@@ -75,6 +76,15 @@ func Place(address string) string {
 		return address
 	}
 	return placeOf(address)
+}
+
+// Argument returns the address of a ledger as an argument of commands. An ellipsis
+// replaces a URL with a user, because it may have a password.
+func Argument(address string) string {
+	if strings.Contains(address, "://") && (strings.Contains(address, "@") || len(Secrets(address)) > 0) {
+		return "<…>"
+	}
+	return printable.ShellWord(address)
 }
 
 // Shared returns the address of a ledger as all who use it know it: Place without the

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
+
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/fulldisk"
 )
 
 // Error is an exception from the agent: it got the message and could not do its
@@ -31,6 +35,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Name() string { return "agent-refused" }
+
+// Is makes the refusal of an agent whose disk is full an ENOSPC.
+func (e *Error) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Message) }
 
 // UnknownMessage reports whether the agent does not support the message.
 func UnknownMessage(err error) bool {
@@ -77,6 +84,20 @@ func (e *TaskLostError) Error() string {
 
 func (e *TaskLostError) Name() string { return "agent-task-lost" }
 
+func (e *TaskLostError) ExitCode() exitcode.Code {
+	if silent, ok := errors.AsType[*UnreachableError](e.Err); ok {
+		return silent.ExitCode()
+	}
+	return exitcode.Failed
+}
+
+func (e *TaskLostError) Hint() string {
+	if silent, ok := errors.AsType[*UnreachableError](e.Err); ok {
+		return silent.Hint()
+	}
+	return nextSilent
+}
+
 func (e *TaskLostError) Unwrap() error { return e.Err }
 
 // TaskTimeoutError is a task that ran longer than Config.TaskTimeout; it may
@@ -93,6 +114,10 @@ func (e *TaskTimeoutError) Error() string {
 }
 
 func (e *TaskTimeoutError) Name() string { return "agent-task-timeout" }
+
+func (e *TaskTimeoutError) Hint() string {
+	return `run the same command again, with a longer --task-timeout if the task needs it; if it hangs, "bootstrap deploy MANIFEST --fix" reboots the VM`
+}
 
 // leftover describes what becomes of an abandoned task.
 func leftover(ended bool) string {
@@ -161,6 +186,18 @@ func (e *UnreachableError) Name() string {
 	}
 	return "agent-unreachable"
 }
+
+func (e *UnreachableError) ExitCode() exitcode.Code { return exitcode.Agent }
+
+func (e *UnreachableError) Hint() string {
+	if e.Last.Cause == Unauthorized {
+		return "the agent runs, and does not accept this password: use the vars store of the last deploy, or let the person who changed the password give it to you; with the old password, --old-mbus https://USER:PASSWORD@HOST:PORT of a deploy gives the agent the new one"
+	}
+	return nextSilent
+}
+
+// nextSilent is the hint for an agent that stopped answering in the middle of a run.
+const nextSilent = `run the same command again to continue; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
 
 // story returns the error without the beginning that says what was to be done.
 func (e *UnreachableError) story() string {

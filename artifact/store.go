@@ -146,6 +146,8 @@ func (e *UnwritableError) Error() string {
 
 func (e *UnwritableError) Name() string { return "home-unwritable" }
 
+func (e *UnwritableError) Unwrap() error { return e.Err }
+
 // Writable returns an *UnwritableError if the cache cannot be written to.
 func (s *Store) Writable(ctx context.Context) error {
 	_, done, err := s.dir.Work(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/lockfile"
 )
 
@@ -20,6 +21,12 @@ func (e *BusyError) Error() string {
 }
 
 func (e *BusyError) Name() string { return "cache-in-use" }
+
+func (e *BusyError) ExitCode() exitcode.Code { return exitcode.Locked }
+
+func (e *BusyError) Hint() string {
+	return "run the same command again when the other run has ended; --dry-run works at any time"
+}
 
 func (s *Store) useLock() *flock.Flock {
 	return lockfile.New(s.dir.Path("use.lock"))

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/fulldisk"
 	"bootstrap/internal/printable"
 )
 
@@ -35,6 +38,11 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Name() string { return "cpi-refused" }
+
+func (e *Error) ExitCode() exitcode.Code { return exitcode.CPI }
+
+// Is makes the refusal of a CPI whose disk is full an ENOSPC.
+func (e *Error) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Message) }
 
 // StartError says that the CPI was not started and nothing was done.
 type StartError struct {
@@ -65,6 +73,9 @@ func (e *ExitError) Error() string {
 }
 
 func (e *ExitError) Name() string { return "cpi-ended" }
+
+// Is makes the end of a CPI whose disk is full an ENOSPC.
+func (e *ExitError) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Stderr) }
 
 // GarbageError says that the standard output was not exactly one JSON reply.
 type GarbageError struct {

@@ -182,3 +182,5 @@ func (e *NotRunningError) Error() string {
 }
 
 func (e *NotRunningError) Name() string { return "jobs-not-running" }
+
+func (e *NotRunningError) Hint() string { return health.Remedy(e.Previous) }

@@ -8,6 +8,7 @@ import (
 
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
+	"bootstrap/internal/exitcode"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -45,6 +46,8 @@ func (e *PlanFormatError) Error() string {
 }
 
 func (e *PlanFormatError) Name() string { return "plan-format" }
+
+func (e *PlanFormatError) ExitCode() exitcode.Code { return exitcode.Moved }
 
 // checkInputs refuses the plan if the inputs have changed since. It runs before
 // variables are generated. Without a plan it refuses nothing.

@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer/health"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/exitcode"
 )
 
 // OnFailure is what a deploy does if the new jobs do not run.
@@ -31,6 +32,12 @@ func (e *PutBackError) Error() string {
 }
 
 func (e *PutBackError) Name() string { return "previous-put-back" }
+
+func (e *PutBackError) ExitCode() exitcode.Code { return exitcode.PutBack }
+
+func (e *PutBackError) Hint() string {
+	return "correct the cause and deploy again"
+}
 
 // Unwrap returns why the new jobs do not run.
 func (e *PutBackError) Unwrap() error { return e.Err }

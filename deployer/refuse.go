@@ -3,6 +3,8 @@ package deployer
 import (
 	"fmt"
 	"strings"
+
+	"bootstrap/internal/exitcode"
 )
 
 // What to do about an agent that does not answer. With --fix every command
@@ -31,6 +33,13 @@ type NotConfirmedError struct {
 
 func (e *NotConfirmedError) Error() string { return "cancelled: nothing was changed" }
 
+func (e *NotConfirmedError) ExitCode() exitcode.Code {
+	if e.Interrupted {
+		return exitcode.Interrupted
+	}
+	return exitcode.Failed
+}
+
 // UnaskedError says that a run would destroy data and nobody can be asked.
 type UnaskedError struct {
 	What []string // as in Question
@@ -41,3 +50,5 @@ func (e *UnaskedError) Error() string {
 }
 
 func (e *UnaskedError) Name() string { return "needs-yes" }
+
+func (e *UnaskedError) ExitCode() exitcode.Code { return exitcode.Usage }

@@ -8,7 +8,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/exitcode"
 	"bootstrap/state"
 )
 
@@ -32,19 +34,16 @@ func (e *SecondDiskError) Error() string {
 
 func (e *SecondDiskError) Name() string { return "disk-second" }
 
+func (e *SecondDiskError) ExitCode() exitcode.Code { return exitcode.Agent }
+
 func (e *SecondDiskError) Unwrap() error { return e.Err }
 
-// Next returns what to do; MANIFEST stands for the deployment's arguments.
-func (e *SecondDiskError) Next() string {
+func (e *SecondDiskError) Hint() string {
 	if e.New {
-		return NextKeepDisk
+		return plan.NextKeepDisk
 	}
 	return `run "bootstrap deploy MANIFEST" again: it creates a new VM and moves the data there`
 }
-
-// NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands
-// for the deployment's arguments.
-const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, the deploy tries a second disk again`
 
 // attachSecond attaches the new disk of a migration, beside the mounted one. If
 // the agent does not answer any more, it detaches the new disk again.

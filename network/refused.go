@@ -28,8 +28,7 @@ type Refused struct {
 	Ranges       string   // of the subnets that were searched
 	Why          string   // what a reserved address is
 	Known        []string // zones of the network
-	// Ledger is where commands find the ledger; empty: where they look without
-	// being told.
+	// Ledger is the ledger as an argument of commands; empty: they need none.
 	Ledger string
 }
 
@@ -49,6 +48,20 @@ func (e *Refused) Name() string {
 		NoSubnetOfZone:    "network-zone",
 		UnknownNetwork:    "network-unknown",
 	}[e.Kind]
+}
+
+func (e *Refused) Hint() string {
+	switch {
+	case e.Kind == AlreadyInUse && len(e.Holders) == 1 && !e.Leaves && !e.Orphan:
+		release := "bootstrap addresses release " + e.Holders[0].Block.Addr().String()
+		if e.Ledger != "" {
+			release += " --database " + e.Ledger
+		}
+		return fmt.Sprintf("if %s does not exist any more, \"%s\" releases its address; then run the same command again", e.Holders[0].Owner, release)
+	case e.Kind == AlreadyInUse, e.Kind == NotEnoughCapacity:
+		return `"bootstrap addresses check MANIFEST" shows how many are free and needed; then run the same command again`
+	}
+	return "correct the manifest or the cloud config, and run the same command again"
 }
 
 // what returns what could not be done.

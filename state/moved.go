@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+
+	"bootstrap/internal/exitcode"
 )
 
 // MovedError says that a state stands elsewhere since `bootstrap state move`.
@@ -14,6 +16,8 @@ func (e *MovedError) Error() string {
 }
 
 func (e *MovedError) Name() string { return "state-moved" }
+
+func (e *MovedError) ExitCode() exitcode.Code { return exitcode.NoState }
 
 const movedTo = "This deployment state was moved to "
 

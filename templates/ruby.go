@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"bootstrap/internal/guard"
@@ -171,9 +172,17 @@ func (c Config) enter(s state) {
 	}
 }
 
+// fullError is the error of a Ruby that a full disk keeps from starting. It is an ENOSPC.
+type fullError string
+
+func (e fullError) Error() string        { return string(e) }
+func (e fullError) Is(target error) bool { return target == syscall.ENOSPC }
+
 // problem says why a Ruby cannot be used.
 func (g greeting) problem(path string) error {
 	switch {
+	case g.Full:
+		return fullError(g.Error)
 	case g.Error != "":
 		return errors.New(g.Error)
 	case g.Missing != "":

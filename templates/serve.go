@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"bootstrap/internal/fulldisk"
 	"bootstrap/internal/guard"
 	"bootstrap/templates/cruby"
 )
@@ -21,6 +22,7 @@ type greeting struct {
 	Ruby    string `json:"ruby,omitempty"`    // its version
 	Missing string `json:"missing,omitempty"` // a missing library
 	Error   string `json:"error,omitempty"`   // why it cannot serve
+	Full    bool   `json:"full,omitempty"`    // because a disk is full
 	Image   string `json:"image,omitempty"`   // of the embedded one: its SHA-256
 	State   state  `json:"state,omitempty"`   // what it does before it greets
 }
@@ -75,7 +77,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 // for the running template.
 func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, fs.FS, greeting, error) {
 	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
-		return nil, nil, greeting{Error: err.Error()}, err
+		return nil, nil, greeting{Error: err.Error(), Full: fulldisk.Is(err)}, err
 	}
 	module, err := loadCode(tell, func(compile func(full bool)) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
+	"bootstrap/internal/fulldisk"
 	"bootstrap/internal/printable"
 )
 
@@ -47,6 +49,11 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Name() string { return "cpi-package" }
+
+// Is makes the end of a script whose disk is full an ENOSPC.
+func (e *Error) Is(target error) bool {
+	return target == syscall.ENOSPC && fulldisk.Says(strings.Join(e.Tail, "\n"))
+}
 
 // Unwrap returns what ended the script, nil when it ended by itself.
 func (e *Error) Unwrap() error { return e.Err }

@@ -3,6 +3,8 @@ package exit
 import (
 	"slices"
 	"strings"
+
+	"bootstrap/internal/fulldisk"
 )
 
 // Name returns the name under which docs/troubleshooting.md explains an error; empty:
@@ -13,7 +15,7 @@ func Name(err error) string {
 	}
 	names := Names()
 	best := len(names)
-	if isFull(err) {
+	if fulldisk.Is(err) {
 		best = slices.Index(names, "disk-full")
 	}
 	each(err, func(err error) {
@@ -52,15 +54,8 @@ func Names() []string {
 // each calls do for an error and for all that it wraps.
 func each(err error, do func(error)) {
 	do(err)
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		if wrapped := e.Unwrap(); wrapped != nil {
-			each(wrapped, do)
-		}
-	case interface{ Unwrap() []error }:
-		for _, wrapped := range e.Unwrap() {
-			each(wrapped, do)
-		}
+	for _, wrapped := range unwrap(err) {
+		each(wrapped, do)
 	}
 }
 

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +32,7 @@ import (
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/named"
@@ -65,8 +69,8 @@ func samples() []sample {
 		{"interrupted", Interrupted, &report.InterruptedError{Look: true}},
 		{"stopped-at-once", Interrupted, &StoppedError{}},
 		{"defect", Failed, &DefectError{"cannot continue, because of a defect of bootstrap itself: nil"}},
-		{"disk-full", Failed, errors.New("cannot write x: no space left on device")},
-		{"disk-full", Agent, &plan.AgentSilentError{VM: "vm-1", Err: errors.New("no space left on device")}},
+		{"disk-full", Failed, fmt.Errorf("cannot write x: %w", syscall.ENOSPC)},
+		{"disk-full", Agent, &plan.AgentSilentError{VM: "vm-1", Err: &agent.Error{Message: "write x: no space left on device"}}},
 		{"previous-put-back", PutBack, &deployer.PutBackError{Err: &deployer.NotRunningError{}}},
 		{"no-way-back", Failed, &deployer.NoWayBackError{Why: "because"}},
 		{"protected", Failed, &deployer.ProtectedError{Deployment: "web"}},
@@ -188,6 +192,66 @@ func byScripts() []sample {
 	}
 }
 
+// nameless lists the errors with an exit code that no page explains.
+func nameless() []sample {
+	return []sample{
+		{"", 7, Code(7)},
+		{"", Changes, &ChangesError{}},
+		{"", Usage, &UsageError{Err: errors.New("unknown flag"), Command: "bootstrap deploy"}},
+		{"", Failed, &deployer.NotConfirmedError{}},
+		{"", Interrupted, &deployer.NotConfirmedError{Interrupted: true}},
+		{"", Interrupted, &rollout.InterruptedError{}},
+		{"", Locked, &queue.TakenOverError{}},
+		{"", Manifest, &document.FileError{Err: errors.New("cannot read the manifest x: it is a directory")}},
+		{"", Failed, &network.Refused{Kind: network.ReservationError}},
+	}
+}
+
+// Of an error and what it wraps, the outermost judges, unless it leaves that to its cause.
+// Of errors that were joined it is the one whose page comes first.
+func TestJudge(t *testing.T) {
+	for _, s := range nameless() {
+		for _, err := range []error{s.err, fmt.Errorf("around it: %w", s.err), errors.Join(errors.New("beside it"), s.err)} {
+			if code, _ := Judge(err); code != s.code || Name(err) != s.name {
+				t.Errorf("%T %v: exit code %d, name %q", s.err, s.err, code, Name(err))
+			}
+		}
+	}
+	unauthorized := &agent.UnreachableError{Last: agent.Probe{Cause: agent.Unauthorized}}
+	foreign := exec.Command(os.Args[0], "-no-such-flag").Run()
+	for _, c := range []struct {
+		err  error
+		code int
+		hint string // its beginning
+	}{
+		{&UsageError{Err: errors.New("unknown flag"), Command: "bootstrap deploy"}, Usage, "see bootstrap deploy --help"},
+		{&plan.AgentSilentError{Err: &agent.UnreachableError{Last: agent.Probe{Cause: agent.CertificateExpired}}, Next: "try this"}, Agent, "try this"},
+		{&plan.AgentSilentError{Err: unauthorized, Next: "try this"}, Agent, "the agent runs, and does not accept this password"},
+		{&plan.AgentSilentError{Err: &agent.Error{Message: "write x: no space left on device"}, Next: "try this"}, Agent, "the disk is full: free space"},
+		{&agent.TaskLostError{Err: unauthorized}, Agent, "the agent runs, and does not accept this password"},
+		{&agent.TaskLostError{Restarted: true, Err: errors.New("unknown task")}, Failed, "run the same command again to continue"},
+		{&deployer.SecondDiskError{Err: unauthorized}, Agent, `run "bootstrap deploy MANIFEST" again: it creates a new VM`},
+		{&file.UnsentError{Err: &team.LostError{}}, Unsent, "look at what the other run does"},
+		{&deployer.PutBackError{Err: &deployer.NotRunningError{}}, PutBack, "correct the cause and deploy again"},
+		{&deployer.NotRunningError{Previous: true}, Failed, `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous"`},
+		{&journal.UnsettledError{Method: "create_vm", Err: &cpi.TimeoutError{}}, Failed, "the result of create_vm is unknown"},
+		{fmt.Errorf("%w; meanwhile %w", &cpi.Error{}, &team.LostError{}), Unsent, "look at what the other run does"},
+		{fmt.Errorf("%w; the previous version could not be put back: %w", &deployer.NotRunningError{}, &report.InterruptedError{}), Interrupted, ""},
+		{fmt.Errorf("%w; the previous version could not be put back: %w", &deployer.NotRunningError{}, unauthorized), Failed, `"bootstrap logs MANIFEST" fetches`},
+		{&network.Refused{Kind: network.AlreadyInUse, Ledger: "my.db", Holders: []network.Reservation{{Block: netip.MustParsePrefix("10.0.0.5/32"), Owner: network.Owner{Name: "cf", Instance: "web/0"}}}}, Failed, `if web/0 of "cf" does not exist any more, "bootstrap addresses release 10.0.0.5 --database my.db" releases its address`},
+		{&team.ProofError{Why: team.Unproven, Argument: "s3://a b"}, NotBelieved, `look at what is there before you believe it: "bootstrap state trust --state 's3://a b'" shows it`},
+		{fmt.Errorf("the editor failed: %w", foreign), Failed, ""},
+	} {
+		code, hint := Judge(c.err)
+		if code != c.code || !strings.HasPrefix(hint, c.hint) || c.hint == "" && hint != "" {
+			t.Errorf("%T %v: exit code %d, hint %q; want %d, %q", c.err, c.err, code, hint, c.code, c.hint)
+		}
+	}
+	if code, hint := Judge(nil); code != Done || hint != "" {
+		t.Errorf("no error: exit code %d, hint %q", code, hint)
+	}
+}
+
 // quiet is an error that adds nothing to a message.
 type quiet struct{ error }
 
@@ -262,7 +326,7 @@ func TestNamesInUse(t *testing.T) {
 // samples, so that TestNames compares it with its page.
 func TestTypes(t *testing.T) {
 	sampled := map[string]bool{}
-	for _, s := range append(samples(), byScripts()...) {
+	for _, s := range slices.Concat(samples(), byScripts(), nameless()) {
 		each(s.err, func(err error) {
 			of := reflect.TypeOf(err)
 			if of.Kind() == reflect.Pointer {

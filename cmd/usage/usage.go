@@ -19,8 +19,12 @@ import (
 	"bootstrap/state/file"
 )
 
-// Wrong wraps err as an error of the command line.
+// Wrong wraps err as an error of the command line. A folder in the place of a manifest is
+// an error of the manifest.
 func Wrong(cmd *cobra.Command, err error) error {
+	if _, ok := errors.AsType[*file.FolderError](err); ok {
+		return err
+	}
 	command := "bootstrap"
 	if cmd != nil {
 		command = cmd.CommandPath()

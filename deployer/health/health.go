@@ -49,6 +49,18 @@ func (e *UnhealthyError) Error() string {
 
 func (e *UnhealthyError) Name() string { return "health-check" }
 
+func (e *UnhealthyError) Hint() string { return Remedy(e.Previous) }
+
+// Remedy returns what to do about jobs that do not run or do not work; previous: deploy
+// --previous can put back an earlier deploy.
+func Remedy(previous bool) string {
+	next := `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
+	if previous {
+		next += `, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
+	}
+	return next
+}
+
 // Unwrap returns why the last attempt failed.
 func (e *UnhealthyError) Unwrap() error { return e.Err }
 

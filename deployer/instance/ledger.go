@@ -327,7 +327,7 @@ func (t *Instance) addressOn(w network.Wish) (netip.Addr, bool) {
 func (e *Env) Refused(err error, address string) error {
 	usual := cmp.Or(e.Getenv("BOOTSTRAP_DATABASE"), LedgerPath(e.Home))
 	if refused, ok := errors.AsType[*network.Refused](err); ok && !addresses.Same(address, usual) {
-		refused.Ledger = addresses.Place(address)
+		refused.Ledger = addresses.Argument(addresses.Place(address))
 	}
 	return err
 }

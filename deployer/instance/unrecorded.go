@@ -12,6 +12,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -37,6 +38,8 @@ func (e *UnrecordedVMError) Error() string {
 }
 
 func (e *UnrecordedVMError) Name() string { return "vm-unrecorded" }
+
+func (e *UnrecordedVMError) ExitCode() exitcode.Code { return exitcode.NoState }
 
 // lacksVM reports whether the recorded VM does not exist, or none is recorded:
 // a deploy then creates one.

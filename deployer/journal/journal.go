@@ -231,6 +231,10 @@ func (e *UnsettledError) Error() string { return e.Err.Error() }
 
 func (e *UnsettledError) Name() string { return "call-unsettled" }
 
+func (e *UnsettledError) Hint() string {
+	return fmt.Sprintf("the result of %s is unknown; run the same command again: it looks for the result, lists it as a leftover if it cannot find it (bootstrap state leftovers MANIFEST), and continues", e.Method)
+}
+
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
 // answered reports whether a failed CPI call was answered, or had not begun, so

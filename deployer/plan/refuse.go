@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/fulldisk"
 )
 
 // AgentSilentError says that a VM exists but its own agent does not answer, so
@@ -27,6 +29,18 @@ func (e *AgentSilentError) Error() string {
 }
 
 func (e *AgentSilentError) Name() string { return "agent-silent" }
+
+func (e *AgentSilentError) ExitCode() exitcode.Code { return exitcode.Agent }
+
+func (e *AgentSilentError) Hint() string {
+	if unreachable, ok := errors.AsType[*agent.UnreachableError](e.Err); ok && unreachable.Last.Cause == agent.Unauthorized {
+		return unreachable.Hint()
+	}
+	if fulldisk.Is(e.Err) {
+		return "the disk is full: free space where the message says, and run the same command again"
+	}
+	return e.Next
+}
 
 func (e *AgentSilentError) Unwrap() error { return e.Err }
 
@@ -70,6 +84,14 @@ func (e *NoSecondDiskError) Error() string {
 
 func (e *NoSecondDiskError) Name() string { return "disk-second" }
 
+func (e *NoSecondDiskError) Hint() string {
+	return NextKeepDisk
+}
+
+// NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands
+// for the deployment's arguments.
+const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, the deploy tries a second disk again`
+
 // MovedError says that a plan is out of date.
 type MovedError struct {
 	What string // what has changed
@@ -80,3 +102,9 @@ func (e *MovedError) Error() string {
 }
 
 func (e *MovedError) Name() string { return "plan-outdated" }
+
+func (e *MovedError) ExitCode() exitcode.Code { return exitcode.Moved }
+
+func (e *MovedError) Hint() string {
+	return `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`
+}

@@ -50,8 +50,7 @@ func (e *NotRunningError) Error() string {
 
 func (e *NotRunningError) Name() string { return "fleet-not-running" }
 
-// Next returns the command that goes on.
-func (e *NotRunningError) Next() string {
+func (e *NotRunningError) Hint() string {
 	if e.Record != nil && e.Record.Ended == nil {
 		return fmt.Sprintf("%s continues it, and \"bootstrap fleet abort %s\" ends it", e.Record.again(), e.Fleet)
 	}

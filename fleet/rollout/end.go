@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 )
 
 // EndedError says that a run did not end well.
@@ -30,8 +31,17 @@ func (e *EndedError) Error() string {
 
 func (e *EndedError) Name() string { return "fleet-failed" }
 
-// Next returns the command that goes on.
-func (e *EndedError) Next() string {
+func (e *EndedError) ExitCode() exitcode.Code {
+	switch e.Record.Result {
+	case Busy:
+		return exitcode.Locked
+	case Interrupted, Aborted:
+		return exitcode.Interrupted
+	}
+	return exitcode.Failed
+}
+
+func (e *EndedError) Hint() string {
 	again := e.Record.again()
 	switch e.Record.Result {
 	case Failed:

@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/keyorder"
 	"bootstrap/internal/removal"
@@ -302,6 +303,8 @@ func (e *InterruptedError) Error() string {
 	}
 	return "interrupted while the members were planned; nothing was changed"
 }
+
+func (e *InterruptedError) ExitCode() exitcode.Code { return exitcode.Interrupted }
 
 // planned reports what the plan of a member makes of it.
 func (c *coordinator) planned(m *Member) {

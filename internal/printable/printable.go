@@ -1,4 +1,4 @@
-// Package printable makes text of other programs safe to show.
+// Package printable makes text safe to show, and to paste into a shell.
 package printable
 
 import (
@@ -80,4 +80,15 @@ func Text(text string) string {
 		}
 		return -1
 	}, text)
+}
+
+// ShellWord quotes a word for a shell, if that is necessary.
+func ShellWord(word string) string {
+	plain := func(c rune) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_./:=@%+,", c)
+	}
+	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"bootstrap/artifact/archive"
 	"bootstrap/cpi"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/fulldisk"
 	"bootstrap/internal/removal"
 	"bootstrap/local/namespace"
 )
@@ -85,7 +85,7 @@ func unpackImage(ctx context.Context, file, dir string) error {
 		if errors.As(err, &unsafe) {
 			return fail(cpi.TypeCloudError, "cannot use the stemcell's image: its entry %q is refused: %s", unsafe.Entry, unsafe.Reason)
 		}
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if fulldisk.Is(err) {
 			return fmt.Errorf("cannot unpack the stemcell's image: %s is full; free some space, or set local_cpi.root to a folder of another disk", filepath.Dir(dir))
 		}
 		return fmt.Errorf("cannot unpack the stemcell's image: %w", err)

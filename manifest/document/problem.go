@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/exitcode"
 )
 
 // Position is a position in a file. Line and Column count from 1, Column in
@@ -80,6 +82,8 @@ func (p Problems) Name() string {
 	}
 	return "manifest-wrong"
 }
+
+func (p Problems) ExitCode() exitcode.Code { return exitcode.Manifest }
 
 // Shortened returns at most MaxShown problems in their order, preferring errors
 // to warnings, and a last one with the number of those left out.

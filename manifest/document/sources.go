@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 )
 
@@ -242,6 +243,13 @@ func (e *FileError) Name() string {
 		return "file-missing"
 	}
 	return ""
+}
+
+func (e *FileError) ExitCode() exitcode.Code {
+	if errors.Is(e, fs.ErrNotExist) {
+		return exitcode.NoState
+	}
+	return exitcode.Manifest
 }
 func (e *FileError) Unwrap() error { return e.Err }
 

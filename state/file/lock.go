@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/named"
 	"bootstrap/internal/regular"
@@ -41,6 +42,15 @@ func (e *LockedError) Name() string {
 		return "fleet-locked"
 	}
 	return "state-locked"
+}
+
+func (e *LockedError) ExitCode() exitcode.Code { return exitcode.Locked }
+
+func (e *LockedError) Hint() string {
+	if e.What == Fleet {
+		return `"bootstrap fleet status FLEET" shows what it does; run the same command again when it has ended`
+	}
+	return "run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; the lock ends with its process"
 }
 
 // locker acquires locks, all of them before one deadline.

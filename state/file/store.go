@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
@@ -81,6 +82,12 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Name() string { return "state-missing" }
 
+func (e *MissingError) ExitCode() exitcode.Code { return exitcode.NoState }
+
+func (e *MissingError) Hint() string {
+	return "nothing is deployed there; give --state if the state file is elsewhere"
+}
+
 // FolderError says that a folder was named as the manifest.
 type FolderError struct{ Path string }
 
@@ -89,6 +96,8 @@ func (e *FolderError) Error() string {
 }
 
 func (e *FolderError) Name() string { return "manifest-folder" }
+
+func (e *FolderError) ExitCode() exitcode.Code { return exitcode.Manifest }
 
 // LegacyName is the name of the file beside the manifest in which the first
 // bosh-init kept its state.

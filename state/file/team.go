@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
@@ -31,6 +32,15 @@ func (e *UnsentError) Error() string {
 }
 
 func (e *UnsentError) Name() string { return "state-unsent" }
+
+func (e *UnsentError) ExitCode() exitcode.Code { return exitcode.Unsent }
+
+func (e *UnsentError) Hint() string {
+	if lost, ok := errors.AsType[*team.LostError](e.Err); ok {
+		return lost.Hint()
+	}
+	return `run the same command again on this machine: it brings the state there first; "bootstrap state push MANIFEST" does only that`
+}
 
 func (e *UnsentError) Unwrap() error { return e.Err }
 

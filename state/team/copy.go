@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/regular"
 )
 
@@ -106,6 +107,12 @@ func (e *ConflictError) Error() string {
 }
 
 func (e *ConflictError) Name() string { return "state-conflict" }
+
+func (e *ConflictError) ExitCode() exitcode.Code { return exitcode.Unsent }
+
+func (e *ConflictError) Hint() string {
+	return `"bootstrap state push MANIFEST --force" replaces what the store has, "bootstrap state pull MANIFEST" gives up what only this machine has`
+}
 
 // digestOf returns the digest of a file; empty: there is none.
 func digestOf(path string) (digest string, data []byte, err error) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
@@ -50,6 +51,12 @@ func (e *HeldError) Error() string {
 
 func (e *HeldError) Name() string { return "state-locked" }
 
+func (e *HeldError) ExitCode() exitcode.Code { return exitcode.Locked }
+
+func (e *HeldError) Hint() string {
+	return `run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; "bootstrap state unlock MANIFEST" takes the lock from a run that cannot end`
+}
+
 // LostError says that another run has taken the lease of this one, which was not
 // renewed in time, or was taken away with `bootstrap state unlock`.
 type LostError struct {
@@ -70,6 +77,12 @@ func (e *LostError) Error() string {
 }
 
 func (e *LostError) Name() string { return "state-lock-lost" }
+
+func (e *LostError) ExitCode() exitcode.Code { return exitcode.Unsent }
+
+func (e *LostError) Hint() string {
+	return "look at what the other run does, then run the same command again"
+}
 
 func (e *LostError) Unwrap() error { return e.Err }
 

@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/printable"
 )
 
 // Key is the secret with which the machines of a team sign the documents of one store.
@@ -213,3 +216,18 @@ func (e *ProofError) Error() string {
 }
 
 func (e *ProofError) Name() string { return "state-proof" }
+
+func (e *ProofError) ExitCode() exitcode.Code { return exitcode.NotBelieved }
+
+func (e *ProofError) Hint() string {
+	trust := `"bootstrap state trust --state ` + printable.ShellWord(e.Argument) + `"`
+	switch e.Why {
+	case UnknownKey:
+		return ""
+	case Unproven:
+		return "look at what is there before you believe it: " + trust + " shows it, and asks"
+	case OtherKey, NotGiven:
+		return `ask the team whether it has made a new state key ("bootstrap secrets rekey --remove" does), and compare "bootstrap state key": then ` + trust + " makes this machine trust it"
+	}
+	return `find out who has written to the store; "bootstrap state push MANIFEST --force" puts back the state that this machine has, ` + trust + " shows what is there, and asks whether to believe it"
+}

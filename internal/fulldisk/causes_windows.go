@@ -1,0 +1,13 @@
+package fulldisk
+
+import "syscall"
+
+// causes contains ENOSPC for errors of other machines, and what Windows returns.
+func causes() []error {
+	const (
+		handleDiskFull    = syscall.Errno(39)   // ERROR_HANDLE_DISK_FULL
+		diskFull          = syscall.Errno(112)  // ERROR_DISK_FULL
+		diskQuotaExceeded = syscall.Errno(1295) // ERROR_DISK_QUOTA_EXCEEDED
+	)
+	return []error{syscall.ENOSPC, handleDiskFull, diskFull, diskQuotaExceeded}
+}
