@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"bootstrap/network"
@@ -10,8 +11,8 @@ import (
 // Cause is the kind of a Reason.
 type Cause string
 
-// The causes of changes and warnings. The comment names the fields of Reason
-// that count beside it.
+// The causes of changes and warnings. The fields of Reason that count stand in words, or
+// beside the cause.
 const (
 	NoVM             Cause = "no-vm"
 	VMGone           Cause = "vm-gone"
@@ -19,8 +20,8 @@ const (
 	LostToDisk       Cause = "lost-to-second-disk"
 	AgentSilent      Cause = "agent-silent"
 	AgentBusy        Cause = "agent-busy"
-	ByFlag           Cause = "asked"             // Subject: the flag
-	Strategy         Cause = "strategy"          // To: update.vm_strategy
+	ByFlag           Cause = "asked"
+	Strategy         Cause = "strategy"
 	StemcellChanged  Cause = "stemcell-changed"  // From, To: version, or name/version
 	StemcellReplaced Cause = "stemcell-replaced" // Subject: name/version of the old one
 	NotUploaded      Cause = "not-uploaded"
@@ -28,46 +29,46 @@ const (
 	MBusRemoved      Cause = "mbus-removed"
 	PartChanged      Cause = "part-changed" // Subject: place, Names: keys below it
 
-	ForeignDisk    Cause = "foreign-disk" // Subject: CID
+	ForeignDisk    Cause = "foreign-disk"
 	NoSecondDisk   Cause = "no-second-disk"
 	DiskTaken      Cause = "disk-taken"
 	NeedsNewVM     Cause = "api-1"
 	TwoDisksAPI1   Cause = "two-disks-api-1"
 	NoDisk         Cause = "no-disk"
 	DiskUnwanted   Cause = "disk-unwanted"
-	DiskSize       Cause = "disk-size"       // From, To: MiB
-	DiskProperties Cause = "disk-properties" // Names: keys
+	DiskSize       Cause = "disk-size"
+	DiskProperties Cause = "disk-properties"
 	NotMounted     Cause = "not-mounted"
-	DiskChanges    Cause = "disk-changes" // Why: those of the disk
+	DiskChanges    Cause = "disk-changes"
 
 	NewVM           Cause = "new-vm"
 	NothingApplied  Cause = "nothing-applied"
 	Unfinished      Cause = "unfinished"
 	AppliedUnknown  Cause = "applied-unknown"
 	OtherSpec       Cause = "other-spec"
-	ReleaseNew      Cause = "release-new"      // Subject: name, To: version
-	ReleaseChanged  Cause = "release-changed"  // Subject: name, From, To: versions
-	ReleaseRemoved  Cause = "release-removed"  // Subject: name
+	ReleaseNew      Cause = "release-new"
+	ReleaseChanged  Cause = "release-changed"
+	ReleaseRemoved  Cause = "release-removed"
 	ContentsChanged Cause = "release-contents" // Names of jobs and packages, Count of the releases they are from
-	PropertyChanged Cause = "property-changed" // Subject: property, To: job
-	PackageChanged  Cause = "package-changed"  // Subject: package
-	JobChanged      Cause = "job-changed"      // Subject: job
+	PropertyChanged Cause = "property-changed"
+	PackageChanged  Cause = "package-changed"
+	JobChanged      Cause = "job-changed"
 	JobsListed      Cause = "jobs-listed"
-	JobMoved        Cause = "job-release"   // Subject: job
-	LinksChanged    Cause = "links-changed" // Subject: job
+	JobMoved        Cause = "job-release"
+	LinksChanged    Cause = "links-changed"
 	ProcessState    Cause = "process-state" // Subject: process, To: its state
 	JobsState       Cause = "jobs-state"    // To: state; empty: unknown
-	NoProcesses     Cause = "no-processes"  // Names of those that there must be
+	NoProcesses     Cause = "no-processes"
 
-	CompilesInPlace Cause = "compiles-in-place" // Count
-	CompilesOnNew   Cause = "compiles-on-new"   // Count
+	CompilesInPlace Cause = "compiles-in-place"
+	CompilesOnNew   Cause = "compiles-on-new"
 	TagsChanged     Cause = "tags-changed"
 	TagsUnfinished  Cause = "tags-unfinished"
-	SettingsChanged Cause = "settings-changed" // Names
+	SettingsChanged Cause = "settings-changed"
 	NoDNSRecords    Cause = "no-dns-records"
-	Generated       Cause = "generated" // Names of variables
+	Generated       Cause = "generated"
 	ValueLost       Cause = "value-lost"
-	DiskKept        Cause = "disk-kept" // Subject: CID
+	DiskKept        Cause = "disk-kept"
 	TakenOver       Cause = "taken-over"
 	ManifestOnly    Cause = "manifest-only"
 	RecordOnly      Cause = "record-only"
@@ -77,24 +78,24 @@ const (
 	MadeOf          Cause = "made-of"         // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
 	Connected       Cause = "connected"       // To: the program that leads out of a VM's own network, Names: published ports
 	LimitsNotHeld   Cause = "limits-not-held" // Names of cloud_properties, To: why, From: what to do about it
-	DiskNotHeld     Cause = "disk-not-held"   // To: why nothing stops a disk at its size, From: what to do about it
-	AddressRule     Cause = "address"         // Subject: the network.ReasonKind, From, To
+	DiskNotHeld     Cause = "disk-not-held"
+	AddressRule     Cause = "address" // Subject: the network.ReasonKind, From, To
 )
 
 // The causes of warnings alone.
 const (
-	NoSwap       Cause = "no-swap"        // To: why
-	Shrinks      Cause = "shrinks"        // Subject: CID, From, To: MiB
-	DataMoves    Cause = "data-moves"     // Subject: CID, Why
-	ResizeOrMove Cause = "resize-or-move" // Subject: CID, Why
-	OrphanStays  Cause = "orphan-stays"   // Subject: CID, To: why it is one
-	NoWayBack    Cause = "no-way-back"    // Subject: CID of the VM
-	NotStopped   Cause = "not-stopped"    // Subject: CID of the VM, Why
+	NoSwap       Cause = "no-swap"
+	Shrinks      Cause = "shrinks"
+	DataMoves    Cause = "data-moves"
+	ResizeOrMove Cause = "resize-or-move"
+	OrphanStays  Cause = "orphan-stays"
+	NoWayBack    Cause = "no-way-back"
+	NotStopped   Cause = "not-stopped"
 	StaysStopped Cause = "stays-stopped"
-	SettingsStay Cause = "settings-stay" // Names, To: why
-	Warned       Cause = "warned"        // To: the text
-	StopsEarly   Cause = "stops-early"   // To: the text
-	Undetermined Cause = "undetermined"  // Count of calls
+	SettingsStay Cause = "settings-stay"
+	Warned       Cause = "warned"
+	StopsEarly   Cause = "stops-early"
+	Undetermined Cause = "undetermined" // Count of calls
 )
 
 // Reason is why a plan changes something or warns, as data: plans are compared
@@ -110,123 +111,101 @@ type Reason struct {
 	Why     []Reason `json:"why,omitempty"`
 }
 
-// fixed returns the text of a cause without fields; empty: the cause has
-// fields.
-func (r Reason) fixed() string {
-	switch r.Cause {
-	case NoVM, NoDisk:
-		return "new"
-	case VMGone:
-		return "it does not exist any more"
-	case NeverUsed:
-		return "its agent does not answer, and it has no jobs to stop"
-	case LostToDisk:
-		return "its agent did not come back after a second disk was attached"
-	case AgentSilent:
-		return "its agent does not answer"
-	case AgentBusy:
-		return "its agent is busy with a task of an earlier run"
-	case NotUploaded:
-		return "it is not uploaded yet"
-	case OriginUnknown:
-		return "it is unknown what it was created from: --adopt-from MANIFEST names its manifest, --adopt-vm keeps it as it is"
-	case MBusRemoved:
-		return "env.bosh.mbus was removed"
-	case NoSecondDisk:
-		return "the CPI could not attach a second disk, and moving the data needs one"
-	case DiskTaken:
-		return "its persistent disk is removed"
-	case NeedsNewVM:
-		return "with CPI API version 1, an agent learns of a disk only when create_vm is called"
-	case TwoDisksAPI1:
-		return "an interrupted run may have left two disks attached, and with CPI API version 1 only the run that called create_vm can detach one"
-	case DiskUnwanted:
-		return "the manifest does not ask for it any more; it is kept: see bootstrap disks"
-	case NotMounted:
-		return "it is not mounted"
-	case NewVM:
-		return "the VM is new"
-	case NothingApplied:
-		return "nothing was applied yet"
-	case Unfinished:
-		return "the last deploy was not finished"
-	case AppliedUnknown:
-		return "it is unknown what was applied last"
-	case OtherSpec:
-		return "the agent has another spec than the one applied last"
-	case JobsListed:
-		return "some were added, removed or moved"
-	case TagsChanged:
-		return "changed in the manifest"
-	case TagsUnfinished:
-		return "the deploy that created the VM was not finished"
-	case NoDNSRecords:
-		return "features.use_dns_addresses is true and the VM has no records yet"
-	case TakenOver:
-		return "the deployment was made by another tool and is taken over as it is"
-	case ManifestOnly:
-		return "the manifest changed, but nothing on the VM depends on that"
-	case RecordOnly:
-		return "parts of the VM are not recorded yet"
-	case VMReplaced:
-		return "it was replaced by an earlier run"
-	case Unused:
-		return "it is unused"
-	case StaysStopped:
-		return "the jobs were stopped with `bootstrap stop` and stay stopped: `bootstrap start` starts them"
-	}
-	return ""
+// words has the words of the causes, in which {subject}, {from}, {to}, {names}, {count} and
+// {why} are the fields of the reason. Causes whose words depend on a field are in special.
+var words = map[Cause]string{
+	NoVM:             "new",
+	VMGone:           "it does not exist any more",
+	NeverUsed:        "its agent does not answer, and it has no jobs to stop",
+	LostToDisk:       "its agent did not come back after a second disk was attached",
+	AgentSilent:      "its agent does not answer",
+	AgentBusy:        "its agent is busy with a task of an earlier run",
+	ByFlag:           "requested with {subject}",
+	Strategy:         "update.vm_strategy is {to}",
+	StemcellChanged:  "stemcell {from} -> {to}",
+	StemcellReplaced: "replaces {subject}",
+	NotUploaded:      "it is not uploaded yet",
+	OriginUnknown:    "it is unknown what it was created from: --adopt-from MANIFEST names its manifest, --adopt-vm keeps it as it is",
+	MBusRemoved:      "env.bosh.mbus was removed",
+
+	ForeignDisk:    "disk {subject} is mounted, but this deployment has not recorded it",
+	NoSecondDisk:   "the CPI could not attach a second disk, and moving the data needs one",
+	DiskTaken:      "its persistent disk is removed",
+	NeedsNewVM:     "with CPI API version 1, an agent learns of a disk only when create_vm is called",
+	TwoDisksAPI1:   "an interrupted run may have left two disks attached, and with CPI API version 1 only the run that called create_vm can detach one",
+	NoDisk:         "new",
+	DiskUnwanted:   "the manifest does not ask for it any more; it is kept: see bootstrap disks",
+	DiskSize:       "size {from} -> {to} MiB",
+	DiskProperties: "cloud_properties changed: {names}",
+	NotMounted:     "it is not mounted",
+	DiskChanges:    "disk: {why}",
+
+	NewVM:           "the VM is new",
+	NothingApplied:  "nothing was applied yet",
+	Unfinished:      "the last deploy was not finished",
+	AppliedUnknown:  "it is unknown what was applied last",
+	OtherSpec:       "the agent has another spec than the one applied last",
+	ReleaseNew:      "release {subject}/{to} is new",
+	ReleaseChanged:  "release {subject} {from} -> {to}",
+	ReleaseRemoved:  "release {subject} was removed",
+	PropertyChanged: "properties.{subject} of job {to} changed",
+	PackageChanged:  "package {subject} changed",
+	JobChanged:      "job {subject} changed",
+	JobsListed:      "some were added, removed or moved",
+	JobMoved:        "the release of job {subject} changed",
+	LinksChanged:    "links of job {subject} changed",
+	NoProcesses:     "the agent has no process: there must be {names}",
+
+	CompilesInPlace: "{count} to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it",
+	CompilesOnNew:   "{count} to compile on the new VM while the service is down; if that fails, the service stays down until a deploy succeeds",
+	TagsChanged:     "changed in the manifest",
+	TagsUnfinished:  "the deploy that created the VM was not finished",
+	SettingsChanged: "{names} changed",
+	NoDNSRecords:    "features.use_dns_addresses is true and the VM has no records yet",
+	Generated:       "generated: {names}",
+	ValueLost:       "the VM uses a value that the vars store does not have; a new one is generated",
+	DiskKept:        "disk {subject} is unused and kept as an orphan",
+	TakenOver:       "the deployment was made by another tool and is taken over as it is",
+	ManifestOnly:    "the manifest changed, but nothing on the VM depends on that",
+	RecordOnly:      "parts of the VM are not recorded yet",
+	VMReplaced:      "it was replaced by an earlier run",
+	Unused:          "it is unused",
+	PutBackAsked:    "requested with --previous, which puts back what the previous deploy applied",
+	DiskNotHeld:     "nothing stops it at its size: {to}; to change that: {from}",
+
+	NoSwap:       "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: {to}",
+	Shrinks:      "disk {subject} shrinks from {from} to {to} MiB: what does not fit cannot be moved",
+	DataMoves:    "the data of disk {subject} moves to a new disk: {why}",
+	ResizeOrMove: "disk {subject} is resized if the CPI can do that, else its data is migrated to a new one: {why}",
+	OrphanStays:  "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead",
+	NoWayBack:    "VM {subject} is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds",
+	NotStopped:   "the jobs on VM {subject} are not stopped, and its disk is not unmounted: {why}",
+	StaysStopped: "the jobs were stopped with `bootstrap stop` and stay stopped: `bootstrap start` starts them",
+	SettingsStay: "{names} of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: {to}",
+	Warned:       "{to}",
+	StopsEarly:   "deploy would stop before it changes anything: {to}",
 }
 
 // String returns the reason in words, without a full stop.
 func (r Reason) String() string {
-	if text := r.fixed(); text != "" {
+	text, ok := words[r.Cause]
+	if !ok {
+		return r.special()
+	}
+	if !strings.Contains(text, "{") {
 		return text
 	}
-	names := strings.Join(r.Names, ", ")
+	return strings.NewReplacer("{subject}", r.Subject, "{from}", r.From, "{to}", r.To,
+		"{names}", strings.Join(r.Names, ", "), "{count}", strconv.Itoa(r.Count), "{why}", Words(r.Why)).Replace(text)
+}
+
+// special returns the words of the causes whose words depend on a field.
+func (r Reason) special() string {
 	switch r.Cause {
-	case ByFlag:
-		return "requested with " + r.Subject
-	case Strategy:
-		return "update.vm_strategy is " + r.To
-	case StemcellChanged:
-		return fmt.Sprintf("stemcell %s -> %s", r.From, r.To)
-	case StemcellReplaced:
-		return "replaces " + r.Subject
 	case PartChanged:
-		if r.Subject+": " == AgentPrefix {
-			return names + " of the agent changed"
-		}
-		if names != "" {
-			return fmt.Sprintf("%s changed: %s", r.Subject, names)
-		}
-		return r.Subject + " changed"
-	case ForeignDisk:
-		return fmt.Sprintf("disk %s is mounted, but this deployment has not recorded it", r.Subject)
-	case DiskSize:
-		return fmt.Sprintf("size %s -> %s MiB", r.From, r.To)
-	case DiskProperties:
-		return "cloud_properties changed: " + names
-	case DiskChanges:
-		return "disk: " + Words(r.Why)
-	case ReleaseNew:
-		return fmt.Sprintf("release %s/%s is new", r.Subject, r.To)
-	case ReleaseChanged:
-		return fmt.Sprintf("release %s %s -> %s", r.Subject, r.From, r.To)
-	case ReleaseRemoved:
-		return fmt.Sprintf("release %s was removed", r.Subject)
+		return partText(r.Subject, strings.Join(r.Names, ", "))
 	case ContentsChanged:
 		return contentsText(r.Names, r.Count)
-	case PropertyChanged:
-		return fmt.Sprintf("properties.%s of job %s changed", r.Subject, r.To)
-	case PackageChanged:
-		return fmt.Sprintf("package %s changed", r.Subject)
-	case JobChanged:
-		return fmt.Sprintf("job %s changed", r.Subject)
-	case JobMoved:
-		return fmt.Sprintf("the release of job %s changed", r.Subject)
-	case LinksChanged:
-		return fmt.Sprintf("links of job %s changed", r.Subject)
 	case ProcessState:
 		if r.To == "starting" {
 			return fmt.Sprintf("process %s is not running yet", r.Subject)
@@ -237,48 +216,48 @@ func (r Reason) String() string {
 			return "the agent reports no state"
 		}
 		return fmt.Sprintf("the agent reports %q", r.To)
-	case NoProcesses:
-		return "the agent has no process: there must be " + names
-	case CompilesInPlace:
-		return fmt.Sprintf("%d to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it", r.Count)
-	case CompilesOnNew:
-		return fmt.Sprintf("%d to compile on the new VM while the service is down; if that fails, the service stays down until a deploy succeeds", r.Count)
-	case SettingsChanged:
-		return names + " changed"
-	case Generated:
-		return "generated: " + names
-	case ValueLost:
-		return "the VM uses a value that the vars store does not have; a new one is generated"
-	case DiskKept:
-		return fmt.Sprintf("disk %s is unused and kept as an orphan", r.Subject)
 	case MadeOf:
-		switch {
-		case r.To == "" && r.Subject == "container":
-			return "a container of the stemcell"
-		case r.To == "":
-			return "made of namespaces"
-		case r.Subject == "container":
-			return "a stemcell with a root file system cannot run here, because its VMs are made of namespaces: " + r.To
-		case r.Subject == "namespace":
-			return "it cannot be made of namespaces, as its cloud_properties ask for: " + r.To
-		}
-		return "a folder without namespaces: " + r.To
+		return madeText(r.Subject, r.To)
 	case Connected:
-		return connectedText(r.To, names)
+		return connectedText(r.To, strings.Join(r.Names, ", "))
 	case LimitsNotHeld:
-		text := fmt.Sprintf("its cloud_properties ask for %s, which it cannot get here: %s", names, r.To)
+		text := fmt.Sprintf("its cloud_properties ask for %s, which it cannot get here: %s", strings.Join(r.Names, ", "), r.To)
 		if r.From != "" {
 			text += "; to change that: " + r.From
 		}
 		return text
-	case DiskNotHeld:
-		return fmt.Sprintf("nothing stops it at its size: %s; to change that: %s", r.To, r.From)
 	case AddressRule:
 		return network.Reason{Kind: network.ReasonKind(r.Subject), From: r.From, To: r.To}.String()
-	case PutBackAsked:
-		return "requested with --previous, which puts back what the previous deploy applied"
+	case Undetermined:
+		return fmt.Sprintf("%s of an earlier run ended with an unknown result; a deploy finds out the result first, so its plan may differ", Count(r.Count, "CPI call"))
 	}
-	return r.warning(names)
+	return string(r.Cause)
+}
+
+// partText describes a part of the manifest, of which the keys changed.
+func partText(part, keys string) string {
+	switch {
+	case part+": " == AgentPrefix:
+		return keys + " of the agent changed"
+	case keys != "":
+		return fmt.Sprintf("%s changed: %s", part, keys)
+	}
+	return part + " changed"
+}
+
+// madeText describes a VM of the embedded CPI; why: it is not of namespaces, or cannot be.
+func madeText(kind, why string) string {
+	switch {
+	case why == "" && kind == "container":
+		return "a container of the stemcell"
+	case why == "":
+		return "made of namespaces"
+	case kind == "container":
+		return "a stemcell with a root file system cannot run here, because its VMs are made of namespaces: " + why
+	case kind == "namespace":
+		return "it cannot be made of namespaces, as its cloud_properties ask for: " + why
+	}
+	return "a folder without namespaces: " + why
 }
 
 // mostContents is how many jobs and packages of changed releases a text names.
@@ -308,35 +287,6 @@ func connectedText(out, ports string) string {
 		text += ", publishing " + ports
 	}
 	return text
-}
-
-// warning returns the text of the causes that only warnings have.
-func (r Reason) warning(names string) string {
-	switch r.Cause {
-	case NoSwap:
-		return "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: " + r.To
-	case Shrinks:
-		return fmt.Sprintf("disk %s shrinks from %s to %s MiB: what does not fit cannot be moved", r.Subject, r.From, r.To)
-	case DataMoves:
-		return fmt.Sprintf("the data of disk %s moves to a new disk: %s", r.Subject, Words(r.Why))
-	case ResizeOrMove:
-		return fmt.Sprintf("disk %s is resized if the CPI can do that, else its data is migrated to a new one: %s", r.Subject, Words(r.Why))
-	case OrphanStays:
-		return fmt.Sprintf("a new, empty disk is created, and disk %s (%s) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead", r.Subject, r.To)
-	case NoWayBack:
-		return fmt.Sprintf("VM %s is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds", r.Subject)
-	case NotStopped:
-		return fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", r.Subject, Words(r.Why))
-	case SettingsStay:
-		return fmt.Sprintf("%s of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: %s", names, r.To)
-	case Warned:
-		return r.To
-	case StopsEarly:
-		return "deploy would stop before it changes anything: " + r.To
-	case Undetermined:
-		return fmt.Sprintf("%s of an earlier run ended with an unknown result; a deploy finds out the result first, so its plan may differ", Count(r.Count, "CPI call"))
-	}
-	return string(r.Cause)
 }
 
 // Words joins reasons as one text.
