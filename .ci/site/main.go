@@ -1,5 +1,6 @@
 // Site makes a static site of the Markdown pages of the repository: README.md, docs,
-// and the pages of examples. It has no scripts and asks no other server for anything.
+// and the pages of examples. It asks no other server for anything. Its only script is
+// that of the search, and each page can be read without it.
 //
 // Every link between pages, to a heading and to a file of the repository is followed;
 // one that leads nowhere is an error.
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -55,6 +55,7 @@ type page struct {
 	Title   string
 	Headers []header // of the second level
 	Body    template.HTML
+	Parts   []part // what the search finds
 }
 
 type header struct{ ID, Text string }
@@ -66,7 +67,7 @@ type section struct {
 }
 
 // sections are the parts of the navigation with their pages, in the order of a reader
-// who begins. Pages that are not named come at the end.
+// who begins. Pages that no section names are in the one that names "".
 func sections() []struct {
 	title string
 	pages []string
@@ -76,14 +77,14 @@ func sections() []struct {
 		pages []string
 	}{
 		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/concepts.md", "docs/from-create-env.md", "docs/install.md"}},
-		{"Look up", []string{"docs/troubleshooting.md", "docs/reference.md", "docs/compatibility.md", "docs/json.md"}},
 		{"Deploy", []string{"docs/local.md", "docs/dev.md", "docs/platforms.md", "docs/addresses.md", "docs/reach.md", "docs/looking.md", "docs/report.md", "docs/rotation.md"}},
 		{"Providers", []string{"docs/providers/"}},
 		{"Examples", []string{"examples/"}},
-		{"In a team", []string{"docs/environment.md", "docs/team.md", "docs/secrets.md", "docs/sources.md", "docs/pipelines.md", "docs/fleet.md"}},
-		{"What to rely on", []string{"docs/reliability.md", "SECURITY.md", "CHANGELOG.md"}},
+		{"In a team", []string{"docs/environment.md", "docs/team.md", "docs/secrets.md", "docs/sources.md", "docs/pipelines.md", "docs/json.md", "docs/fleet.md"}},
+		{"What to rely on", []string{"docs/reliability.md", "docs/compatibility.md", "SECURITY.md", "CHANGELOG.md"}},
 		{"Work on it", []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/architecture-local.md", "docs/decisions.md"}},
 		{"More", []string{""}},
+		{"Look up", []string{"docs/troubleshooting.md", "docs/reference.md"}},
 	}
 }
 
@@ -225,6 +226,7 @@ func convert(root, source string, text []byte, sources []string) (*page, []strin
 		return nil, nil, err
 	}
 	body := strings.NewReplacer("<table>", `<div class="table"><table>`, "</table>", "</table></div>").Replace(b.String())
+	p.Parts = parts(p, body)
 	body = anchored.ReplaceAllString(body, `<h$1 id="$2">$3 <a class="anchor" href="#$2" aria-label="link to this part">#</a></h$1>`)
 	p.Body = template.HTML(body)
 	if p.Title == "" {
@@ -315,31 +317,48 @@ var linkText = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 
 func (i *ids) Put(value []byte) { i.seen[string(value)]++ }
 
-// write writes all pages with their navigation.
+// navigation returns the sections that have pages.
+func navigation(pages []*page) []section {
+	var named []string
+	for _, s := range sections() {
+		named = append(named, s.pages...)
+	}
+	belongs := func(source, name string) bool {
+		switch {
+		case name == "":
+			return !slices.ContainsFunc(named, func(n string) bool {
+				return n != "" && (source == n || strings.HasSuffix(n, "/") && strings.HasPrefix(source, n))
+			})
+		case strings.HasSuffix(name, "/"):
+			return strings.HasPrefix(source, name)
+		}
+		return source == name
+	}
+	sorted := slices.SortedFunc(slices.Values(pages), func(a, b *page) int { return strings.Compare(a.Source, b.Source) })
+	var nav []section
+	for _, s := range sections() {
+		list := section{Title: s.title}
+		for _, name := range s.pages {
+			for _, p := range sorted {
+				if belongs(p.Source, name) {
+					list.Pages = append(list.Pages, p)
+				}
+			}
+		}
+		if len(list.Pages) > 0 {
+			nav = append(nav, list)
+		}
+	}
+	return nav
+}
+
+// write writes all pages with their navigation, and the search.
 func write(out string, pages []*page) error {
 	t, err := template.New("page").Parse(layout)
 	if err != nil {
 		return err
 	}
-	left := map[string]*page{}
-	for _, p := range pages {
-		left[p.Source] = p
-	}
-	var nav []section
-	for _, s := range sections() {
-		part := section{Title: s.title}
-		for _, name := range s.pages {
-			for _, source := range slices.Sorted(maps.Keys(left)) {
-				if source == name || (name == "" || strings.HasSuffix(name, "/")) && strings.HasPrefix(source, name) {
-					part.Pages = append(part.Pages, left[source])
-					delete(left, source)
-				}
-			}
-		}
-		if len(part.Pages) > 0 {
-			nav = append(nav, part)
-		}
-	}
+	nav := navigation(pages)
 	for _, p := range pages {
 		var b bytes.Buffer
 		up := strings.Repeat("../", strings.Count(p.Path, "/"))
@@ -350,7 +369,7 @@ func write(out string, pages []*page) error {
 			return err
 		}
 	}
-	return nil
+	return putSearch(out, nav)
 }
 
 func put(out, name string, data []byte) error {
