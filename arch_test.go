@@ -400,9 +400,7 @@ func libraries() map[string][]string {
 		"golang.org/x/crypto/ssh":        {"internal/sealed", "tunnel", "local/agent", "local/sshd", "manifest/gen"}, // sealed: private keys that decrypt
 		"github.com/go-crypt/crypt":      {"manifest/gen"},
 		"github.com/jackc/pgx/v5":        {"addresses", "fleet/queue", "internal/pgconnect", "internal/postgrestest", "state/team"},
-		"github.com/aws/aws-sdk-go-v2":   {"state/team"}, // signatures; credentials come from minio-go, whose lookup is a third as large
-		"github.com/minio/minio-go/v7":   {"state/team"},
-		"gopkg.in/ini.v1":                {"state/team"}, // profiles of AWS; minio-go has it
+		"github.com/aws/aws-sdk-go-v2":   {"state/team"}, // credentials and signatures
 		"github.com/riverqueue/river":    {"fleet/queue"},
 		"modernc.org/sqlite":             {"addresses"},
 		"go4.org/netipx":                 {"addresses", "addresses/addressestest", "manifest", "network"},

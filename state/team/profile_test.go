@@ -89,12 +89,6 @@ mfa_serial = arn:aws:iam::1:mfa/ann
 [profile forbidden]
 role_arn = arn:aws:iam::1:role/forbidden
 source_profile = keys
-[profile nothing]
-role_arn = arn:aws:iam::1:role/nothing
-[profile long]
-role_arn = arn:aws:iam::1:role/long
-source_profile = keys
-duration_seconds = long
 `,
 		"credentials": "[keys]\naws_access_key_id = AKIAKEYS\naws_secret_access_key = k\n[own]\naws_access_key_id = AKIAOWN\naws_secret_access_key = o\n",
 	} {
@@ -105,9 +99,9 @@ duration_seconds = long
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("HOME", home)
-	t.Setenv("USERPROFILE", home)
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(home, ".aws", "config")) // HOME counts when the program starts
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(home, ".aws", "credentials"))
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("AWS_ENDPOINT_URL_STS", sts.URL)
@@ -116,13 +110,12 @@ duration_seconds = long
 	}{
 		{"keys", "", "AKIAKEYS eu-west-3 s3 ", ""},
 		{"team", "AKIAKEYS us-east-1 sts  arn:aws:iam::1:role/deployer blue 900", "ASIAdeployer us-east-1 s3 token-deployer", ""},
-		{"chained", "AKIAKEYS us-east-1 sts  arn:aws:iam::1:role/deployer blue 900\nASIAdeployer us-east-1 sts token-deployer arn:aws:iam::2:role/second", "ASIAsecond us-east-1 s3 token-second", ""},
-		{"own", "AKIAOWN us-east-1 sts  arn:aws:iam::1:role/own", "ASIAown us-east-1 s3 token-own", ""},
-		{"circle", "", "", "the profile elcric of AWS: too many profiles are the source of each other"},
-		{"mfa", "", "", "the profile mfa of AWS: mfa_serial wants a code that a person types"},
-		{"forbidden", "AKIAKEYS us-east-1 sts  arn:aws:iam::1:role/forbidden", "", "cannot assume the role arn:aws:iam::1:role/forbidden: not you"},
-		{"nothing", "", "", "role_arn wants a source_profile, or a credential_source"},
-		{"long", "", "", `duration_seconds is "long", not a number of seconds`},
+		{"chained", "AKIAKEYS us-east-1 sts  arn:aws:iam::1:role/deployer blue 900\nASIAdeployer us-east-1 sts token-deployer arn:aws:iam::2:role/second  900", "ASIAsecond us-east-1 s3 token-second", ""},
+		{"own", "AKIAOWN us-east-1 sts  arn:aws:iam::1:role/own  900", "ASIAown us-east-1 s3 token-own", ""},
+		{"circle", "", "", "cannot read the profiles of AWS: failed to load assume role arn:aws:iam::1:role/elcric, of profile circle"},
+		{"mfa", "", "", "mfa_serial wants a code that a person types"},
+		{"forbidden", "AKIAKEYS us-east-1 sts  arn:aws:iam::1:role/forbidden  900", "", "AccessDenied: not you"},
+		{"none", "", "", "cannot read the profiles of AWS: failed to get shared config profile, none"},
 	} {
 		t.Run(c.profile, func(t *testing.T) {
 			asked, signed = nil, nil

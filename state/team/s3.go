@@ -17,7 +17,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/minio/minio-go/v7/pkg/credentials"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
 // openS3 returns a bucket of S3 or of a clone, which speaks the same HTTP as an own
@@ -32,11 +36,11 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if err := known(query, "region", "endpoint"); err != nil {
 		return nil, err
 	}
-	profiles, err := readProfiles(cfg.Getenv)
+	settings, err := awsSettings(ctx, query.Get("region"))
 	if err != nil {
-		return nil, err
+		return nil, &RefusedError{fmt.Errorf("cannot read the profiles of AWS: %w", err)}
 	}
-	region := cmp.Or(query.Get("region"), cfg.Getenv("AWS_REGION"), cfg.Getenv("AWS_DEFAULT_REGION"), profiles.get(profiles.chosen(), "region"), "us-east-1")
+	region := settings.Region
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
 	if strings.Contains(bucket, ".") { // a certificate is for one name below s3
 		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
@@ -54,25 +58,11 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 		}
 		base = at.JoinPath(bucket)
 	}
-	signed := &signing{region: region, credentials: credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Region: region},
-	})}
-	if cfg.Getenv("AWS_ACCESS_KEY_ID") == "" && cfg.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") == "" {
-		role, err := profiles.role(profiles.chosen(), region, mostRoles)
-		if err != nil {
-			return nil, err
-		}
-		if role != nil { // and no other credentials, if it cannot be assumed
-			signed.credentials = credentials.New(role)
-		}
-	}
-	plain := client(nil)
-	plain.Timeout = requestTime // what gives credentials need not exist on this machine
+	signed := &signing{region: region, credentials: settings.Credentials}
 	dressed := client(func(below http.RoundTripper) http.RoundTripper {
 		signed.below = below
 		return signed
 	})
-	signed.client = plain
 	if _, err := signed.keys(ctx); err != nil {
 		return nil, err
 	}
@@ -81,24 +71,39 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	return server, nil
 }
 
+// awsSettings reads what programs of AWS are told by variables and profiles. A region
+// that is given counts before theirs.
+func awsSettings(ctx context.Context, region string) (aws.Config, error) {
+	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // what gives credentials need not exist on this machine
+	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithDefaultRegion("us-east-1"), config.WithHTTPClient(brief),
+		config.WithAssumeRoleCredentialOptions(func(o *stscreds.AssumeRoleOptions) {
+			o.RoleSessionName = cmp.Or(o.RoleSessionName, "bootstrap")
+			o.TokenProvider = func() (string, error) {
+				return "", errors.New("mfa_serial wants a code that a person types: name a profile with a credential_process, or set the variables of a session, such as AWS_SESSION_TOKEN")
+			}
+		}),
+		config.WithEC2RoleCredentialOptions(func(o *ec2rolecreds.Options) {
+			o.Client = imds.New(imds.Options{}) // its own client finds out within seconds that this is no machine of AWS
+		}))
+}
+
 // signing signs requests with version 4 of the signatures of AWS.
 type signing struct {
 	below       http.RoundTripper
 	region      string
-	credentials *credentials.Credentials
-	client      *http.Client // asks for credentials
+	credentials aws.CredentialsProvider
 	ahead       atomic.Int64 // how far the clock of the server is ahead of this one
 }
 
 func (s *signing) keys(ctx context.Context) (aws.Credentials, error) {
-	value, err := s.credentials.GetWithContext(&credentials.CredContext{Context: ctx, Client: s.client})
-	if err != nil {
-		return aws.Credentials{}, &RefusedError{fmt.Errorf("cannot find credentials for S3: %w", err)}
+	keys, err := s.credentials.Retrieve(ctx)
+	switch {
+	case err == nil:
+		return keys, nil
+	case aws.IsCredentialsProvider(s.credentials, (*ec2rolecreds.Provider)(nil)): // the last place
+		return keys, &RefusedError{errors.New("there are no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws, or log in with the AWS CLI")}
 	}
-	if value.AccessKeyID == "" {
-		return aws.Credentials{}, &RefusedError{errors.New("there are no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws, or log in with the AWS CLI")}
-	}
-	return aws.Credentials{AccessKeyID: value.AccessKeyID, SecretAccessKey: value.SecretAccessKey, SessionToken: value.SessionToken}, nil
+	return keys, &RefusedError{fmt.Errorf("cannot find credentials for S3: %w", err)}
 }
 
 // maxSkew is how far the clocks of a server and of its client may differ, to S3.
