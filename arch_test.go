@@ -593,16 +593,14 @@ const (
 // larger lists why a type or a package is larger than others, or may become so. A line
 // here is better than a cut that no subject asks for.
 var larger = map[string]string{
-	"agent.Client":               "one method for each call of the agent, and those that combine calls",
-	"local/agent":                "the embedded agent: one method for each call, all about one machine",
-	"cmd":                        "all commands, until each heading of bootstrap help has a folder",
-	"cmd.console":                "streams, questions and output of all commands, until the console has a package",
-	"local/cpi.call":             "one method for each call of the CPI, and their parts",
-	"deployer":                   "one doer for each step of a plan",
-	"deployer.run":               "the phases of all runs",
-	"deployer/instance":          "what all runs know about one instance",
-	"deployer/instance.Instance": "what all runs know about one instance",
-	"manifest/document":          "the YAML engine: positions, operations, interpolation",
+	"agent.Client":      "one method for each call of the agent, and those that combine calls",
+	"local/agent":       "the embedded agent: one method for each call, all about one machine",
+	"cmd":               "all commands, until each heading of bootstrap help has a folder",
+	"cmd.console":       "streams, questions and output of all commands, until the console has a package",
+	"local/cpi.call":    "one method for each call of the CPI, and their parts",
+	"deployer":          "one doer for each step of a plan",
+	"deployer.run":      "the phases of all runs",
+	"manifest/document": "the YAML engine: positions, operations, interpolation",
 }
 
 // TestSizes prints the largest types and packages; see them with make sizes.

@@ -57,12 +57,12 @@ func (a *reservations) alone() (notes []string) {
 // have them, it releases those that it has reserved.
 func (a *reservations) reserve(ctx context.Context) error {
 	if !a.t.Addresses.InState() {
-		if _, err := a.t.Ledger(ctx); err != nil {
+		if _, err := a.t.Addresses.Ledger(ctx); err != nil {
 			return err
 		}
 		// After a kill the next run must find the reservations, by the same id and in
 		// the same ledger.
-		if err := a.t.RememberLedger(); err != nil {
+		if err := a.t.Addresses.RememberLedger(); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (a *reservations) undo(ctx context.Context, run string) {
 		err = a.t.Addresses.Set(a.before) // or else what nobody had would be free last
 	} else {
 		err = a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
-			_, err := ledger.Undo(ctx, a.t.Owner().Deployment, run)
+			_, err := ledger.Undo(ctx, a.t.Addresses.Owner().Deployment, run)
 			return err
 		})
 	}
@@ -122,7 +122,7 @@ func (a *reservations) bind(ctx context.Context) error {
 		orphans = append(orphans, old.CID)
 	}
 	err := a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
-		_, err := ledger.Record(ctx, a.t.Owner(), st.CurrentVMCID, has, orphans...)
+		_, err := ledger.Record(ctx, a.t.Addresses.Owner(), st.CurrentVMCID, has, orphans...)
 		return err
 	})
 	a.used = a.used || err == nil

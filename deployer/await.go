@@ -10,7 +10,6 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/health"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
@@ -107,7 +106,7 @@ var errWatchTime = errors.New("update_watch_time is over")
 func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
 	e.State, e.Processes = last.JobState, processes(last)
 	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
-	e.Logs = withoutRepeats(j.t.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, seen.names(last), tailLines))
+	e.Logs = withoutRepeats(j.t.Agents.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, seen.names(last), tailLines))
 	e.Previous = j.hasPrevious()
 	return e
 }
@@ -121,7 +120,7 @@ func (j *jobs) checkHealth(ctx context.Context) error {
 	if len(j.t.About.Health) == 0 {
 		return nil
 	}
-	from := instance.HealthFrom(j.t, cmp.Or(j.address, j.t.State.Get().Own.Address))
+	from := j.t.Agents.HealthFrom(cmp.Or(j.address, j.t.State.Get().Own.Address))
 	return j.t.Out.Do(fmt.Sprintf("Checking the health of instance '%s/0'", j.t.About.Group), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()

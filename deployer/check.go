@@ -28,7 +28,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	if !r.plan.Touches() {
 		return nil
 	}
-	problems := []error{cpi.Supported(runtime.GOOS), r.t.CheckRoom(r.roomForVM())}
+	problems := []error{cpi.Supported(runtime.GOOS), r.t.Host.CheckRoom(r.roomForVM())}
 	if problems[0] != nil {
 		return problems[:1]
 	}
@@ -37,7 +37,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 		if r.look.Facts.HasVM {
 			vm = r.t.State.Get().CurrentVMCID
 		}
-		problems = append(problems, r.t.CheckPorts(ctx, vm), r.t.CheckPassword(ctx))
+		problems = append(problems, r.t.Host.CheckPorts(ctx, vm), r.t.Host.CheckPassword(ctx))
 		if r.t.CPI.EffectiveAPI() == 1 {
 			problems = append(problems, r.t.CPI.CheckTunnel())
 		}

@@ -90,7 +90,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	if old := r.t.State.Get().Own.Swap; old != nil {
 		replaced = old.CID
 	}
-	return r.runList(ctx, deleting, plan.DeleteSteps(replaced, r.asked.KeepDisk, r.t.UsesLedger() || r.t.Addresses.Recorded()))
+	return r.runList(ctx, deleting, plan.DeleteSteps(replaced, r.asked.KeepDisk, r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()))
 }
 
 // changesVM reports whether a step belongs to the group of stages that change

@@ -78,7 +78,7 @@ func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.Spec
 
 // planDeliveryToNew is planDelivery for a new VM, which has nothing.
 func (pk *packages) planDeliveryToNew(ctx context.Context) error {
-	return pk.planDelivery(ctx, nil, pk.t.NewMachine(ctx).Kind)
+	return pk.planDelivery(ctx, nil, pk.t.Host.NewMachine(ctx).Kind)
 }
 
 // withBlobs returns have without the packages whose blobs the agent has lost,

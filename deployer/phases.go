@@ -114,7 +114,7 @@ func (r *run) agentPhases(group string, steps []plan.Step, checks []func(*run, c
 func (r *run) deletePhases() []phase {
 	return append(r.localPhases(), []phase{
 		{name: "protect", do: r.refuseProtected},
-		{name: "find ledger", do: func(context.Context) error { return r.t.UnnamedLedger() }},
+		{name: "find ledger", do: func(context.Context) error { return r.t.Addresses.UnnamedLedger() }},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "confirm", do: r.confirmDelete},
@@ -133,7 +133,7 @@ func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {
 		{name: "find vm", do: r.findVM},
 		{name: "find installation", do: r.t.FindInstallation},
 		{name: "reach the agent", do: r.reachAgent},
-		{name: "use VM", do: func(ctx context.Context) error { return use(r.t.Reached(r.look.Running, r.vm), ctx) }},
+		{name: "use VM", do: func(ctx context.Context) error { return use(r.t.Agents.Reached(r.look.Running, r.vm), ctx) }},
 	}
 }
 

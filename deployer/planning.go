@@ -102,7 +102,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Asked:     r.asked.Asked,
 		Places:    plan.Places(m),
 	}
-	second := r.t.RecallSecondDisk()
+	second := r.t.CPI.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
 	w.Lost = st.CurrentVMCID != "" && second.Lost == st.CurrentVMCID
 	w.Stays, w.Stuck = r.t.Agents.Stays()
@@ -136,10 +136,10 @@ func (r *run) instanceAddress() string {
 func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err error) {
 	x.Addresses, x.Notes = r.addresses.planned.Changes, r.notes()
 	if c.NewVM() || c.NewDisk() {
-		x.Machine = machineReason(r.t.NewMachine(ctx))
-		x.Network = networkReason(r.t.NewNetwork(ctx))
-		x.Limits = limitsReason(instance.NotHeld(ctx, r.t))
-		x.DiskLimit = diskReason(instance.DiskNotHeld(ctx, r.t))
+		x.Machine = machineReason(r.t.Host.NewMachine(ctx))
+		x.Network = networkReason(r.t.Host.NewNetwork(ctx))
+		x.Limits = limitsReason(r.t.Host.NotHeld(ctx))
+		x.DiskLimit = diskReason(r.t.Host.DiskNotHeld(ctx))
 	}
 	switch {
 	case c.NewVM():
@@ -159,7 +159,7 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 func (r *run) notes() []string {
 	var notes []string
 	if r.t.Manifest.SharesNetworks() {
-		if text := r.t.LeavesLedger(); text != "" {
+		if text := r.t.Addresses.LeavesLedger(); text != "" {
 			notes = append(notes, text)
 		}
 	}

@@ -66,7 +66,7 @@ func (rec *records) deployment(ctx context.Context) error {
 		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
 		if rec.t.Manifest.SharesNetworks() {
-			st.Own.Ledger = rec.t.SharedLedger()
+			st.Own.Ledger = rec.t.Addresses.SharedLedger()
 		}
 		if !rec.t.Addresses.InState() {
 			st.Own.Addresses = nil // static_ips names them, or a ledger has them

@@ -58,7 +58,7 @@ func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
 	}
 	vm := ds.t.State.Get().CurrentVMCID
 	now := kept.SecondDisk{CPI: ds.t.Artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: ds.plan.NewVM(), Lost: vm}
-	ds.t.KeepSecondDisk(now)
+	ds.t.CPI.KeepSecondDisk(now)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
 	undone := ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
 		c, err := ds.t.CPI.Client(ctx)
@@ -72,7 +72,7 @@ func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
 	})
 	if undone == nil {
 		failed.Detached, now.Lost = true, ""
-		ds.t.KeepSecondDisk(now)
+		ds.t.CPI.KeepSecondDisk(now)
 	}
 	return failed
 }

@@ -21,7 +21,7 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 func (r *run) runSteps(ctx context.Context, group string) error {
 	in, took := "", kept.Times{}
 	if r.look.Facts.Answers && len(r.plan.Steps) > 0 {
-		r.t.Reached(r.look.Running, r.t.State.Get().CurrentVMCID).EndLogins(ctx)
+		r.t.Agents.Reached(r.look.Running, r.t.State.Get().CurrentVMCID).EndLogins(ctx)
 	}
 	doers := r.doers()
 	for i, s := range r.plan.Steps {

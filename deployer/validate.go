@@ -258,7 +258,7 @@ func (v *validation) checkTunnel(context.Context) error {
 // checkNetwork finds out whether an embedded VM can have its network. What this
 // machine lacks is no defect of the manifest.
 func (v *validation) checkNetwork(ctx context.Context) error {
-	if err := v.r.t.NewNetwork(ctx).Problem; err != nil {
+	if err := v.r.t.Host.NewNetwork(ctx).Problem; err != nil {
 		stops := plan.Reason{Cause: plan.StopsEarly, To: err.Error()}
 		v.warnings = append(v.warnings, document.Problem{Pos: v.whole.Group.Pos, Message: stops.String(), Warning: true})
 	}

@@ -59,7 +59,7 @@ func (r *run) reachAgent(ctx context.Context) error {
 	}
 	r.look.Running, _, err = r.t.Agents.Find(ctx, r.t.Agents.Recall(st.CurrentVMCID), r.t.Env.AgentTimeout, st.DirectorID)
 	if err == nil {
-		r.t.Reached(r.look.Running, st.CurrentVMCID).EndLogins(ctx)
+		r.t.Agents.Reached(r.look.Running, st.CurrentVMCID).EndLogins(ctx)
 	}
 	return err
 }

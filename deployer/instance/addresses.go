@@ -14,32 +14,37 @@ import (
 
 // Addresses are those of the instance. On networks of a cloud config they are in a
 // ledger that deployments share; on networks of the manifest itself, in the state.
-type Addresses struct{ t *Instance }
+type Addresses struct {
+	in  *Inputs
+	rec *Record
+
+	seen map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
+}
 
 // Choose decides which addresses the instance gets, without reserving them, and
 // puts them into the manifest. It does nothing if the manifest names all of them. A
 // refusal is a *network.Refused.
 func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Outcome, error) {
-	if a.t.Manifest.Placement == nil {
+	if a.in.Manifest.Placement == nil {
 		return network.Outcome{}, nil
 	}
-	open := a.t.Ledger
+	open := a.Ledger
 	switch {
 	case a.InState():
 		open = func(context.Context) (*addresses.Ledger, error) { return a.recorded() }
-	case a.t.State == nil || a.t.Scratch != "":
+	case a.rec.State == nil || a.rec.Scratch != "":
 		open = func(ctx context.Context) (*addresses.Ledger, error) {
-			if err := a.t.UnnamedLedger(); err != nil {
+			if err := a.UnnamedLedger(); err != nil {
 				return nil, err
 			}
-			return a.t.Env.LedgerToRead(ctx, a.t.LedgerAddress())
+			return a.in.Env.LedgerToRead(ctx, a.LedgerAddress())
 		}
 	}
 	ledger, err := open(ctx)
 	if err != nil {
 		return network.Outcome{}, err
 	}
-	in := a.t.instance(replace, swap)
+	in := a.question(replace, swap)
 	outcomes, err := ledger.Decide(ctx, in.networks, []network.Instance{in.Instance})
 	if err != nil {
 		return network.Outcome{}, a.refused(err)
@@ -55,9 +60,9 @@ func (a *Addresses) place(zone string, outcome network.Outcome) error {
 			blocks[c.Reservation.Network] = c.Reservation.Block
 		}
 	}
-	m, err := a.t.Manifest.Place(zone, blocks)
+	m, err := a.in.Manifest.Place(zone, blocks)
 	if err == nil {
-		a.t.UseManifest(m)
+		a.in.UseManifest(m)
 	}
 	return err
 }
@@ -65,7 +70,7 @@ func (a *Addresses) place(zone string, outcome network.Outcome) error {
 // Reserve reserves what Choose has decided, in the name of a run. It returns what
 // was reserved, which differs if another deployment was faster.
 func (a *Addresses) Reserve(ctx context.Context, run string, replace, swap bool) (got network.Outcome, err error) {
-	in := a.t.instance(replace, swap)
+	in := a.question(replace, swap)
 	err = a.With(ctx, func(ledger *addresses.Ledger) error {
 		outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
 		if err == nil {
@@ -83,7 +88,7 @@ func (a *Addresses) With(ctx context.Context, do func(*addresses.Ledger) error) 
 	if a.InState() {
 		return a.Change(ctx, do)
 	}
-	ledger, err := a.t.Ledger(ctx)
+	ledger, err := a.Ledger(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,19 +99,19 @@ func (a *Addresses) refused(err error) error {
 	if a.InState() {
 		return err
 	}
-	return a.t.Env.Refused(err, a.t.LedgerAddress())
+	return a.in.Env.Refused(err, a.LedgerAddress())
 }
 
 // InState reports whether the manifest leaves addresses of its own networks open:
 // the state has them, and no ledger.
 func (a *Addresses) InState() bool {
-	return a.t.Manifest != nil && a.t.Manifest.Placement != nil && a.t.Manifest.Placement.Own
+	return a.in.Manifest != nil && a.in.Manifest.Placement != nil && a.in.Manifest.Placement.Own
 }
 
 // Recorded reports whether the state has addresses that the instance holds or has
 // given up.
 func (a *Addresses) Recorded() bool {
-	return a.t.State != nil && len(a.t.State.Get().Own.Addresses) > 0
+	return a.rec.State != nil && len(a.rec.State.Get().Own.Addresses) > 0
 }
 
 // List returns what the instance holds by the state.
@@ -151,26 +156,26 @@ func (a *Addresses) Change(ctx context.Context, do func(*addresses.Ledger) error
 
 // Set records the addresses in the state.
 func (a *Addresses) Set(list []state.Address) error {
-	if slices.Equal(list, a.t.State.Get().Own.Addresses) {
+	if slices.Equal(list, a.rec.State.Get().Own.Addresses) {
 		return nil
 	}
-	return a.t.State.Update(func(st *state.State) error { st.Own.Addresses = list; return nil })
+	return a.rec.State.Update(func(st *state.State) error { st.Own.Addresses = list; return nil })
 }
 
 // recorded returns a ledger in memory of what the state has, except on networks
 // whose address the manifest names.
 func (a *Addresses) recorded() (*addresses.Ledger, error) {
-	if a.t.State == nil {
+	if a.rec.State == nil {
 		return addresses.Memory(nil, nil, time.Now)
 	}
 	var held, released []network.Reservation
-	for _, record := range a.t.State.Get().Own.Addresses {
+	for _, record := range a.rec.State.Get().Own.Addresses {
 		addr, err := netip.ParseAddr(record.Address)
 		if err != nil || a.named(record.Network) {
 			continue
 		}
 		r := network.Reservation{
-			Block: netip.PrefixFrom(addr, addr.BitLen()), Owner: a.t.Owner(), Network: record.Network,
+			Block: netip.PrefixFrom(addr, addr.BitLen()), Owner: a.Owner(), Network: record.Network,
 			Kind: network.Automatic, VM: record.VM, Since: record.Since,
 		}
 		if record.Released {
@@ -184,7 +189,7 @@ func (a *Addresses) recorded() (*addresses.Ledger, error) {
 
 // named reports whether static_ips names the address of the network.
 func (a *Addresses) named(name string) bool {
-	m := a.t.Manifest
+	m := a.in.Manifest
 	if m == nil || !slices.ContainsFunc(m.Group.Networks, func(ref manifest.GroupNetwork) bool { return ref.Name == name }) {
 		return false
 	}
@@ -193,7 +198,7 @@ func (a *Addresses) named(name string) bool {
 
 // ofVM returns the address that the VM has on the network by the state.
 func (a *Addresses) ofVM(name string) (netip.Addr, bool) {
-	st := a.t.State.Get()
+	st := a.rec.State.Get()
 	for _, record := range st.Own.Addresses {
 		if !record.Released && record.VM == st.CurrentVMCID && record.Network == name {
 			addr, err := netip.ParseAddr(record.Address)
@@ -206,7 +211,7 @@ func (a *Addresses) ofVM(name string) (netip.Addr, bool) {
 // renamed reports whether the VM has the address on a network of another name, by
 // the state.
 func (a *Addresses) renamed(name string, addr netip.Addr) bool {
-	st := a.t.State.Get()
+	st := a.rec.State.Get()
 	return slices.ContainsFunc(st.Own.Addresses, func(record state.Address) bool {
 		return !record.Released && record.VM == st.CurrentVMCID && record.Network != name && record.Address == addr.String()
 	})
@@ -215,9 +220,9 @@ func (a *Addresses) renamed(name string, addr netip.Addr) bool {
 // reported returns the address that the VM has on the network as its agent has
 // reported it: another tool or an older version may have written the state.
 func (a *Addresses) reported(w network.Wish) (netip.Addr, bool) {
-	text, ok := a.t.reported[w.Network]["ip"].(string)
+	text, ok := a.seen[w.Network]["ip"].(string)
 	if !ok && slices.Contains(w.Default, "gateway") {
-		text = AddressIn(a.t.reported)
+		text = AddressIn(a.seen)
 	}
 	addr, err := netip.ParseAddr(text)
 	return addr.Unmap(), err == nil

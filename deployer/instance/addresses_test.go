@@ -27,7 +27,7 @@ func TestOwnAddresses(t *testing.T) {
 	target := New(NewEnv(Config{}), Options{})
 	target.State = store
 	networks := []network.Network{{Name: "default", Type: network.Manual, Subnets: []network.Subnet{{Range: block("10.0.0.0/24")}}}}
-	in := network.Instance{Owner: target.Owner(), Wishes: []network.Wish{{Network: "default"}}}
+	in := network.Instance{Owner: target.Addresses.Owner(), Wishes: []network.Wish{{Network: "default"}}}
 	take := func(ctx context.Context) (got string) {
 		t.Helper()
 		if err := target.Addresses.Change(ctx, func(ledger *addresses.Ledger) error {

@@ -15,7 +15,9 @@ import (
 // Agents contains how the agents of a deployment are reached: as the manifest
 // says, and as this machine has recorded.
 type Agents struct {
-	t *Instance
+	in        *Inputs
+	rec       *Record
+	tunnelErr func() error // why the tunnel of the new VM is down; nil: it is not
 }
 
 // accesses lists how the agent may be reached, the likeliest first.
@@ -26,14 +28,14 @@ func (a *Agents) accesses(how kept.Agent) []agent.Access {
 // clients returns what creates clients for the deployment's agents.
 func (a *Agents) clients(replyTo string) reach.Agents {
 	return reach.Agents{
-		Dial: dialAgent(a.t), TunnelErr: a.t.CPI.tunnelErr, TaskTimeout: a.t.Env.TaskTimeout, ReplyTo: replyTo,
-		Redact: a.t.Env.Redact, Secret: a.t.Env.Secret, Trace: a.t.Env.traceAgent(), Report: a.t.Out.Root,
+		Dial: dialAgent(a.in, a.rec), TunnelErr: a.tunnelErr, TaskTimeout: a.in.Env.TaskTimeout, ReplyTo: replyTo,
+		Redact: a.in.Env.Redact, Secret: a.in.Env.Secret, Trace: a.in.Env.traceAgent(), Report: a.in.Out.Root,
 	}
 }
 
 // Wanted returns how the agent is reached according to the manifest.
 func (a *Agents) Wanted() agent.Access {
-	return agent.Access{MBus: a.t.About.MBus, CA: a.t.About.CA}
+	return agent.Access{MBus: a.in.About.MBus, CA: a.in.About.CA}
 }
 
 // Find waits for the agent and returns the client that it answers, and how
@@ -48,7 +50,7 @@ func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
 	if len(a.accesses(*how)) == 1 {
 		return
 	}
-	client, found, err := a.Find(ctx, *how, min(ExistingAgentTimeout, a.t.Env.AgentTimeout), replyTo)
+	client, found, err := a.Find(ctx, *how, min(ExistingAgentTimeout, a.in.Env.AgentTimeout), replyTo)
 	if client != nil {
 		client.Close()
 	}
@@ -76,7 +78,7 @@ func unreachable(err error) bool {
 // New returns a client of the agent at an address, for the Director that the
 // state names.
 func (a *Agents) New(mbus, ca string) (*agent.Client, error) {
-	return a.At(mbus, ca, a.t.State.Get().DirectorID)
+	return a.At(mbus, ca, a.rec.State.Get().DirectorID)
 }
 
 // At returns a client of the agent at an address. replyTo is the id of the
@@ -86,9 +88,9 @@ func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 }
 
 // Reached is a VM whose agent answers.
-func (t *Instance) Reached(client *agent.Client, vm string) *access.VM {
+func (a *Agents) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
-		CID: vm, Agent: client, Deployment: t.About.Name, Group: t.About.Group,
-		Dir: t.Dir, Dial: dialAgent(t), Redact: t.Env.Redact, Report: t.Out.Root,
+		CID: vm, Agent: client, Deployment: a.in.About.Name, Group: a.in.About.Group,
+		Dir: a.rec.Dir, Dial: dialAgent(a.in, a.rec), Redact: a.in.Env.Redact, Report: a.in.Out.Root,
 	}
 }

@@ -23,8 +23,8 @@ func TestBusyTime(t *testing.T) {
 		{timeout: time.Second, registry: &manifest.Registry{}, want: registryTime},
 		{timeout: 10 * time.Minute, fix: true, registry: &manifest.Registry{}, want: registryTime},
 	} {
-		l := NewLook(&Instance{Env: &Env{Config: Config{AgentTimeout: c.timeout}}}, c.fix)
-		l.t.About.Registry = c.registry
+		l := NewLook(New(NewEnv(Config{AgentTimeout: c.timeout}), Options{}), c.fix)
+		l.in.About.Registry = c.registry
 		if got := l.busyTime(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

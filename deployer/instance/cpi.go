@@ -22,7 +22,13 @@ import (
 // CPI is the CPI of a deployment. It installs itself and connects when a method
 // first needs a client; Instance.Close ends the processes and logs of that.
 type CPI struct {
-	t *Instance
+	in        *Inputs
+	rec       *Record
+	artifacts *Artifacts
+	ledgers   *Addresses
+	// readManifest reads the manifest unless it was read, because a missing CPI is
+	// installed from it.
+	readManifest func(context.Context) error
 
 	// Build is the installed CPI; nil: none yet. Commands that do not read the
 	// manifest find it on this machine (FindInstallation).
@@ -58,7 +64,7 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 		return nil, err
 	}
 	if c.Build == nil {
-		if err := c.t.Out.InGroup(installing, func() error { return c.install(ctx) }); err != nil {
+		if err := c.in.Out.InGroup(installing, func() error { return c.install(ctx) }); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +82,7 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 		// the registry is not used.
 		c.stopRegistry()
 	}
-	if c.t.Scratch != "" || c.t.Artifacts.Stemcell == nil {
+	if c.rec.Scratch != "" || c.artifacts.Stemcell == nil {
 		return client, nil
 	}
 	// Commands without the manifest find the CPI by this file.
@@ -89,29 +95,29 @@ func (c *CPI) Prepare(ctx context.Context) error {
 	if c.Build != nil {
 		return nil
 	}
-	return c.t.Out.InGroup(Validating, func() error {
-		if _, err := c.t.Env.Engine(ctx); err != nil {
+	return c.in.Out.InGroup(Validating, func() error {
+		if _, err := c.in.Env.Engine(ctx); err != nil {
 			return err
 		}
-		if err := c.t.readForCPI(ctx); err != nil {
+		if err := c.readManifest(ctx); err != nil {
 			return err
 		}
-		return c.t.Artifacts.FetchForCPI(ctx)
+		return c.artifacts.FetchForCPI(ctx)
 	})
 }
 
 // install compiles the CPI and installs it into the deployment's folder.
 func (c *CPI) install(ctx context.Context) error {
-	if !c.t.State.Found() && c.t.Scratch == "" {
+	if !c.rec.State.Found() && c.rec.Scratch == "" {
 		// From here on the folder has content, so the id must be in the state.
-		if err := c.t.State.Update(func(*state.State) error { return nil }); err != nil {
+		if err := c.rec.State.Update(func(*state.State) error { return nil }); err != nil {
 			return err
 		}
 	}
 	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
-	ruby, err := c.t.Env.Engine(ctx)
+	ruby, err := c.in.Env.Engine(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,19 +125,19 @@ func (c *CPI) install(ctx context.Context) error {
 	c.checkPassEnv()
 	c.Build, err = installation.Install(ctx, installation.Config{
 		Dir:        c.dir(),
-		Cache:      cmp.Or(c.t.Env.PackageDir, filepath.Join(c.t.Env.Home, "cache", "compiled")),
-		Deployment: c.t.About.Name,
+		Cache:      cmp.Or(c.in.Env.PackageDir, filepath.Join(c.in.Env.Home, "cache", "compiled")),
+		Deployment: c.in.About.Name,
 		Jobs:       c.Jobs(),
 		Properties: c.Properties(),
 		Engine:     ruby,
-		Env:        c.t.Env.packagingEnv(),
+		Env:        c.in.Env.packagingEnv(),
 		Stage: func(name string) func(string, error) {
-			s := c.t.Out.Open.Begin(name, false)
+			s := c.in.Out.Open.Begin(name, false)
 			return func(skipped string, err error) {
 				if skipped != "" {
 					err = report.Skip(skipped)
 				}
-				_ = s.End(c.t.Env.RedactFailures(err))
+				_ = s.End(c.in.Env.RedactFailures(err))
 			}
 		},
 	})
@@ -140,26 +146,26 @@ func (c *CPI) install(ctx context.Context) error {
 
 func (c *CPI) newClient() (*cpi.Client, error) {
 	path := filepath.Join(c.dir(), "cpi.log")
-	log, err := c.t.Env.OpenLog(path)
+	log, err := c.in.Env.OpenLog(path)
 	if err != nil {
 		return nil, err
 	}
-	if c.t.Scratch != "" {
+	if c.rec.Scratch != "" {
 		path = "" // removeScratch removes it
 	}
 	c.log = log
-	c.t.AtEnd(c.CloseLog)
+	c.in.AtEnd(c.CloseLog)
 	return cpi.New(cpi.Config{
 		Path:        c.Build.Path,
 		Env:         c.Env(),
-		DirectorID:  c.t.State.Get().DirectorID,
+		DirectorID:  c.rec.State.Get().DirectorID,
 		StemcellAPI: c.stemcellAPI(),
 		Log:         log,
 		LogFile:     path,
-		Redact:      c.t.Env.Redact,
-		Timeout:     c.t.Env.CPITimeout,
-		Trace:       c.t.Env.traceCPI(),
-		Running:     c.t.Env.Running,
+		Redact:      c.in.Env.Redact,
+		Timeout:     c.in.Env.CPITimeout,
+		Trace:       c.in.Env.traceCPI(),
+		Running:     c.in.Env.Running,
 	}), nil
 }
 
@@ -175,21 +181,21 @@ func (c *CPI) CloseLog() {
 // Jobs returns the jobs that cloud_provider names.
 func (c *CPI) Jobs() []installation.Job {
 	var jobs []installation.Job
-	for _, t := range c.t.Manifest.CPI.Templates {
-		rel := c.t.Artifacts.Releases[t.Release]
-		jobs = append(jobs, installation.Job{Job: rel.Job(t.Name), Release: rel})
+	for _, ref := range c.in.Manifest.CPI.Templates {
+		rel := c.artifacts.Releases[ref.Release]
+		jobs = append(jobs, installation.Job{Job: rel.Job(ref.Name), Release: rel})
 	}
 	return jobs
 }
 
 // dir returns the folder to install the CPI in: for a plan a temporary
 // one, because a plan leaves nothing behind.
-func (c *CPI) dir() string { return cmp.Or(c.t.Scratch, c.t.Dir) }
+func (c *CPI) dir() string { return cmp.Or(c.rec.Scratch, c.rec.Dir) }
 
 // Properties returns the manifest's properties of the CPI, with the address
 // of the registry.
 func (c *CPI) Properties() map[string]any {
-	props := maps.Clone(c.t.Manifest.CPI.Properties)
+	props := maps.Clone(c.in.Manifest.CPI.Properties)
 	if props == nil {
 		props = map[string]any{}
 	}
@@ -208,14 +214,14 @@ func (c *CPI) Properties() map[string]any {
 // stemcellAPI returns the API version of the manifest's stemcell, or else the
 // recorded one.
 func (c *CPI) stemcellAPI() int {
-	sc := c.t.currentStemcell()
+	sc := c.rec.currentStemcell()
 	switch {
-	case c.t.Artifacts.Stemcell != nil:
-		return c.t.Artifacts.Stemcell.APIVersion
+	case c.artifacts.Stemcell != nil:
+		return c.artifacts.Stemcell.APIVersion
 	case sc != nil && sc.APIVersion > 0:
 		return sc.APIVersion
-	case c.t.Known.StemcellAPI > 0:
-		return c.t.Known.StemcellAPI
+	case c.rec.Known.StemcellAPI > 0:
+		return c.rec.Known.StemcellAPI
 	}
 	return 1
 }
@@ -223,11 +229,11 @@ func (c *CPI) stemcellAPI() int {
 // Env returns the whole environment of the CPI. The variables of the
 // protocol come last, so that no earlier value counts.
 func (c *CPI) Env() []string {
-	env := c.t.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
-	env = append(env, c.t.Env.inherited(proxies()...)...)
-	env = append(env, c.t.Env.inherited(c.t.Env.PassEnv...)...)
+	env := c.in.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
+	env = append(env, c.in.Env.inherited(proxies()...)...)
+	env = append(env, c.in.Env.inherited(c.in.Env.PassEnv...)...)
 	return append(env,
-		"BOOTSTRAP_EXECUTABLE="+c.t.Env.Self, // for the embedded CPI
+		"BOOTSTRAP_EXECUTABLE="+c.in.Env.Self, // for the embedded CPI
 		"BOSH_PACKAGES_DIR="+c.Build.PackagesDir,
 		"BOSH_JOBS_DIR="+c.Build.JobsDir,
 	)
@@ -235,23 +241,23 @@ func (c *CPI) Env() []string {
 
 // checkPassEnv warns of names that are not set, and hides the secret values.
 func (c *CPI) checkPassEnv() {
-	for _, n := range c.t.Env.PassEnv {
-		if c.t.Env.Getenv(n) == "" {
-			c.t.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
+	for _, n := range c.in.Env.PassEnv {
+		if c.in.Env.Getenv(n) == "" {
+			c.in.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
 		}
 	}
-	c.t.Env.hide(c.t.Env.PassEnv)
+	c.in.Env.hide(c.in.Env.PassEnv)
 }
 
 // EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0:
 // that of the CPI is unknown.
 func (c *CPI) EffectiveAPI() int {
-	api := c.t.Known.API
+	api := c.rec.Known.API
 	if c.api > 0 {
 		api = c.api
 	}
 	if api == 0 {
 		return 0
 	}
-	return min(api, max(1, c.t.Artifacts.Stemcell.APIVersion))
+	return min(api, max(1, c.artifacts.Stemcell.APIVersion))
 }

@@ -48,7 +48,7 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			e.file, err = a.t.Env.Store.Fetch(ctx, src, func(done, total int64) {
+			e.file, err = a.in.Env.Store.Fetch(ctx, src, func(done, total int64) {
 				if p := e.progress.Load(); p != nil {
 					(*p)(done, total)
 				}
@@ -57,7 +57,7 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 		})
 	}
 	begun := slices.Collect(maps.Values(a.early))
-	a.t.AtEnd(func() {
+	a.in.AtEnd(func() {
 		cancel()
 		for _, e := range begun {
 			<-e.ended
@@ -73,7 +73,7 @@ func (a *Artifacts) fetch(ctx context.Context, src artifact.Source, progress fun
 	delete(a.early, at) // a second one finds it in the cache
 	a.mu.Unlock()
 	if e == nil {
-		return a.t.Env.Store.Fetch(ctx, src, progress)
+		return a.in.Env.Store.Fetch(ctx, src, progress)
 	}
 	if progress != nil {
 		e.progress.Store(&progress)

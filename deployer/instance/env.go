@@ -187,11 +187,11 @@ func (e *Env) Render(ctx context.Context, jobs []templates.Job, dir string) erro
 
 // WarmRuby starts Ruby during the downloads if there is no VM yet, because everything
 // must be rendered then.
-func (t *Instance) WarmRuby(ctx context.Context) error {
-	if t.State.Get().CurrentVMCID != "" {
+func (rec *Record) WarmRuby(ctx context.Context) error {
+	if rec.State.Get().CurrentVMCID != "" {
 		return nil
 	}
-	ruby, err := t.Env.Engine(ctx)
+	ruby, err := rec.Env.Engine(ctx)
 	if err == nil {
 		ruby.Warm()
 	}

@@ -44,64 +44,90 @@ type Options struct {
 	Replacing func(ctx context.Context, names []string) error
 }
 
-// Instance is one deployment. New returns one of which only the options are known;
-// its methods read the rest, and each field says which one does.
-type Instance struct {
+// Request is which deployment a run is about, and what all its parts share.
+type Request struct {
 	Env  *Env
 	From Options
 	Out  *report.Output
 
-	StatePath    string             // SayPaths
-	Manifest     *manifest.Manifest // Read; nil: it was not read
-	Adopted      *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
-	Replaced     []string           // Read: variables that the VM uses and that get new values
-	State        *file.Store        // Lock, Peek
-	Dir          string             // Lock, Peek: ~/.bosh/<installation_id>
-	Installation uuid.UUID          // Lock, Peek
-	Known        kept.Deployment    // Lock, Peek: what this machine has recorded
-	secretsTo    []string           // Lock, Peek: who can read the recorded secrets
+	StatePath string   // SayPaths; empty: the run needs no state
+	ends      []func() // functions that run at the end, the last one first
+}
+
+// Inputs is the manifest of a deployment, read and checked.
+type Inputs struct {
+	*Request
+
+	Manifest *manifest.Manifest // Read; nil: it was not read
+	Adopted  *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
+	Replaced []string           // Read: variables that the VM uses and that get new values
 	// About is what commands need to know that do not read the manifest: from
 	// the manifest (Read), or from what this machine has recorded of it
 	// (FindInstallation).
 	About kept.Deployment
+
+	address netip.Addr // UseInstallation: of the instance, by the state
+}
+
+// Record is the state of a deployment and what this machine has recorded of it: Lock
+// and Peek fill it. UseInstallation fills all but State and Scratch.
+type Record struct {
+	*Request
+
+	State        *file.Store // nil: it is not open
+	Dir          string      // ~/.bosh/<installation_id>
+	Installation uuid.UUID
+	Known        kept.Deployment // what this machine has recorded
 	// Scratch is the folder in which a plan installs the CPI; empty: this run is
 	// no plan, and may change what exists.
 	Scratch string
+
+	vm        string   // of the state
+	secretsTo []string // who can read the recorded secrets
+}
+
+// Instance is one deployment: what a run was asked for, and the values that its phases
+// make from that. Each part knows only the parts that it is made from.
+type Instance struct {
+	*Request
+	*Inputs
+	*Record
 
 	Addresses *Addresses
 	Artifacts *Artifacts
 	Agents    *Agents
 	CPI       *CPI
 	Shared    *Shared
-
-	recorded netip.Addr                // UseInstallation: of the instance, by the state
-	reported map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
-	seenVM   string                    // UseInstallation: the VM of the state
-	machine  *Machine                  // NewMachine; nil: it was not asked
-	ends     []func()                  // functions that run at the end, the last one first
+	Host      *Host
 }
 
 // New returns a deployment of which nothing is read yet. The caller must call
 // Close.
 func New(env *Env, from Options) *Instance {
 	from.Inputs = env.Inputs(from.Inputs)
-	t := &Instance{Env: env, From: from, Out: report.NewOutput(env.Root)}
-	t.Addresses, t.Artifacts, t.Agents, t.CPI = &Addresses{t: t}, &Artifacts{t: t}, &Agents{t: t}, &CPI{t: t}
-	t.Shared = &Shared{t: t}
+	request := &Request{Env: env, From: from, Out: report.NewOutput(env.Root)}
+	in, rec := &Inputs{Request: request}, &Record{Request: request}
+	t := &Instance{Request: request, Inputs: in, Record: rec}
+	t.Shared = &Shared{in: in, rec: rec}
+	t.Addresses = &Addresses{in: in, rec: rec}
+	t.Artifacts = &Artifacts{in: in}
+	t.Host = &Host{in: in, rec: rec, artifacts: t.Artifacts}
+	t.CPI = &CPI{in: in, rec: rec, artifacts: t.Artifacts, ledgers: t.Addresses, readManifest: t.readOnce}
+	t.Agents = &Agents{in: in, rec: rec, tunnelErr: t.CPI.tunnelErr}
 	return t
 }
 
 // Close stops the registry and the tunnel, closes the logs, and unlocks the
 // state.
-func (t *Instance) Close() {
-	for _, end := range slices.Backward(t.ends) {
+func (req *Request) Close() {
+	for _, end := range slices.Backward(req.ends) {
 		end()
 	}
-	t.ends = nil
+	req.ends = nil
 }
 
 // AtEnd registers a function that Close calls.
-func (t *Instance) AtEnd(end func()) { t.ends = append(t.ends, end) }
+func (req *Request) AtEnd(end func()) { req.ends = append(req.ends, end) }
 
 // The groups of stages, with the names that users know from create-env.
 const (
@@ -110,31 +136,31 @@ const (
 )
 
 // SayPaths reports which files the run is about.
-func (t *Instance) SayPaths() error {
-	if t.Env.Offline {
+func (req *Request) SayPaths() error {
+	if req.Env.Offline {
 		return nil
 	}
-	if t.From.Manifest == "-" {
+	if req.From.Manifest == "-" {
 		return errors.New("cannot find the state file of a manifest on standard input: write the manifest to a file")
 	}
-	path, err := file.Path(t.From.Manifest, t.From.StateFile)
+	path, err := file.Path(req.From.Manifest, req.From.StateFile)
 	if err != nil {
 		return err
 	}
-	manifest, err := filepath.Abs(t.From.Manifest)
+	manifest, err := filepath.Abs(req.From.Manifest)
 	if err != nil {
 		return fmt.Errorf("cannot find the folder of the manifest: %w", err)
 	}
-	if flags := t.From.Inputs.FlagsFile; flags != "" {
+	if flags := req.From.Inputs.FlagsFile; flags != "" {
 		if flags, err = filepath.Abs(flags); err != nil {
 			return fmt.Errorf("cannot find the folder of the flags: %w", err)
 		}
-		t.Out.Info(fmt.Sprintf("Flags of: '%s'", flags))
+		req.Out.Info(fmt.Sprintf("Flags of: '%s'", flags))
 	}
-	if t.From.Manifest != "" {
-		t.Out.Info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
+	if req.From.Manifest != "" {
+		req.Out.Info(fmt.Sprintf("Deployment manifest: '%s'", manifest))
 	}
-	t.Out.Info(fmt.Sprintf("Deployment state: '%s'", t.From.StateName(path)))
-	t.StatePath = path
+	req.Out.Info(fmt.Sprintf("Deployment state: '%s'", req.From.StateName(path)))
+	req.StatePath = path
 	return nil
 }

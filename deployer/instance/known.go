@@ -24,13 +24,13 @@ import (
 
 // UseManifest makes m the manifest of the deployment. A command that chooses no
 // addresses reaches the agent at the one that the last deploy recorded.
-func (t *Instance) UseManifest(m *manifest.Manifest) {
-	t.Manifest, t.About = m, aboutManifest(m.Reached(t.recorded))
-	if t.EmbeddedCPI() {
-		t.About.Local = t.localRoot()
+func (in *Inputs) UseManifest(m *manifest.Manifest) {
+	in.Manifest, in.About = m, aboutManifest(m.Reached(in.address))
+	if in.EmbeddedCPI() {
+		in.About.Local = in.localRoot()
 	}
-	if t.From.WatchTime != nil {
-		t.About.WatchTime = *t.From.WatchTime
+	if in.From.WatchTime != nil {
+		in.About.WatchTime = *in.From.WatchTime
 	}
 }
 
@@ -41,8 +41,8 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 		return err
 	}
 	t.recallKnown(ctx)
-	t.seenVM = st.CurrentVMCID
-	t.recorded, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
+	t.vm = st.CurrentVMCID
+	t.address, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
 	if t.Manifest != nil {
 		t.UseManifest(t.Manifest)
 	}
@@ -84,13 +84,13 @@ func (t *Instance) InstanceID() string {
 
 // Folder returns the folder in which this machine keeps what it knows of the
 // deployment.
-func (t *Instance) Folder() kept.Folder { return kept.At(t.Dir) }
+func (rec *Record) Folder() kept.Folder { return kept.At(rec.Dir) }
 
 // HealthFrom returns where health checks of the instance at the address run.
-func HealthFrom(t *Instance, address string) health.From {
-	from := health.From{Address: address, Dial: dialService(t), Env: t.Env.checkEnv()}
-	if t.About.Manifest != "" {
-		from.Dir = filepath.Dir(t.About.Manifest)
+func (a *Agents) HealthFrom(address string) health.From {
+	from := health.From{Address: address, Dial: dialService(a.in, a.rec), Env: a.in.Env.checkEnv()}
+	if a.in.About.Manifest != "" {
+		from.Dir = filepath.Dir(a.in.About.Manifest)
 	}
 	return from
 }
@@ -132,8 +132,8 @@ const mostPorts = 6
 
 // serviceURL returns the URL of the first health check that has one, at an address;
 // empty: none has.
-func (t *Instance) serviceURL(address string) string {
-	for _, c := range t.About.Health {
+func (in *Inputs) serviceURL(address string) string {
+	for _, c := range in.About.Health {
 		if c.HTTP == "" {
 			continue
 		}
@@ -151,56 +151,56 @@ func (t *Instance) serviceURL(address string) string {
 	return ""
 }
 
-func (t *Instance) currentStemcell() *state.Stemcell {
-	st := t.State.Get()
+func (rec *Record) currentStemcell() *state.Stemcell {
+	st := rec.State.Get()
 	return st.Stemcell()
 }
 
 // Remember records what this deploy knows, for commands that do not read the
 // manifest.
 func (c *CPI) Remember(ctx context.Context) error {
-	k := aboutManifest(c.t.Manifest)
-	k.Local = c.t.About.Local
-	k.API, k.StemcellAPI = c.t.Known.API, c.t.Artifacts.Stemcell.APIVersion
-	k.CPI, k.Packages, k.Jobs = c.t.Known.CPI, c.t.Known.Packages, c.t.Known.Jobs
+	k := aboutManifest(c.in.Manifest)
+	k.Local = c.in.About.Local
+	k.API, k.StemcellAPI = c.rec.Known.API, c.artifacts.Stemcell.APIVersion
+	k.CPI, k.Packages, k.Jobs = c.rec.Known.CPI, c.rec.Known.Packages, c.rec.Known.Jobs
 	if c.Build != nil {
 		k.CPI, k.Packages, k.Jobs = c.Build.Path, c.Build.PackagesDir, c.Build.JobsDir
 		if c.served != nil {
 			k.Registry = c.served
-		} else if c.t.Known.Registry != nil {
-			k.Registry = c.t.Known.Registry
+		} else if c.rec.Known.Registry != nil {
+			k.Registry = c.rec.Known.Registry
 		}
 	}
 	if c.api > 0 {
 		k.API = c.api
 	}
-	k.Database, k.OldDatabases = c.t.Known.Database, c.t.Known.OldDatabases
-	if c.t.Manifest.SharesNetworks() {
-		k.Database, k.OldDatabases = c.t.LedgerAddress(), c.t.OldLedgers()
+	k.Database, k.OldDatabases = c.rec.Known.Database, c.rec.Known.OldDatabases
+	if c.in.Manifest.SharesNetworks() {
+		k.Database, k.OldDatabases = c.ledgers.LedgerAddress(), c.ledgers.OldLedgers()
 	}
-	secrets, err := rememberSecrets(ctx, c.t, &k)
+	secrets, err := rememberSecrets(ctx, c.in, c.rec, &k)
 	if err == nil {
-		err = c.t.Folder().SetDeployment(k)
+		err = c.rec.Folder().SetDeployment(k)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
 	k.Secrets = secrets
-	c.t.Known = k
+	c.rec.Known = k
 	return nil
 }
 
 // recallKnown reads what this machine has recorded of the deployment; the zero
 // value if that is nothing or unreadable.
-func (t *Instance) recallKnown(ctx context.Context) {
-	known, ok := t.Folder().Deployment()
+func (rec *Record) recallKnown(ctx context.Context) {
+	known, ok := rec.Folder().Deployment()
 	if !ok {
 		return
 	}
-	recallSecrets(ctx, t, &known)
-	t.Known = known
-	t.Env.Secret(known.Secrets...)
-	t.Env.publish(known.Name, known.Group)
+	rec.recallSecrets(ctx, &known)
+	rec.Known = known
+	rec.Env.Secret(known.Secrets...)
+	rec.Env.publish(known.Name, known.Group)
 }
 
 // aboutManifest returns the part of the manifest that commands need which do not

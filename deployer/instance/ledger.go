@@ -66,35 +66,35 @@ func LedgerPath(home string) string { return filepath.Join(home, "addresses.db")
 
 // LedgerAddress returns where the addresses of the deployment are reserved: as the
 // command line says, as this machine remembers it, or else on this machine.
-func (t *Instance) LedgerAddress() string {
-	return cmp.Or(t.Env.Database, t.Known.Database, LedgerPath(t.Env.Home))
+func (a *Addresses) LedgerAddress() string {
+	return cmp.Or(a.in.Env.Database, a.rec.Known.Database, LedgerPath(a.in.Env.Home))
 }
 
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
-func (t *Instance) Ledger(ctx context.Context) (*addresses.Ledger, error) {
-	t.Env.Secret(addresses.Secrets(t.LedgerAddress())...)
-	if err := cmp.Or(t.UnnamedLedger(), t.LostLedger()); err != nil {
+func (a *Addresses) Ledger(ctx context.Context) (*addresses.Ledger, error) {
+	a.in.Env.Secret(addresses.Secrets(a.LedgerAddress())...)
+	if err := cmp.Or(a.UnnamedLedger(), a.LostLedger()); err != nil {
 		return nil, err
 	}
-	return t.Env.Ledger(ctx, t.LedgerAddress())
+	return a.in.Env.Ledger(ctx, a.LedgerAddress())
 }
 
 // recordedLedger returns where the addresses are by the state; empty: nowhere.
-func (t *Instance) recordedLedger() string {
-	if t.State == nil {
+func (a *Addresses) recordedLedger() string {
+	if a.rec.State == nil {
 		return ""
 	}
-	return t.State.Get().Own.Ledger
+	return a.rec.State.Get().Own.Ledger
 }
 
 // SharedLedger returns LedgerAddress as the state records it.
-func (t *Instance) SharedLedger() string { return addresses.Shared(t.LedgerAddress()) }
+func (a *Addresses) SharedLedger() string { return addresses.Shared(a.LedgerAddress()) }
 
 // UnnamedLedger returns an error if the addresses of the deployment are in the
 // database of a team, by the state, and nobody has named that on this machine.
-func (t *Instance) UnnamedLedger() error {
-	recorded := t.recordedLedger()
-	if !strings.Contains(recorded, "://") || t.Env.Database != "" || recorded == t.SharedLedger() {
+func (a *Addresses) UnnamedLedger() error {
+	recorded := a.recordedLedger()
+	if !strings.Contains(recorded, "://") || a.in.Env.Database != "" || recorded == a.SharedLedger() {
 		return nil
 	}
 	return fmt.Errorf("the state records that the addresses of this deployment are in the ledger %s: name that with --database or BOOTSTRAP_DATABASE", recorded)
@@ -102,18 +102,18 @@ func (t *Instance) UnnamedLedger() error {
 
 // LostLedger returns an error if the file of the ledger is gone in which the
 // deployment has addresses.
-func (t *Instance) LostLedger() error {
-	if t.LedgerLost() {
-		return &addresses.Error{Ledger: t.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
+func (a *Addresses) LostLedger() error {
+	if a.LedgerLost() {
+		return &addresses.Error{Ledger: a.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
 	}
 	return nil
 }
 
 // LedgerLost reports whether the file of the ledger is gone in which the deployment
 // has addresses. In a new one, the addresses of all others would be free.
-func (t *Instance) LedgerLost() bool {
-	path := t.LedgerAddress()
-	return path == t.Known.Database && IsMissing(path)
+func (a *Addresses) LedgerLost() bool {
+	path := a.LedgerAddress()
+	return path == a.rec.Known.Database && IsMissing(path)
 }
 
 // IsMissing reports whether the ledger at the address is a file that does not
@@ -128,14 +128,14 @@ func IsMissing(address string) bool {
 
 // OldLedgers returns the ledgers other than LedgerAddress in which the deployment
 // may still have addresses, because it used them before.
-func (t *Instance) OldLedgers() []string {
+func (a *Addresses) OldLedgers() []string {
 	var list []string
-	for _, address := range append([]string{cmp.Or(t.Known.Database, t.recordedLedger())}, t.Known.OldDatabases...) {
+	for _, address := range append([]string{cmp.Or(a.rec.Known.Database, a.recordedLedger())}, a.rec.Known.OldDatabases...) {
 		known := func(other string) bool { return addresses.Same(address, other) || addresses.Shared(other) == address }
-		if address == "" || known(t.LedgerAddress()) || slices.ContainsFunc(list, known) {
+		if address == "" || known(a.LedgerAddress()) || slices.ContainsFunc(list, known) {
 			continue
 		}
-		t.Env.Secret(addresses.Secrets(address)...)
+		a.in.Env.Secret(addresses.Secrets(address)...)
 		list = append(list, address)
 	}
 	return list
@@ -143,19 +143,19 @@ func (t *Instance) OldLedgers() []string {
 
 // LeavesLedger returns a warning if the deployment used another ledger until now;
 // empty: it did not.
-func (t *Instance) LeavesLedger() string {
-	left := cmp.Or(t.Known.Database, t.recordedLedger())
-	if !slices.Contains(t.OldLedgers(), left) {
+func (a *Addresses) LeavesLedger() string {
+	left := cmp.Or(a.rec.Known.Database, a.recordedLedger())
+	if !slices.Contains(a.OldLedgers(), left) {
 		return ""
 	}
 	if IsMissing(left) {
-		if t.Known.Database != "" {
+		if a.rec.Known.Database != "" {
 			return ""
 		}
-		return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s of another machine. They stay reserved there until they are released there: bootstrap addresses release %s --force", left, t.Installation)
+		return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s of another machine. They stay reserved there until they are released there: bootstrap addresses release %s --force", left, a.rec.Installation)
 	}
 	place := addresses.Place(left)
-	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, t.Installation, place)
+	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, a.rec.Installation, place)
 }
 
 // LedgerToRead returns the ledger at an address for a run that changes nothing: an
@@ -169,46 +169,46 @@ func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledg
 }
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
-func (t *Instance) UsesLedger() bool {
-	return t.Manifest != nil && t.Manifest.SharesNetworks() || t.Known.Database != "" || len(t.Known.OldDatabases) > 0 || t.recordedLedger() != ""
+func (a *Addresses) UsesLedger() bool {
+	return a.in.Manifest != nil && a.in.Manifest.SharesNetworks() || a.rec.Known.Database != "" || len(a.rec.Known.OldDatabases) > 0 || a.recordedLedger() != ""
 }
 
-// question is what the deployment asks of the ledger.
-type question struct {
+// asked is what the deployment asks of the ledger.
+type asked struct {
 	networks []network.Network
 	network.Instance
 }
 
-// instance returns what the deployment asks of the ledger, and claims the
+// question returns what the deployment asks of the ledger, and claims the
 // addresses that its VM has by the state and by what this machine remembers: a VM
 // that was created without a ledger keeps them. replace is true if the VM is
 // replaced for another reason than its addresses, swap if the new VM is created
 // beside the old one.
-func (t *Instance) instance(replace, swap bool) question {
-	p := t.Manifest.Placement
-	in := question{networks: p.Networks, Instance: network.Instance{
-		Owner:   t.Owner(),
-		Zone:    t.zone(),
+func (a *Addresses) question(replace, swap bool) asked {
+	p := a.in.Manifest.Placement
+	in := asked{networks: p.Networks, Instance: network.Instance{
+		Owner:   a.Owner(),
+		Zone:    a.zone(),
 		Wishes:  p.Group.Wishes,
 		Replace: replace, Swap: swap,
 		LastKnown: map[string]netip.Addr{},
 	}}
-	if t.State == nil {
+	if a.rec.State == nil {
 		return in
 	}
-	st := t.State.Get()
+	st := a.rec.State.Get()
 	in.VM = st.CurrentVMCID
 	if old := st.Own.Swap; old != nil {
 		in.Orphans = []string{old.CID}
 	}
 	for _, w := range p.Group.Wishes {
-		addr, ok := t.addressOn(w)
+		addr, ok := a.addressOn(w)
 		if !ok && p.Own && in.VM != "" {
-			addr, ok = t.Addresses.reported(w)
+			addr, ok = a.reported(w)
 		}
 		n, found := network.Find(p.Networks, w.Network)
 		switch {
-		case !ok || !found || p.Own && t.Addresses.renamed(w.Network, addr):
+		case !ok || !found || p.Own && a.renamed(w.Network, addr):
 		case n.Type == network.Dynamic:
 			in.LastKnown[w.Network] = addr
 		default:
@@ -222,12 +222,12 @@ func (t *Instance) instance(replace, swap bool) question {
 
 // zone returns the zone of the instance: the one that it was in, if the manifest
 // and its static addresses allow that one, and else the manifest's choice.
-func (t *Instance) zone() string {
-	p := t.Manifest.Placement
-	if p.Own || t.State == nil || t.State.Get().Own.Zone == "" {
+func (a *Addresses) zone() string {
+	p := a.in.Manifest.Placement
+	if p.Own || a.rec.State == nil || a.rec.State.Get().Own.Zone == "" {
 		return p.Zone
 	}
-	was := network.Member{Instance: t.Manifest.Group.Name + "/0", Zone: t.State.Get().Own.Zone}
+	was := network.Member{Instance: a.in.Manifest.Group.Name + "/0", Zone: a.rec.State.Get().Own.Zone}
 	members, err := network.Place(p.Networks, p.Group, []network.Member{was})
 	if err != nil || len(members) != 1 {
 		return p.Zone
@@ -237,10 +237,10 @@ func (t *Instance) zone() string {
 
 // Wanted returns what the deployment asks of the ledger. One that does not exist
 // yet asks under the path of its state.
-func (t *Instance) Wanted() network.Instance {
-	in := t.instance(false, t.Manifest.Update.VMStrategy == "create-swap-delete").Instance
-	if t.Installation == uuid.Nil {
-		in.Owner.Deployment = t.From.StateName(t.StatePath)
+func (a *Addresses) Wanted() network.Instance {
+	in := a.question(false, a.in.Manifest.Update.VMStrategy == "create-swap-delete").Instance
+	if a.rec.Installation == uuid.Nil {
+		in.Owner.Deployment = a.in.From.StateName(a.in.StatePath)
 	}
 	return in
 }
@@ -248,14 +248,14 @@ func (t *Instance) Wanted() network.Instance {
 // Claims returns the addresses that the VM of the deployment has, by the record of
 // its last deploy on this machine, or else by its state. A network is looked for
 // by its name, and then by its range; networks may be empty.
-func (t *Instance) Claims(networks []network.Network) []network.Reservation {
-	st := t.State.Get()
+func (a *Addresses) Claims(networks []network.Network) []network.Reservation {
+	st := a.rec.State.Get()
 	if st.CurrentVMCID == "" {
 		return nil
 	}
 	has := map[string]netip.Addr{}
-	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
-		for name, settings := range a.Spec.Networks {
+	if applied, ok := a.rec.Folder().Applied(kept.Current); ok && applied.VM == st.CurrentVMCID {
+		for name, settings := range applied.Spec.Networks {
 			text, _ := settings["ip"].(string)
 			if addr, err := netip.ParseAddr(text); err == nil && settings["type"] != string(network.Dynamic) {
 				has[name] = addr
@@ -264,7 +264,7 @@ func (t *Instance) Claims(networks []network.Network) []network.Reservation {
 	} else if addr, err := netip.ParseAddr(st.Own.Address); err == nil {
 		has[""] = addr
 	}
-	owner := network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: cmp.Or(t.About.Group, st.Own.Group) + "/0"}
+	owner := network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: cmp.Or(a.in.About.Group, st.Own.Group) + "/0"}
 	var list []network.Reservation
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		r := network.Reservation{
@@ -281,37 +281,37 @@ func (t *Instance) Claims(networks []network.Network) []network.Reservation {
 
 // RememberLedger records in the state and on this machine in which ledger the
 // addresses of the deployment are.
-func (t *Instance) RememberLedger() error {
-	address, old := t.LedgerAddress(), t.OldLedgers()
-	if place := t.SharedLedger(); place != t.recordedLedger() {
-		if err := t.State.Update(func(st *state.State) error { st.Own.Ledger = place; return nil }); err != nil {
+func (a *Addresses) RememberLedger() error {
+	address, old := a.LedgerAddress(), a.OldLedgers()
+	if place := a.SharedLedger(); place != a.recordedLedger() {
+		if err := a.rec.State.Update(func(st *state.State) error { st.Own.Ledger = place; return nil }); err != nil {
 			return err
 		}
 	}
-	if t.Known.Database == address {
+	if a.rec.Known.Database == address {
 		return nil
 	}
-	k, _ := t.Folder().Deployment()
+	k, _ := a.rec.Folder().Deployment()
 	k.Database, k.OldDatabases = address, old
-	if err := t.Folder().SetDeployment(k); err != nil {
+	if err := a.rec.Folder().SetDeployment(k); err != nil {
 		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
 	}
-	t.Known.Database, t.Known.OldDatabases = address, old
+	a.rec.Known.Database, a.rec.Known.OldDatabases = address, old
 	return nil
 }
 
 // addressOn returns the address that the VM has on a network, as far as that is
 // recorded.
-func (t *Instance) addressOn(w network.Wish) (netip.Addr, bool) {
-	st := t.State.Get()
+func (a *Addresses) addressOn(w network.Wish) (netip.Addr, bool) {
+	st := a.rec.State.Get()
 	if st.CurrentVMCID == "" {
 		return netip.Addr{}, false
 	}
-	if addr, ok := t.Addresses.ofVM(w.Network); ok {
+	if addr, ok := a.ofVM(w.Network); ok {
 		return addr, true
 	}
-	if a, ok := t.Folder().Applied(kept.Current); ok && a.VM == st.CurrentVMCID {
-		if ip, ok := a.Spec.Networks[w.Network]["ip"].(string); ok {
+	if applied, ok := a.rec.Folder().Applied(kept.Current); ok && applied.VM == st.CurrentVMCID {
+		if ip, ok := applied.Spec.Networks[w.Network]["ip"].(string); ok {
 			addr, err := netip.ParseAddr(ip)
 			return addr, err == nil
 		}
@@ -333,8 +333,8 @@ func (e *Env) Refused(err error, address string) error {
 }
 
 // Owner returns the instance in whose name addresses are reserved.
-func (t *Instance) Owner() network.Owner {
-	return network.Owner{Deployment: t.Installation.String(), Name: t.About.Name, Instance: t.About.Group + "/0"}
+func (a *Addresses) Owner() network.Owner {
+	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: a.in.About.Group + "/0"}
 }
 
 // Has reports whether the instance has the address after the change.

@@ -17,7 +17,13 @@ import (
 // Look contains what was found out about a deployment: from its agent first, and
 // from the CPI if a plan needs what the agent cannot report.
 type Look struct {
-	t   *Instance
+	in        *Inputs
+	rec       *Record
+	agents    *Agents
+	cpi       *CPI
+	addresses *Addresses
+	host      *Host
+
 	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
 
 	Facts    plan.Facts
@@ -28,7 +34,9 @@ type Look struct {
 }
 
 // NewLook returns a look at a deployment whose state is open.
-func NewLook(t *Instance, fix bool) *Look { return &Look{t: t, Fix: fix} }
+func NewLook(t *Instance, fix bool) *Look {
+	return &Look{in: t.Inputs, rec: t.Record, agents: t.Agents, cpi: t.CPI, addresses: t.Addresses, host: t.Host, Fix: fix}
+}
 
 // AgentDiffers lists the settings of the agent that were seen to differ from the
 // manifest: the recorded ones may be wrong, or another machine may have changed
@@ -38,10 +46,10 @@ func (l *Look) AgentDiffers() []string {
 		return nil
 	}
 	var list []string
-	if leaf := WantedLeaf(l.t.Manifest); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
+	if leaf := WantedLeaf(l.in.Manifest); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
 		list = append(list, plan.PartCertificate)
 	}
-	if l.Facts.Reached.MBus != "" && l.Facts.Reached.User() != l.t.Agents.Wanted().User() {
+	if l.Facts.Reached.MBus != "" && l.Facts.Reached.User() != l.agents.Wanted().User() {
 		list = append(list, plan.PartPassword)
 	}
 	return list
@@ -68,20 +76,20 @@ func AddressIn(nets map[string]map[string]any) string {
 // learn records how the VM's agent was reached if that was not recorded, because
 // the run that created the VM was killed before. A plan changes nothing.
 func (l *Look) learn(vm string) {
-	if was, ok := l.t.Folder().Agent(); l.t.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
+	if was, ok := l.rec.Folder().Agent(); l.rec.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
 		return
 	}
-	now := l.t.Agents.Recall(vm)
+	now := l.agents.Recall(vm)
 	if found := l.Facts.Reached; found.MBus != "" {
 		now.MBus, now.CA = found.MBus, found.CA
 	}
-	if old := l.t.State.Get().Own.Swap; old != nil {
-		was := l.t.Agents.Recall(old.CID)
+	if old := l.rec.State.Get().Own.Swap; old != nil {
+		was := l.agents.Recall(old.CID)
 		was.Old = nil
 		now.Old = &was
 	}
-	if err := l.t.Agents.Keep(now); err != nil {
-		l.t.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+	if err := l.agents.Keep(now); err != nil {
+		l.in.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
 	}
 }
 
@@ -95,16 +103,16 @@ const goneAgentTimeout = 3 * time.Second
 // answerTime returns how long the agent of a VM may take to answer.
 func (l *Look) answerTime(vm string) time.Duration {
 	limit := ExistingAgentTimeout
-	if l.t.State != nil && slices.ContainsFunc(l.t.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
+	if l.rec.State != nil && slices.ContainsFunc(l.rec.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
 		limit = goneAgentTimeout
 	}
-	return min(limit, l.t.Env.AgentTimeout)
+	return min(limit, l.in.Env.AgentTimeout)
 }
 
 // AtAgent asks the agent of the recorded VM, if there is one, how it is.
 func (l *Look) AtAgent(ctx context.Context) error {
-	st := l.t.State.Get()
-	l.Facts, l.Running, l.t.reported = plan.Facts{}, nil, nil
+	st := l.rec.State.Get()
+	l.Facts, l.Running, l.addresses.seen = plan.Facts{}, nil, nil
 	vm := st.CurrentVMCID
 	if vm == "" {
 		return nil
@@ -113,10 +121,10 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	if l.Running, l.Facts, err = l.askAgentOf(ctx, vm, st.Own.AgentID); err != nil {
 		return err
 	}
-	l.t.reported = l.Facts.Now.Networks
+	l.addresses.seen = l.Facts.Now.Networks
 	l.learn(vm)
-	if l.Facts.Answers && l.t.Scratch == "" {
-		l.t.foundAgain(vm)
+	if l.Facts.Answers && l.rec.Scratch == "" {
+		l.cpi.foundAgain(vm)
 		if err := l.settleDisk(); err != nil {
 			return err
 		}
@@ -136,12 +144,12 @@ func (l *Look) AtAgent(ctx context.Context) error {
 // settleDisk records the disk that the VM uses as the current one, if an earlier
 // run was killed before it could.
 func (l *Look) settleDisk() error {
-	now, changed := plan.Settled(l.t.State.Get(), l.Facts)
+	now, changed := plan.Settled(l.rec.State.Get(), l.Facts)
 	if !changed {
 		return nil
 	}
-	l.t.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
-	return l.t.State.Update(func(st *state.State) error {
+	l.in.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
+	return l.rec.State.Update(func(st *state.State) error {
 		st.CurrentDiskID = now.CurrentDiskID
 		return nil
 	})
@@ -151,18 +159,18 @@ func (l *Look) settleDisk() error {
 // another VM's agent at the same address is not accepted. It returns the client
 // to which the agent answers, or else the likeliest one.
 func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
-	how := l.t.Agents.Recall(vm)
+	how := l.agents.Recall(vm)
 	limit := l.answerTime(vm)
 	var client *agent.Client
 	var facts plan.Facts
-	err := l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
+	err := l.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		waiting.Say("the agent does not answer yet")
 		var found agent.Access
 		var err error
-		for others := len(l.t.Agents.accesses(how)) - 1; ; others-- {
-			client, found, err = l.t.Agents.Find(ctx, how, limit, l.t.State.Get().DirectorID)
+		for others := len(l.agents.accesses(how)) - 1; ; others-- {
+			client, found, err = l.agents.Find(ctx, how, limit, l.rec.State.Get().DirectorID)
 			if client == nil {
 				return err
 			}
@@ -183,7 +191,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 			return report.Skip(noAnswer(err))
 		}
 		facts.Reached, facts.Served = found, servedBy(ctx, client)
-		return l.t.Agents.keepAccess(vm, found)
+		return l.agents.keepAccess(vm, found)
 	})
 	return client, facts, err
 }
@@ -211,11 +219,11 @@ const registryTime = time.Minute
 
 // busyTime returns how long an agent may continue with a task of an earlier run.
 func (l *Look) busyTime() time.Duration {
-	limit := l.t.Env.AgentTimeout
+	limit := l.in.Env.AgentTimeout
 	if l.Fix {
 		limit = min(busyFixTime, limit)
 	}
-	if l.t.About.Registry != nil {
+	if l.in.About.Registry != nil {
 		limit = max(registryTime, limit)
 	}
 	return limit
@@ -223,7 +231,7 @@ func (l *Look) busyTime() time.Duration {
 
 // busyWith says why an agent that answers has not listed its disks yet.
 func (l *Look) busyWith(limit time.Duration) string {
-	if l.t.About.Registry != nil {
+	if l.in.About.Registry != nil {
 		return fmt.Sprintf("the agent looks for its registry, which is only served while a VM is created, or is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
 	}
 	return fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
@@ -261,7 +269,7 @@ func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
 // KnownAddress returns the address of the VM on a dynamic network, as the last
 // deploy recorded it, or as the agent reports it now; empty: unknown.
 func (l *Look) KnownAddress() string {
-	return cmp.Or(l.t.State.Get().Own.Address, AddressIn(l.Facts.Now.Networks))
+	return cmp.Or(l.rec.State.Get().Own.Address, AddressIn(l.Facts.Now.Networks))
 }
 
 // Again asks a running agent for its state again.

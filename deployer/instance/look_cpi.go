@@ -18,21 +18,21 @@ import (
 // the CPI must know the VM by the name that its agent reports. doubt says why
 // that is not proven.
 func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
-	if l.t.About.MBus == "" {
+	if l.in.About.MBus == "" {
 		return "", "the address of its agent is unknown"
 	}
-	mbus, ca := l.t.About.MBus, l.t.About.CA
-	if how := l.t.Agents.coming(in.AgentID); how != nil { // the manifest may have changed since
+	mbus, ca := l.in.About.MBus, l.in.About.CA
+	if how := l.agents.coming(in.AgentID); how != nil { // the manifest may have changed since
 		mbus, ca = how.MBus, how.CA
-		l.t.Env.Secret(mbus)
+		l.in.Env.Secret(mbus)
 	}
-	client, err := l.t.Agents.New(mbus, ca)
+	client, err := l.agents.New(mbus, ca)
 	if err != nil {
 		return "", err.Error()
 	}
 	var now agent.State
-	err = l.t.Out.Do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
-		if err = client.WaitReady(ctx, min(ExistingAgentTimeout, l.t.Env.AgentTimeout), nil); err == nil {
+	err = l.in.Out.Do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
+		if err = client.WaitReady(ctx, min(ExistingAgentTimeout, l.in.Env.AgentTimeout), nil); err == nil {
 			now, err = client.GetState(ctx, false)
 		}
 		if err != nil {
@@ -51,7 +51,7 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 		return "", "its agent answers, but does not report the name of the VM"
 	}
 	// On some clouds the name that the agent reports is not the CID.
-	c, err := l.t.CPI.Client(ctx)
+	c, err := l.cpi.Client(ctx)
 	if err != nil {
 		return "", err.Error()
 	}
@@ -72,7 +72,7 @@ func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) er
 	if l.AskedCPI = l.needsCPI(); !l.AskedCPI {
 		return nil
 	}
-	if l.t.Scratch == "" {
+	if l.rec.Scratch == "" {
 		if err := settle(ctx); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) er
 	if err := l.askCPI(ctx, l.Facts.Answers); err != nil {
 		return err
 	}
-	if l.t.Scratch == "" && l.mayRevive() {
+	if l.rec.Scratch == "" && l.mayRevive() {
 		return l.revive(ctx)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (l *Look) ForDelete(ctx context.Context) error { return l.askCPI(ctx, false
 // askCPI asks the CPI whether VM and disk exist. seen means that the VM is known
 // to exist.
 func (l *Look) askCPI(ctx context.Context, seen bool) error {
-	st := l.t.State.Get()
+	st := l.rec.State.Get()
 	if cid := st.CurrentVMCID; cid != "" && !seen {
 		if err := l.ForVM(ctx, cid, true); err != nil {
 			return err
@@ -110,8 +110,8 @@ func (l *Look) askCPI(ctx context.Context, seen bool) error {
 // CPI that cannot tell is then only forgiven if the run can do without.
 func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 	found := l.Facts
-	err := l.t.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
-		c, err := l.t.CPI.Client(ctx)
+	err := l.in.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
+		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -140,8 +140,8 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 
 // ForDisk asks the CPI whether the disk exists.
 func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
-	return l.t.Out.Do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
-		c, err := l.t.CPI.Client(ctx)
+	return l.in.Out.Do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
+		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
 
 // needsCPI reports whether the CPI must be asked before a plan can be made.
 func (l *Look) needsCPI() bool {
-	st := l.t.State.Get()
+	st := l.rec.State.Get()
 	disk := st.Disk()
 	switch {
 	case len(st.Own.Intents) > 0 || st.Own.Swap != nil:
@@ -167,8 +167,8 @@ func (l *Look) needsCPI() bool {
 	case !l.Facts.Answers:
 		return true
 	case disk == nil:
-		return l.t.Manifest.Group.Disk != nil && l.t.CPI.EffectiveAPI() == 0
+		return l.in.Manifest.Group.Disk != nil && l.cpi.EffectiveAPI() == 0
 	}
 	return !slices.Contains(l.Facts.Mounted, disk.CID) ||
-		l.t.Manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *l.t.Manifest.Group.Disk)) > 0 && l.t.CPI.EffectiveAPI() == 0
+		l.in.Manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *l.in.Manifest.Group.Disk)) > 0 && l.cpi.EffectiveAPI() == 0
 }

@@ -22,47 +22,56 @@ type Limits struct {
 	Remedy string // what a person can do about that; may be empty
 }
 
+// Host is this machine, on which the embedded CPI makes the VM.
+type Host struct {
+	in        *Inputs
+	rec       *Record
+	artifacts *Artifacts
+
+	machine *Machine // nil: NewMachine was not called
+}
+
 // EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
-func (t *Instance) EmbeddedCPI() bool {
-	return slices.ContainsFunc(t.Manifest.CPI.Templates, func(t manifest.JobRef) bool { return t.Name == "local_cpi" })
+func (in *Inputs) EmbeddedCPI() bool {
+	return slices.ContainsFunc(in.Manifest.CPI.Templates, func(job manifest.JobRef) bool { return job.Name == "local_cpi" })
 }
 
 // NewMachine returns what a new VM is made of; zero without the embedded CPI.
-func (t *Instance) NewMachine(ctx context.Context) Machine {
-	if !t.EmbeddedCPI() || t.Env.Machine == nil {
+func (h *Host) NewMachine(ctx context.Context) Machine {
+	if !h.in.EmbeddedCPI() || h.in.Env.Machine == nil {
 		return Machine{}
 	}
-	if t.machine == nil {
-		asked, _ := t.Manifest.ResourcePool.CloudProperties["machine"].(string)
-		m := t.Env.Machine(ctx, asked, t.hasImage())
-		t.machine = &m
+	if h.machine == nil {
+		asked, _ := h.in.Manifest.ResourcePool.CloudProperties["machine"].(string)
+		m := h.in.Env.Machine(ctx, asked, h.artifacts.hasImage())
+		h.machine = &m
 	}
-	return *t.machine
+	return *h.machine
 }
 
 // hasImage reports whether the stemcell has the image of a root file system, as far
 // as it is known before it is downloaded.
-func (t *Instance) hasImage() bool {
-	if t.Artifacts.Stemcell != nil {
-		return !slices.Contains(t.Artifacts.Stemcell.Formats, "local")
+func (a *Artifacts) hasImage() bool {
+	if a.Stemcell != nil {
+		return !slices.Contains(a.Stemcell.Formats, "local")
 	}
-	return !strings.HasPrefix(t.Manifest.ResourcePool.Stemcell.URL, "embedded:")
+	return !strings.HasPrefix(a.in.Manifest.ResourcePool.Stemcell.URL, "embedded:")
 }
 
 // DiskNotHeld returns why nothing stops a new persistent disk at its size; zero: it stops
 // there, or the embedded CPI does not make it.
-func DiskNotHeld(ctx context.Context, t *Instance) Limits {
-	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.DiskLimit != nil {
-		return t.Env.DiskLimit(m.Kind)
+func (h *Host) DiskNotHeld(ctx context.Context) Limits {
+	if m := h.NewMachine(ctx); m.Kind != "" && h.in.Env.DiskLimit != nil {
+		return h.in.Env.DiskLimit(m.Kind)
 	}
 	return Limits{}
 }
 
 // NotHeld returns which limits of its cloud_properties a new VM is not held to;
 // zero without the embedded CPI.
-func NotHeld(ctx context.Context, t *Instance) Limits {
-	if m := t.NewMachine(ctx); m.Kind != "" && t.Env.Limits != nil {
-		return t.Env.Limits(m.Kind, t.Manifest.ResourcePool.CloudProperties)
+func (h *Host) NotHeld(ctx context.Context) Limits {
+	if m := h.NewMachine(ctx); m.Kind != "" && h.in.Env.Limits != nil {
+		return h.in.Env.Limits(m.Kind, h.in.Manifest.ResourcePool.CloudProperties)
 	}
 	return Limits{}
 }

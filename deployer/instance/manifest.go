@@ -66,9 +66,9 @@ func (t *Instance) ReadIfAny(ctx context.Context) error {
 	return nil
 }
 
-// readForCPI reads the manifest if the CPI must be built and the manifest was
+// readOnce reads the manifest if the CPI must be built and the manifest was
 // not read yet.
-func (t *Instance) readForCPI(ctx context.Context) error {
+func (t *Instance) readOnce(ctx context.Context) error {
 	if t.Manifest != nil {
 		return nil
 	}
@@ -111,10 +111,10 @@ func (t *Instance) ReadAdopted(ctx context.Context) error {
 
 // SaysProtect reports whether the manifest file contains protect: true; it may
 // be newer than the last deploy. An unreadable manifest counts as unprotected.
-func (t *Instance) SaysProtect(ctx context.Context) bool {
-	in := t.From.Inputs
-	in.Generate, in.Lenient = document.Plan, true
-	m, err := manifest.Load(ctx, t.From.Manifest, in)
+func (in *Inputs) SaysProtect(ctx context.Context) bool {
+	inputs := in.From.Inputs
+	inputs.Generate, inputs.Lenient = document.Plan, true
+	m, err := manifest.Load(ctx, in.From.Manifest, inputs)
 	return err == nil && m.Protect
 }
 

@@ -18,49 +18,49 @@ type Network struct {
 }
 
 // NewNetwork returns what connects a new VM; zero without the embedded CPI.
-func (t *Instance) NewNetwork(ctx context.Context) Network {
-	if t.Manifest == nil || !t.EmbeddedCPI() || t.Env.Network == nil {
+func (h *Host) NewNetwork(ctx context.Context) Network {
+	if h.in.Manifest == nil || !h.in.EmbeddedCPI() || h.in.Env.Network == nil {
 		return Network{}
 	}
-	ports, _ := plan.LookUp(t.Manifest.CPI.Properties, "local_cpi.ports")
-	return t.Env.Network(t.Manifest.Interfaces(), ports, t.NewMachine(ctx).Kind)
+	ports, _ := plan.LookUp(h.in.Manifest.CPI.Properties, "local_cpi.ports")
+	return h.in.Env.Network(h.in.Manifest.Interfaces(), ports, h.NewMachine(ctx).Kind)
 }
 
 // inside returns how the current VM is reached if it is one of the embedded CPI
 // with a network of its own: from inside the VM. Else it is nil.
-func inside(t *Instance) proxy.Dial {
-	if t.Env.Inside == nil || t.About.Local == "" {
+func inside(in *Inputs, rec *Record) proxy.Dial {
+	if in.Env.Inside == nil || in.About.Local == "" {
 		return nil
 	}
-	vm := t.seenVM
-	if t.State != nil {
-		vm = t.State.Get().CurrentVMCID
+	vm := rec.vm
+	if rec.State != nil {
+		vm = rec.State.Get().CurrentVMCID
 	}
-	return t.Env.Inside(t.About.Local, vm)
+	return in.Env.Inside(in.About.Local, vm)
 }
 
 // dialAgent returns how the agent and the SSH server of the VM are reached; nil:
 // directly.
-func dialAgent(t *Instance) proxy.Dial {
-	if dial := inside(t); dial != nil {
+func dialAgent(in *Inputs, rec *Record) proxy.Dial {
+	if dial := inside(in, rec); dial != nil {
 		return dial
 	}
-	return t.Env.Route.Dial
+	return in.Env.Route.Dial
 }
 
 // dialService returns how the jobs of the VM are reached; nil: directly. Published
 // ports are at the loopback addresses of this machine.
-func dialService(t *Instance) proxy.Dial {
-	dial := inside(t)
+func dialService(in *Inputs, rec *Record) proxy.Dial {
+	dial := inside(in, rec)
 	if dial == nil {
-		return t.Env.Route.Dial
+		return in.Env.Route.Dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if at, err := netip.ParseAddrPort(address); err == nil && !at.Addr().IsLoopback() {
 			return dial(ctx, network, address)
 		}
-		if t.Env.Route.Dial != nil {
-			return t.Env.Route.Dial(ctx, network, address)
+		if in.Env.Route.Dial != nil {
+			return in.Env.Route.Dial(ctx, network, address)
 		}
 		return proxy.Direct().DialContext(ctx, network, address)
 	}

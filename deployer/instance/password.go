@@ -25,14 +25,14 @@ func known() []string {
 // CheckPassword refuses a password of the agent that others know or can guess, if a new
 // VM is a folder: its agent runs as this user, and every user of this machine can reach
 // it.
-func (t *Instance) CheckPassword(ctx context.Context) error {
-	if !t.EmbeddedCPI() || t.Manifest.CPI.MBusURL == nil || t.NewMachine(ctx).Kind != agent.MachineFolder {
+func (h *Host) CheckPassword(ctx context.Context) error {
+	if !h.in.EmbeddedCPI() || h.in.Manifest.CPI.MBusURL == nil || h.NewMachine(ctx).Kind != agent.MachineFolder {
 		return nil
 	}
-	password, _ := t.Manifest.CPI.MBusURL.User.Password()
+	password, _ := h.in.Manifest.CPI.MBusURL.User.Password()
 	const end = ", and every user of this machine can reach the agent of a VM that is a folder, which runs programs as you; use a variable of type password in cloud_provider.mbus and cloud_provider.properties.agent.mbus; nothing was changed"
 	switch {
-	case slices.Contains(known(), strings.ToLower(password)), strings.EqualFold(password, t.Manifest.CPI.MBusURL.User.Username()):
+	case slices.Contains(known(), strings.ToLower(password)), strings.EqualFold(password, h.in.Manifest.CPI.MBusURL.User.Username()):
 		return errors.New("the password of the agent in cloud_provider.mbus is one that others know" + end)
 	case len(password) < leastPassword:
 		return errors.New("the password of the agent in cloud_provider.mbus has less than 8 characters" + end)

@@ -21,11 +21,11 @@ import (
 // CheckPorts tries the addresses at which a new VM on this machine will listen. vm
 // is the CID of the VM that the new one replaces, which may still use them; empty:
 // there is none.
-func (t *Instance) CheckPorts(ctx context.Context, vm string) error {
-	if !t.EmbeddedCPI() {
+func (h *Host) CheckPorts(ctx context.Context, vm string) error {
+	if !h.in.EmbeddedCPI() {
 		return nil
 	}
-	ports, err := t.NewPorts(ctx)
+	ports, err := h.NewPorts(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (t *Instance) CheckPorts(ctx context.Context, vm string) error {
 		}
 		switch {
 		case vm != "" && (by.PID == 0 || holder == vm):
-		case t.State != nil && t.State.Get().Own.Swap != nil && holder == t.State.Get().Own.Swap.CID:
-			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it", p.What, p.Address, t.State.Get().Own.Swap.CID, vm), "finish the previous deploy with its cloud_provider.mbus, then run this one"))
+		case h.rec.State != nil && h.rec.State.Get().Own.Swap != nil && holder == h.rec.State.Get().Own.Swap.CID:
+			errs = append(errs, portError(fmt.Errorf("%s cannot listen at %s: VM %s uses that until VM %s has replaced it", p.What, p.Address, h.rec.State.Get().Own.Swap.CID, vm), "finish the previous deploy with its cloud_provider.mbus, then run this one"))
 		default:
 			errs = append(errs, portTaken(by, p.Address, p.What, p.Remedy, err))
 		}
@@ -68,12 +68,12 @@ type NewPort struct {
 
 // NewPorts lists the addresses of this machine at which a new VM on it will listen.
 // The error is why the VM cannot have its network.
-func (t *Instance) NewPorts(ctx context.Context) ([]NewPort, error) {
-	n := t.NewNetwork(ctx)
+func (h *Host) NewPorts(ctx context.Context) ([]NewPort, error) {
+	n := h.NewNetwork(ctx)
 	if n.Own {
 		return publishedPorts(n), n.Problem // its agent listens at no address of this machine
 	}
-	return agentPorts(t.Manifest), n.Problem
+	return agentPorts(h.in.Manifest), n.Problem
 }
 
 // agentPorts lists the addresses at which the agent of a VM that shares this

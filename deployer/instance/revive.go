@@ -16,8 +16,8 @@ func (l *Look) isSilent() bool { return l.Running != nil && !l.Facts.Answers }
 
 // mayRevive reports whether a silent VM may be rebooted before it is replaced.
 func (l *Look) mayRevive() bool {
-	st := l.t.State.Get()
-	return (l.Fix || l.t.LostToSecondDisk(st.CurrentVMCID)) && l.isSilent() && l.Facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
+	st := l.rec.State.Get()
+	return (l.Fix || l.cpi.LostToSecondDisk(st.CurrentVMCID)) && l.isSilent() && l.Facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
 }
 
 // ReviveDead reboots a VM whose agent is silent, but not one whose agent is
@@ -26,7 +26,7 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 	if !l.isSilent() || l.Facts.Busy() {
 		return nil
 	}
-	if err := l.t.CPI.Prepare(ctx); err != nil {
+	if err := l.cpi.Prepare(ctx); err != nil {
 		return err
 	}
 	if err := l.askCPI(ctx, false); err != nil {
@@ -41,10 +41,10 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 // revive reboots a VM whose agent does not answer, if the command asks for that:
 // if the agent answers again, the jobs can be stopped in order.
 func (l *Look) revive(ctx context.Context) error {
-	cid := l.t.State.Get().CurrentVMCID
+	cid := l.rec.State.Get().CurrentVMCID
 	able := true
-	err := l.t.Out.Do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
-		c, err := l.t.CPI.Client(ctx)
+	err := l.in.Out.Do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
+		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -62,18 +62,18 @@ func (l *Look) revive(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	l.Revived = true
-	return l.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
+	return l.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		waiting.Say("the agent does not answer yet after the reboot")
 		// An agent that was going to restart with other settings may have done
 		// so in the reboot.
-		client, found, err := l.t.Agents.Find(ctx, l.t.Agents.Recall(cid), min(RebootTimeout, l.t.Env.AgentTimeout), l.t.State.Get().DirectorID)
+		client, found, err := l.agents.Find(ctx, l.agents.Recall(cid), min(RebootTimeout, l.in.Env.AgentTimeout), l.rec.State.Get().DirectorID)
 		var facts plan.Facts
 		if err == nil {
 			waiting.End()
 			l.Running = client
-			facts, err = l.ask(ctx, s, client, l.t.State.Get().Own.AgentID)
+			facts, err = l.ask(ctx, s, client, l.rec.State.Get().Own.AgentID)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -85,7 +85,7 @@ func (l *Look) revive(ctx context.Context) error {
 		facts.Reached, facts.Served = found, servedBy(ctx, client)
 		facts.DiskGone, facts.DiskAsked = l.Facts.DiskGone, l.Facts.DiskAsked
 		l.Facts = facts
-		return l.t.Agents.keepAccess(cid, found)
+		return l.agents.keepAccess(cid, found)
 	})
 }
 

@@ -20,16 +20,16 @@ const (
 
 // CheckRoom checks that there is space for everything that is written after the
 // point of no return. forVM is the least size of a new VM, in bytes.
-func (t *Instance) CheckRoom(forVM uint64) error {
+func (h *Host) CheckRoom(forVM uint64) error {
 	var errs []error
 	for _, f := range []struct {
 		dir, what string
 		need      uint64
 	}{
-		{filepath.Dir(t.StatePath), "the state file", roomForState},
-		{t.Env.Home, "the folder of the deployment", roomForRun},
-		{t.Env.TempDir(), "temporary files", roomForTemp},
-		{t.localRoot(), "the new VM", forVM},
+		{filepath.Dir(h.in.StatePath), "the state file", roomForState},
+		{h.in.Env.Home, "the folder of the deployment", roomForRun},
+		{h.in.Env.TempDir(), "temporary files", roomForTemp},
+		{h.in.localRoot(), "the new VM", forVM},
 	} {
 		dir := Nearest(f.dir)
 		free, _, err := FileSystem(dir)
@@ -41,12 +41,12 @@ func (t *Instance) CheckRoom(forVM uint64) error {
 }
 
 // localRoot returns the folder of the VMs on this machine.
-func (t *Instance) localRoot() string {
-	root, _ := plan.LookUp(t.Manifest.CPI.Properties, "local_cpi.root")
+func (in *Inputs) localRoot() string {
+	root, _ := plan.LookUp(in.Manifest.CPI.Properties, "local_cpi.root")
 	if dir, _ := root.(string); filepath.IsAbs(dir) {
 		return dir
 	}
-	return filepath.Join(t.Env.Home, "local")
+	return filepath.Join(in.Env.Home, "local")
 }
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

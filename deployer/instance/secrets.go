@@ -15,42 +15,42 @@ const secretsName = "what is secret of the deployment"
 // rememberSecrets adds the secrets of the manifest to a record, and returns them. If its
 // vars store is encrypted, they are for those who can read that; with a passphrase they
 // are not recorded.
-func rememberSecrets(ctx context.Context, t *Instance, k *kept.Deployment) ([]string, error) {
-	all := t.rememberedSecrets()
-	to := t.Manifest.StoreReaders
+func rememberSecrets(ctx context.Context, in *Inputs, rec *Record, k *kept.Deployment) ([]string, error) {
+	all := rememberedSecrets(in.Manifest.Secrets, rec.Known.Secrets)
+	to := in.Manifest.StoreReaders
 	switch {
 	case len(to) == 0:
 		k.Secrets = all
 		return all, nil
 	case slices.Contains(to, sealed.WithPassphrase):
 		return all, nil
-	case slices.Equal(all, t.Known.Secrets) && slices.Equal(to, t.secretsTo):
-		k.Sealed = t.Known.Sealed // the same text, so that the file does not change
+	case slices.Equal(all, rec.Known.Secrets) && slices.Equal(to, rec.secretsTo):
+		k.Sealed = rec.Known.Sealed // the same text, so that the file does not change
 		return all, nil
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
-		k.Sealed, err = t.From.Inputs.Keys.Seal(ctx, secretsName, text, to)
+		k.Sealed, err = in.From.Inputs.Keys.Seal(ctx, secretsName, text, to)
 	}
 	return all, err
 }
 
 // recallSecrets decrypts the secrets of a record, if that needs no question.
-func recallSecrets(ctx context.Context, t *Instance, k *kept.Deployment) {
+func (rec *Record) recallSecrets(ctx context.Context, k *kept.Deployment) {
 	if len(k.Sealed) == 0 {
 		return
 	}
-	text, to, err := t.From.Inputs.Keys.OpenUnasked(ctx, secretsName, k.Sealed)
+	text, to, err := rec.From.Inputs.Keys.OpenUnasked(ctx, secretsName, k.Sealed)
 	if err == nil && json.Unmarshal(text, &k.Secrets) == nil {
-		t.secretsTo = to
+		rec.secretsTo = to
 	}
 }
 
 // rememberedSecrets returns the secrets of the manifest, followed by those of
 // earlier deploys.
-func (t *Instance) rememberedSecrets() []string {
-	all := slices.Clone(t.Manifest.Secrets)
-	for _, s := range t.Known.Secrets {
+func rememberedSecrets(of, earlier []string) []string {
+	all := slices.Clone(of)
+	for _, s := range earlier {
 		if len(all) < maxSecrets && !slices.Contains(all, s) {
 			all = append(all, s)
 		}

@@ -57,15 +57,15 @@ func (o Options) StateArgument() string {
 // Shared is what the machines of a team know of the deployment besides its state: how
 // its agent is reached, and what was applied, encrypted.
 type Shared struct {
-	t       *Instance
+	in      *Inputs
+	rec     *Record
 	readers []string // fetch: the recipients
 }
 
 // fetch makes this machine know what the others know. The error is a *team.ProofError if
 // somebody else wrote it.
 func (sh *Shared) fetch(ctx context.Context) error {
-	t := sh.t
-	if t.From.Team == nil {
+	if sh.in.From.Team == nil {
 		return nil
 	}
 	err := sh.take(ctx)
@@ -73,91 +73,87 @@ func (sh *Shared) fetch(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		t.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
+		sh.in.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
 	}
 	return nil
 }
 
 func (sh *Shared) take(ctx context.Context) error {
-	t := sh.t
-	if by, err := file.LockedBy(t.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
+	if by, err := file.LockedBy(sh.in.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
 		return err // another run of this machine writes what would be replaced
 	}
-	data, version, err := t.From.Team.Kept(ctx)
+	data, version, err := sh.in.From.Team.Kept(ctx)
 	if err != nil || data == nil {
 		return err
 	}
-	text, to, err := t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
+	text, to, err := sh.in.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), data)
 	if err != nil {
 		return err
 	}
 	sh.readers = to
-	if err := t.Folder().Unpack(text); err != nil {
+	if err := sh.rec.Folder().Unpack(text); err != nil {
 		return err
 	}
-	return t.From.Team.SeenKept(version, digestOf(text))
+	return sh.in.From.Team.SeenKept(version, digestOf(text))
 }
 
 // Send tells the other machines what this one knows, if that has changed. Without
 // recipients they read the manifest.
 func (sh *Shared) Send(ctx context.Context) {
-	t := sh.t
-	if t.From.Team == nil || t.Scratch != "" || t.State == nil || t.State.Fresh() {
+	if sh.in.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
 		return
 	}
 	if err := sh.send(ctx); err != nil {
-		t.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
+		sh.in.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
 	}
 }
 
 func (sh *Shared) send(ctx context.Context) error {
-	t := sh.t
-	text, err := t.Folder().Bundle()
+	text, err := sh.rec.Folder().Bundle()
 	if err != nil {
 		return err
 	}
-	told := text == nil || digestOf(text) == t.From.Team.KeptDigest()
-	if told && t.From.Team.KeyShared() {
+	told := text == nil || digestOf(text) == sh.in.From.Team.KeptDigest()
+	if told && sh.in.From.Team.KeyShared() {
 		return nil
 	}
 	to := sh.recipients(ctx)
 	if len(to) == 0 {
 		return nil
 	}
-	if err := t.From.Team.ShareKey(ctx, to, false); err != nil || told {
+	if err := sh.in.From.Team.ShareKey(ctx, to, false); err != nil || told {
 		return err
 	}
-	data, err := t.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), text, to)
+	data, err := sh.in.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), text, to)
 	if err != nil {
 		return err
 	}
-	return t.From.Team.SaveKept(ctx, data, digestOf(text))
+	return sh.in.From.Team.SaveKept(ctx, data, digestOf(text))
 }
 
 // recipients returns the recipients of what this machine knows: those of the vars store,
 // or else those that had it before, or else those of the command line.
 func (sh *Shared) recipients(ctx context.Context) []string {
-	t := sh.t
-	if t.Manifest != nil && len(t.Manifest.StoreReaders) > 0 {
-		return t.Manifest.StoreReaders
+	if sh.in.Manifest != nil && len(sh.in.Manifest.StoreReaders) > 0 {
+		return sh.in.Manifest.StoreReaders
 	}
-	if data, err := t.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
-		if _, to, err := t.From.Inputs.Keys.Open(ctx, "the vars store of "+t.From.StateName(t.StatePath), data); err == nil && len(to) > 0 {
+	if data, err := sh.in.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
+		if _, to, err := sh.in.From.Inputs.Keys.Open(ctx, "the vars store of "+sh.in.From.StateName(sh.in.StatePath), data); err == nil && len(to) > 0 {
 			return to
 		}
 	}
 	if len(sh.readers) == 0 { // another run of this machine has read it
-		if data, _, err := t.From.Team.KeptNow(ctx); err == nil && data != nil {
-			_, sh.readers, _ = t.From.Inputs.Keys.Open(ctx, "kept.json.age of "+t.From.StateName(t.StatePath), data)
+		if data, _, err := sh.in.From.Team.KeptNow(ctx); err == nil && data != nil {
+			_, sh.readers, _ = sh.in.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), data)
 		}
 	}
 	if len(sh.readers) > 0 {
 		return sh.readers
 	}
-	if t.From.Inputs.Keys == nil {
+	if sh.in.From.Inputs.Keys == nil {
 		return nil
 	}
-	return t.From.Inputs.Keys.Recipients
+	return sh.in.From.Inputs.Keys.Recipients
 }
 
 // RekeyShared encrypts to other recipients what the machines of a team know of a

@@ -34,18 +34,18 @@ func (t *Instance) Lock(ctx context.Context) error {
 
 // sweep removes what a killed run left behind: it may contain secrets or use
 // much space. No other run uses the folder while the state is locked.
-func (t *Instance) sweep() {
-	t.Folder().RemoveStale()
-	left := t.forgottenReplies()
+func (rec *Record) sweep() {
+	rec.Folder().RemoveStale()
+	left := rec.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
-		found, err := filepath.Glob(filepath.Join(t.Dir, pattern))
+		found, err := filepath.Glob(filepath.Join(rec.Dir, pattern))
 		if err == nil { // a home may have brackets in its name
 			left = append(left, found...)
 		}
 	}
 	for _, path := range left {
 		if err := os.RemoveAll(path); err != nil {
-			t.Out.Warning(fmt.Sprintf("cannot remove what a killed run left, which may contain secrets: %v", err))
+			rec.Out.Warning(fmt.Sprintf("cannot remove what a killed run left, which may contain secrets: %v", err))
 		}
 	}
 }
@@ -53,9 +53,9 @@ func (t *Instance) sweep() {
 // forgottenReplies returns the replies of the CPI whose result is in the state:
 // a run was killed before it removed them. A state that another tool has written
 // may have lost the result.
-func (t *Instance) forgottenReplies() []string {
-	st := t.State.Get()
-	dir := filepath.Join(t.Dir, "replies")
+func (rec *Record) forgottenReplies() []string {
+	st := rec.State.Get()
+	dir := filepath.Join(rec.Dir, "replies")
 	entries, err := os.ReadDir(dir)
 	if err != nil || st.Own.Serial == 0 {
 		return nil
@@ -80,16 +80,16 @@ func (t *Instance) findFolders(ctx context.Context) error {
 
 // unlock unlocks the state. A first run that wrote no state removes its folder,
 // which may contain secrets: no later run will use it.
-func (t *Instance) unlock() {
-	if t.State == nil {
+func (rec *Record) unlock() {
+	if rec.State == nil {
 		return
 	}
-	if t.State.Fresh() {
-		if err := os.RemoveAll(t.Dir); err != nil {
-			t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this run, which may contain secrets: %v", t.Dir, err))
+	if rec.State.Fresh() {
+		if err := os.RemoveAll(rec.Dir); err != nil {
+			rec.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this run, which may contain secrets: %v", rec.Dir, err))
 		}
 	}
-	t.State.Close()
+	rec.State.Close()
 }
 
 // Peek reads the state without locking it, for a run that changes nothing.
@@ -112,44 +112,44 @@ func (t *Instance) Peek(ctx context.Context) error {
 
 // removeScratch removes the CPI that a plan has installed, because it contains
 // secrets.
-func (t *Instance) removeScratch(folder *scratch.Folder) {
+func (rec *Record) removeScratch(folder *scratch.Folder) {
 	if err := folder.Remove(); err != nil {
-		t.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", t.Scratch, err))
+		rec.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this plan, which may contain secrets: %v", rec.Scratch, err))
 	}
 }
 
 // openState locks and reads the state file, and reports migrations and repairs.
-func (t *Instance) openState(ctx context.Context) (*file.Store, error) {
-	return t.tellNotes(file.Open(ctx, t.StatePath, t.stateOptions()))
+func (rec *Record) openState(ctx context.Context) (*file.Store, error) {
+	return rec.tellNotes(file.Open(ctx, rec.StatePath, rec.stateOptions()))
 }
 
 // peekState reads the state file without locking it.
-func (t *Instance) peekState() (*file.Store, error) {
-	return t.tellNotes(file.OpenReadOnly(t.StatePath, t.stateOptions()))
+func (rec *Record) peekState() (*file.Store, error) {
+	return rec.tellNotes(file.OpenReadOnly(rec.StatePath, rec.stateOptions()))
 }
 
-func (t *Instance) stateOptions() file.Options {
+func (rec *Record) stateOptions() file.Options {
 	opts := file.Options{
-		Holder:  t.Env.Holder,
-		Wait:    t.Env.LockWait,
-		Home:    t.Env.Home,
-		Team:    t.From.Team,
-		Waiting: func(l *file.LockedError) { t.Out.Info(fmt.Sprintf("Waiting up to %v: %v", t.Env.LockWait, l)) },
-		Warn:    func(err error) { t.Out.Warning(err.Error()) },
-		Trace:   t.Env.traceState(),
+		Holder:  rec.Env.Holder,
+		Wait:    rec.Env.LockWait,
+		Home:    rec.Env.Home,
+		Team:    rec.From.Team,
+		Waiting: func(l *file.LockedError) { rec.Out.Info(fmt.Sprintf("Waiting up to %v: %v", rec.Env.LockWait, l)) },
+		Warn:    func(err error) { rec.Out.Warning(err.Error()) },
+		Trace:   rec.Env.traceState(),
 	}
-	if t.From.Manifest != "" {
-		opts.Legacy = filepath.Join(filepath.Dir(t.From.Manifest), file.LegacyName)
+	if rec.From.Manifest != "" {
+		opts.Legacy = filepath.Join(filepath.Dir(rec.From.Manifest), file.LegacyName)
 	}
 	return opts
 }
 
-func (t *Instance) tellNotes(f *file.Store, err error) (*file.Store, error) {
+func (rec *Record) tellNotes(f *file.Store, err error) (*file.Store, error) {
 	if err != nil {
 		return nil, err
 	}
 	for _, note := range f.Notes() {
-		t.Out.Info(note)
+		rec.Out.Info(note)
 	}
 	return f, nil
 }

@@ -44,7 +44,7 @@ func (e *UnrecordedVMError) ExitCode() exitcode.Code { return exitcode.NoState }
 // lacksVM reports whether the recorded VM does not exist, or none is recorded:
 // a deploy then creates one.
 func (l *Look) lacksVM() bool {
-	return l.t.State.Get().CurrentVMCID == "" || !l.Facts.Answers && !l.Facts.HasVM
+	return l.rec.State.Get().CurrentVMCID == "" || !l.Facts.Answers && !l.Facts.HasVM
 }
 
 // unrecordedTimeout is how long the agent of an unrecorded VM may take to
@@ -57,16 +57,16 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 	if !l.lacksVM() {
 		return nil
 	}
-	if l.t.NewNetwork(ctx).Own {
+	if l.host.NewNetwork(ctx).Own {
 		return nil // the manifest's mbus is inside the VM, and the CPI refuses the address of another VM
 	}
-	client, err := l.t.Agents.New(l.t.About.MBus, l.t.About.CA)
+	client, err := l.agents.New(l.in.About.MBus, l.in.About.CA)
 	if err != nil {
 		return nil // waiting for the agent fails with a better error
 	}
 	defer client.Close()
 	now, answers := l.unrecordedAgent(ctx, client)
-	st := l.t.State.Get()
+	st := l.rec.State.Get()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -80,7 +80,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 		return nil // a deploy settles that call first; a plan does not
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		l.t.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
+		l.in.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
 		return nil
 	}
 	remedies, err := l.restores(client, now)
@@ -92,7 +92,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 	case len(remedies) == 0:
 		return nil // state import needs a state without a current VM
 	}
-	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.t.From.StateName(l.t.StatePath), Remedies: remedies}
+	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.in.From.StateName(l.in.StatePath), Remedies: remedies}
 }
 
 // unrecordedAgent reports whether an agent accepts the manifest's password and
@@ -100,10 +100,10 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 // just deleted may answer for a moment longer.
 func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now agent.State, answers bool) {
 	patience := OwnPause
-	if l.t.State.Found() {
+	if l.rec.State.Found() {
 		patience = ExistingAgentTimeout
 	}
-	until := time.Now().Add(min(patience, l.t.Env.AgentTimeout))
+	until := time.Now().Add(min(patience, l.in.Env.AgentTimeout))
 	for {
 		limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		err := client.Ping(limited)
@@ -122,7 +122,7 @@ func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now a
 
 // restores returns the commands that restore a backup which records the VM.
 func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error) {
-	versions, err := file.Versions(l.t.StatePath)
+	versions, err := file.Versions(l.in.StatePath)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 	if mounted, err := client.ListDisk(limited); err == nil && len(mounted) > 0 {
 		in.Disk = mounted[0]
 	}
-	if kept, ok := file.Remembered(l.t.Env.Home, l.t.StatePath, now.AgentID); ok {
+	if kept, ok := file.Remembered(l.in.Env.Home, l.in.StatePath, now.AgentID); ok {
 		if in.Disk == "" || in.Disk == kept.Disk {
 			in.Disk, in.DiskSize = kept.Disk, kept.DiskSize
 		}

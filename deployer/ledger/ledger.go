@@ -41,7 +41,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 		if err != nil {
 			return nil, err
 		}
-		if address = cmp.Or(address, t.LedgerAddress()); address != t.LedgerAddress() {
+		if address = cmp.Or(address, t.Addresses.LedgerAddress()); address != t.Addresses.LedgerAddress() {
 			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
 		}
 		targets, all = append(targets, t), append(all, claims...)
@@ -55,10 +55,10 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 		return nil, env.Refused(err, address)
 	}
 	for _, t := range targets {
-		if text := t.LeavesLedger(); text != "" {
+		if text := t.Addresses.LeavesLedger(); text != "" {
 			t.Out.Warning(fmt.Sprintf("deployment %q: %s", t.About.Name, text))
 		}
-		if err := t.RememberLedger(); err != nil {
+		if err := t.Addresses.RememberLedger(); err != nil {
 			return adopted, err
 		}
 	}
@@ -81,7 +81,7 @@ func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation,
 	if err := t.Lock(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.UnnamedLedger(); err != nil {
+	if err := t.Addresses.UnnamedLedger(); err != nil {
 		return nil, err
 	}
 	wrong := t.ReadIfAny(ctx)
@@ -102,7 +102,7 @@ func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation,
 		}
 		t.About = t.Known
 	}
-	return t.Claims(networks), nil
+	return t.Addresses.Claims(networks), nil
 }
 
 // Selection is what Release releases.

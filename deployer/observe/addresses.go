@@ -89,7 +89,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 	for _, path := range manifests {
 		t, exists, err := v.find(ctx, instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
 		if err == nil {
-			err = cmp.Or(t.UnnamedLedger(), t.LostLedger())
+			err = cmp.Or(t.Addresses.UnnamedLedger(), t.Addresses.LostLedger())
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +105,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 				return nil, fmt.Errorf("the manifest %s has networks of its own, and no ledger has their addresses: bootstrap plan says which address the deployment gets, and bootstrap addresses list which it has", path)
 			}
 		}
-		if used := t.LedgerAddress(); v.address == "" {
+		if used := t.Addresses.LedgerAddress(); v.address == "" {
 			v.address = used
 		} else if used != v.address {
 			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
@@ -245,7 +245,7 @@ func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []netw
 				networks = append(networks, n)
 			}
 		}
-		instances = append(instances, t.Wanted())
+		instances = append(instances, t.Addresses.Wanted())
 	}
 	return networks, instances, nil
 }

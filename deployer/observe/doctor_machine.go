@@ -289,7 +289,7 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	}
 	var m instance.Machine
 	if d.loaded {
-		m = d.NewMachine(ctx)
+		m = d.Host.NewMachine(ctx)
 	} else {
 		m = d.Env.Machine(ctx, "", false)
 	}
@@ -322,7 +322,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 		return
 	}
 	if d.loaded {
-		if l := instance.NotHeld(ctx, d.Instance); len(l.Names) > 0 {
+		if l := d.Host.NotHeld(ctx); len(l.Names) > 0 {
 			v.warn(l.Remedy, "the VM's cloud_properties ask for %s, which it cannot get here: %v", strings.Join(l.Names, " and "), l.Cause)
 			return
 		}
@@ -358,7 +358,7 @@ func (d *doctor) sayNetwork(ctx context.Context, m instance.Machine, v *verdict)
 		}
 		return
 	}
-	n := d.NewNetwork(ctx)
+	n := d.Host.NewNetwork(ctx)
 	switch {
 	case n.Problem != nil:
 		v.fail("correct the network in the manifest, or what cloud_provider.properties.local_cpi.ports publishes; a network that leads outside needs slirp4netns or passt", "%v", n.Problem)

@@ -164,12 +164,12 @@ func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	case d.locked:
 		v.skip("a run is in progress and may have made a VM")
 	default:
-		ports, err := d.NewPorts(ctx)
+		ports, err := d.Host.NewPorts(ctx)
 		if err != nil {
 			v.skip("the VM cannot have its network: see machine")
 			return
 		}
-		if err := d.CheckPorts(ctx, ""); err != nil {
+		if err := d.Host.CheckPorts(ctx, ""); err != nil {
 			failPorts(v, err)
 			return
 		}

@@ -57,7 +57,7 @@ func (o *observer) addHealth(ctx context.Context, c *Condition, recorded []SeenA
 			break
 		}
 	}
-	from := instance.HealthFrom(o.Instance, address)
+	from := o.Agents.HealthFrom(address)
 	for _, check := range o.About.Health {
 		if c.Stopped {
 			return nil
