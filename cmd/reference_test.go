@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -45,11 +46,16 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 	visit(root)
 	common := commonFlags(all)
 	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
-	b.WriteString("\n## Common flags\n\nMany commands have these; each says which.\n\n" + flagTable(common))
+	b.WriteString("\n## Common flags\n\nEach command says which of these it has. If its own table has the flag, that text counts.\n\n" + flagTable(common))
 	b.WriteString("\n## Exit codes\n\nWhat to do after each of them: [troubleshooting](troubleshooting.md#exit-codes).\n\n```\n" + strings.TrimRight(explain.ExitCodes, "\n") + "\n```\n")
 	for _, c := range all {
 		c.InitDefaultHelpFlag()
-		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n%s", c.CommandPath(), c.UseLine(), prose(cmp.Or(c.Long, c.Short)))
+		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n", c.CommandPath(), c.UseLine())
+		if c.Parent().Name() == "completion" { // cobra's text has a page for each shell
+			fmt.Fprintf(&b, "%s; `%s --help` says how to load it.\n", c.Short, c.CommandPath())
+			continue
+		}
+		b.WriteString(prose(cmp.Or(c.Long, c.Short)))
 		if c.HasExample() {
 			b.WriteString("\n```\n" + unindented(c.Example) + "\n```\n")
 		}
@@ -77,23 +83,22 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 // flagRow is a flag in a table: its names with what it takes, and what it does.
 type flagRow struct{ name, text, about string }
 
-// commonFlags returns the flags that at least 8 of the commands have, and all that have
-// one of the name with the same words.
-func commonFlags(commands []*cobra.Command) (common []flagRow) {
-	count, kinds := map[flagRow]int{}, map[string]int{}
+// commonFlags returns the flags that at least 8 of the commands have in the same words.
+// Of a flag with several texts it is the most frequent one.
+func commonFlags(commands []*cobra.Command) []flagRow {
+	count := map[flagRow]int{}
 	for _, c := range commands {
 		for _, r := range flagRows(c.NonInheritedFlags()) {
-			if count[r] == 0 {
-				kinds[r.name]++
-			}
-			if count[r]++; count[r] == 8 {
-				common = append(common, r)
-			}
+			count[r]++
 		}
 	}
-	common = slices.DeleteFunc(common, func(r flagRow) bool { return kinds[r.name] > 1 })
-	slices.SortFunc(common, func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
-	return common
+	most := map[string]flagRow{}
+	for _, r := range slices.SortedFunc(maps.Keys(count), func(a, b flagRow) int { return cmp.Compare(a.text+a.about, b.text+b.about) }) {
+		if count[r] >= 8 && count[r] > count[most[r.name]] {
+			most[r.name] = r
+		}
+	}
+	return slices.SortedFunc(maps.Values(most), func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
 }
 
 // flagRows returns the flags that help shows.
