@@ -1,8 +1,9 @@
 package network
 
 import (
-	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 )
 
 // Instance is an instance with what it holds and what it asks for.
@@ -79,51 +80,38 @@ type Reason struct {
 	From, To string
 }
 
+// words has the words of the reasons, in which {from} and {to} are From and To.
+var words = map[ReasonKind]string{
+	New:         "the instance has none on this network yet",
+	Same:        "nothing changes",
+	Renamed:     "the network {from} is named {to}",
+	Rescoped:    "the scope of the network changes from {from quoted} to {to quoted}",
+	Retyped:     "it changes from {from} to {to}",
+	StaticAsked: "static_ips asks for {to}",
+	NotListed:   "{from} is not in the list of static addresses",
+	Listed:      "{from} is for instances with static_ips",
+	Outside:     "{from} is outside of {to}",
+	Restricted:  "{from} is {to}",
+	OtherZone:   "{from} is not in the zone {to}",
+	OtherBlock:  "{from} is not a block of the length {to}",
+	OtherType:   "the network is {to}",
+	NetworkGone: "the network {to} is gone",
+	NotWanted:   "the instance does not use the network {to}",
+	Replaced:    "the instance uses {to}",
+	Swapped:     "the old VM keeps {from} until the new one serves",
+	OfOrphan:    "the VM {to}, which is no longer used, has {from}",
+	InUse:       "the VM has it already",
+	ByIaaS:      "the IaaS chooses the address",
+}
+
 // String returns the reason as a part of a sentence.
 func (r Reason) String() string {
-	switch r.Kind {
-	case New:
-		return "the instance has none on this network yet"
-	case Same:
-		return "nothing changes"
-	case Renamed:
-		return fmt.Sprintf("the network %s is named %s", r.From, r.To)
-	case Rescoped:
-		return fmt.Sprintf("the scope of the network changes from %q to %q", r.From, r.To)
-	case Retyped:
-		return fmt.Sprintf("it changes from %s to %s", r.From, r.To)
-	case StaticAsked:
-		return fmt.Sprintf("static_ips asks for %s", r.To)
-	case NotListed:
-		return fmt.Sprintf("%s is not in the list of static addresses", r.From)
-	case Listed:
-		return fmt.Sprintf("%s is for instances with static_ips", r.From)
-	case Outside:
-		return fmt.Sprintf("%s is outside of %s", r.From, r.To)
-	case Restricted:
-		return fmt.Sprintf("%s is %s", r.From, r.To)
-	case OtherZone:
-		return fmt.Sprintf("%s is not in the zone %s", r.From, r.To)
-	case OtherBlock:
-		return fmt.Sprintf("%s is not a block of the length %s", r.From, r.To)
-	case OtherType:
-		return fmt.Sprintf("the network is %s", r.To)
-	case NetworkGone:
-		return fmt.Sprintf("the network %s is gone", r.To)
-	case NotWanted:
-		return fmt.Sprintf("the instance does not use the network %s", r.To)
-	case Replaced:
-		return fmt.Sprintf("the instance uses %s", r.To)
-	case Swapped:
-		return fmt.Sprintf("the old VM keeps %s until the new one serves", r.From)
-	case OfOrphan:
-		return fmt.Sprintf("the VM %s, which is no longer used, has %s", r.To, r.From)
-	case InUse:
-		return "the VM has it already"
-	case ByIaaS:
-		return "the IaaS chooses the address"
+	text, ok := words[r.Kind]
+	if !ok {
+		return string(r.Kind)
 	}
-	return string(r.Kind)
+	return strings.NewReplacer("{from}", r.From, "{to}", r.To,
+		"{from quoted}", strconv.Quote(r.From), "{to quoted}", strconv.Quote(r.To)).Replace(text)
 }
 
 // Outcome is what happens to the addresses of one instance.
