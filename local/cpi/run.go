@@ -147,54 +147,38 @@ func (c *call) dispatch(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
-	return method(ctx)
+	return method(c, ctx)
+}
+
+// methods has the methods that need the root folder.
+var methods = map[string]func(*call, context.Context) (any, error){
+	"create_stemcell":     (*call).createStemcell,
+	"delete_stemcell":     (*call).deleteStemcell,
+	cpi.HasStemcellMethod: (*call).hasStemcell,
+	"create_vm":           (*call).createVM,
+	"delete_vm":           (*call).deleteVM,
+	"has_vm":              (*call).hasVM,
+	"reboot_vm":           (*call).rebootVM,
+	"set_vm_metadata":     (*call).setVMMetadata,
+	"get_disks":           (*call).getDisks,
+	"create_disk":         (*call).createDisk,
+	"delete_disk":         (*call).deleteDisk,
+	"has_disk":            (*call).hasDisk,
+	"attach_disk":         (*call).attachDisk,
+	"detach_disk":         (*call).detachDisk,
+	"resize_disk":         (*call).resizeDisk,
+	"update_disk":         (*call).updateDisk,
+	"set_disk_metadata":   (*call).setDiskMetadata,
+	"snapshot_disk":       (*call).snapshotDisk,
+	"delete_snapshot":     (*call).deleteSnapshot,
 }
 
 // method returns the method that the request names, nil for an unknown one.
-func (c *call) method() func(context.Context) (any, error) {
-	switch c.req.Method {
-	case "create_stemcell":
-		return c.createStemcell
-	case "delete_stemcell":
-		return c.deleteStemcell
-	case cpi.HasStemcellMethod:
-		return c.hasStemcell
-	case "create_vm":
-		return c.createVM
-	case "delete_vm":
-		return c.deleteVM
-	case "has_vm":
-		return c.hasVM
-	case "reboot_vm":
-		return c.rebootVM
-	case "set_vm_metadata":
-		return c.setVMMetadata
-	case "get_disks":
-		return c.getDisks
-	case "create_disk":
-		return c.createDisk
-	case "delete_disk":
-		return c.deleteDisk
-	case "has_disk":
-		return c.hasDisk
-	case "attach_disk":
-		return c.attachDisk
-	case "detach_disk":
-		return c.detachDisk
-	case "resize_disk":
-		return c.resizeDisk
-	case "update_disk":
-		if c.req.APIVersion >= 2 {
-			return c.updateDisk
-		}
-	case "set_disk_metadata":
-		return c.setDiskMetadata
-	case "snapshot_disk":
-		return c.snapshotDisk
-	case "delete_snapshot":
-		return c.deleteSnapshot
+func (c *call) method() func(*call, context.Context) (any, error) {
+	if c.req.Method == "update_disk" && c.req.APIVersion < 2 {
+		return nil
 	}
-	return nil
+	return methods[c.req.Method]
 }
 
 // cidArg is an argument with a CID, which must not be empty.
