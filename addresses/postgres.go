@@ -290,11 +290,50 @@ func (d *postgres) again(err error) bool {
 	return errors.Is(err, errAgain)
 }
 
+// stateKind is what SQLSTATEs with a prefix mean.
+type stateKind struct {
+	prefix string
+	kind   Kind
+}
+
+// kinds lists the prefixes; the first one that fits counts.
+var kinds = []stateKind{
+	{"25006", ReadOnly},
+	{"42501", Denied}, {"3D000", Denied}, {"28", Denied},
+	{"53100", Full},
+	{"XX", Corrupt},
+	{"55P03", Busy},
+	{"08", Unreachable}, {"57P", Unreachable}, {"53", Unreachable},
+	{"", Failed},
+}
+
 func (d *postgres) explain(err error) (Kind, string) {
-	detail := err.Error()
 	if refused := pgconnect.Refused(err, d.config); refused != nil {
 		return Failed, refused.Error()
 	}
+	if code := state(err); code != "" {
+		i := slices.IndexFunc(kinds, func(k stateKind) bool { return strings.HasPrefix(code, k.prefix) })
+		return kinds[i].kind, d.detail(err)
+	}
+	var network *net.OpError
+	var connect *pgconn.ConnectError
+	if broke(err) || errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) {
+		return Unreachable, d.detail(err)
+	}
+	return Failed, d.detail(err)
+}
+
+// broke reports whether a connection ended in the middle of something.
+func broke(err error) bool {
+	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// detail returns what happened, on one line and without secrets.
+func (d *postgres) detail(err error) string {
+	if broke(err) {
+		return "the connection broke"
+	}
+	detail := err.Error()
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		detail = fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
@@ -309,30 +348,5 @@ func (d *postgres) explain(err error) (Kind, string) {
 			lines = append(lines, line)
 		}
 	}
-	detail = strings.Join(lines, " ")
-	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		detail = "the connection broke"
-	}
-	var network *net.OpError
-	var connect *pgconn.ConnectError
-	switch code := state(err); {
-	case code == "25006":
-		return ReadOnly, detail
-	case code == "42501" || code == "3D000" || strings.HasPrefix(code, "28"):
-		return Denied, detail
-	case code == "53100":
-		return Full, detail
-	case strings.HasPrefix(code, "XX"):
-		return Corrupt, detail
-	case code == "55P03":
-		return Busy, detail
-	case strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "53"):
-		return Unreachable, detail
-	case code != "":
-		return Failed, detail
-	case errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, sqldriver.ErrBadConn) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone):
-		return Unreachable, detail
-	}
-	return Failed, detail
+	return strings.Join(lines, " ")
 }
