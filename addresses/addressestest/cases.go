@@ -254,20 +254,26 @@ func (w *world) instance(as, line string) network.Instance {
 	return in
 }
 
-// deploy deploys the instances in the order of a run.
-func (w *world) deploy(s step) {
-	w.t.Helper()
+// instances returns the instances that a step deploys, and then those that it gives up.
+func (w *world) instances(s step) []network.Instance {
 	var instances []network.Instance
 	for _, line := range *s.Deploy {
 		instances = append(instances, w.instance(s.As, line))
 	}
-	wanted := len(instances)
 	for _, r := range w.all() {
 		gone := r.Owner.Name == s.As && !slices.ContainsFunc(instances, func(in network.Instance) bool { return in.Owner.Same(r.Owner) })
 		if gone {
 			instances = append(instances, network.Instance{Owner: r.Owner, VM: w.vms[r.Owner]})
 		}
 	}
+	return instances
+}
+
+// deploy deploys the instances in the order of a run.
+func (w *world) deploy(s step) {
+	w.t.Helper()
+	instances := w.instances(s)
+	wanted := len(*s.Deploy)
 	would, err := w.ledger.Decide(w.t.Context(), w.networks, instances)
 	if err != nil && s.Refused == "" {
 		w.t.Fatalf("%s: %v", w.step, err)
@@ -277,27 +283,7 @@ func (w *world) deploy(s step) {
 		w.refused(s, err)
 		return
 	}
-	if s.Plan != nil {
-		var plan []string
-		for _, o := range outcomes {
-			for _, c := range o.Changes {
-				plan = append(plan, fmt.Sprintf("%s %s: %s", c.Action, show(c.Reservation.Block), c.Reason))
-			}
-			if o.NoSwap != "" {
-				plan = append(plan, "no swap: "+o.NoSwap)
-			}
-		}
-		if !slices.Equal(plan, s.Plan) {
-			w.t.Errorf("%s plans\n%s\nwant\n%s", w.step, strings.Join(plan, "\n"), strings.Join(s.Plan, "\n"))
-		}
-	}
-	for i := range would {
-		for j, c := range would[i].Changes {
-			if got := outcomes[i].Changes[j]; c.Action != got.Action || c.Reservation.Block != got.Reservation.Block || c.Reason != got.Reason {
-				w.t.Errorf("%s: %+v was decided, and then %+v", w.step, c, got)
-			}
-		}
-	}
+	w.checkPlan(s, would, outcomes)
 	for _, in := range instances[wanted:] {
 		w.delete(in.Owner)
 	}
@@ -325,6 +311,27 @@ func (w *world) deploy(s step) {
 	}
 	if s.Recreates != nil && !slices.Equal(recreated, s.Recreates) {
 		w.t.Errorf("%s recreates %q, want %q", w.step, recreated, s.Recreates)
+	}
+}
+
+// checkPlan compares what was reserved with what the step expects, and with what was
+// decided before.
+func (w *world) checkPlan(s step, would, outcomes []network.Outcome) {
+	w.t.Helper()
+	var plan []string
+	for i, o := range outcomes {
+		for j, got := range o.Changes {
+			plan = append(plan, fmt.Sprintf("%s %s: %s", got.Action, show(got.Reservation.Block), got.Reason))
+			if c := would[i].Changes[j]; c.Action != got.Action || c.Reservation.Block != got.Reservation.Block || c.Reason != got.Reason {
+				w.t.Errorf("%s: %+v was decided, and then %+v", w.step, c, got)
+			}
+		}
+		if o.NoSwap != "" {
+			plan = append(plan, "no swap: "+o.NoSwap)
+		}
+	}
+	if s.Plan != nil && !slices.Equal(plan, s.Plan) {
+		w.t.Errorf("%s plans\n%s\nwant\n%s", w.step, strings.Join(plan, "\n"), strings.Join(s.Plan, "\n"))
 	}
 }
 
