@@ -52,13 +52,7 @@ func readHealthCheck(c document.Value) HealthCheck {
 	if kinds != 1 {
 		c.Fail("must have one of http, tcp and exec")
 	}
-	if place := c.Get("http"); !place.IsNull() {
-		text, ok := place.Text()
-		h.HTTP = text
-		if u, err := url.Parse(text); ok && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true) || anyAddress(u.Hostname())) {
-			place.Fail("must be a URL such as http://:8080/health, in which the host of the instance may be left out")
-		}
-	}
+	h.readHTTP(c)
 	if place := c.Get("tcp"); !place.IsNull() {
 		text, ok := place.Text()
 		h.TCP = text
@@ -70,6 +64,26 @@ func readHealthCheck(c document.Value) HealthCheck {
 		h.Exec = place.Texts()
 		if place.IsList() && (len(h.Exec) == 0 || strings.TrimSpace(h.Exec[0]) == "") {
 			place.Fail("must be a list: a program and its arguments")
+		}
+	}
+	if place := c.Get("timeout"); !place.IsNull() && !place.Pending() {
+		if h.Timeout = place.Seconds(); h.Timeout < time.Second {
+			place.Fail("must be at least one second")
+		}
+	}
+	if place := c.Get("interval"); !place.IsNull() {
+		h.Interval = place.Seconds()
+	}
+	return h
+}
+
+// readHTTP reads http, and what is only for it.
+func (h *HealthCheck) readHTTP(c document.Value) {
+	if place := c.Get("http"); !place.IsNull() {
+		text, ok := place.Text()
+		h.HTTP = text
+		if u, err := url.Parse(text); ok && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || !validPort(u.Port(), true) || anyAddress(u.Hostname())) {
+			place.Fail("must be a URL such as http://:8080/health, in which the host of the instance may be left out")
 		}
 	}
 	for _, key := range []string{"status", "ca"} {
@@ -88,15 +102,6 @@ func readHealthCheck(c document.Value) HealthCheck {
 	if place := c.Get("ca"); h.CA != "" && h.HTTP != "" && !place.Pending() && !x509.NewCertPool().AppendCertsFromPEM([]byte(h.CA)) {
 		place.Fail("contains no certificate in PEM")
 	}
-	if place := c.Get("timeout"); !place.IsNull() && !place.Pending() {
-		if h.Timeout = place.Seconds(); h.Timeout < time.Second {
-			place.Fail("must be at least one second")
-		}
-	}
-	if place := c.Get("interval"); !place.IsNull() {
-		h.Interval = place.Seconds()
-	}
-	return h
 }
 
 // anyAddress reports whether the host is 0.0.0.0 or ::, which would be this machine.
