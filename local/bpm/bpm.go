@@ -6,6 +6,7 @@
 package bpm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,32 +80,17 @@ func (c Call) run(ctx context.Context) (status int, err error) {
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
-	var o options
-	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
 	switch command {
-	case "list", "trace":
 	case "help", "-h", "--help":
 		fmt.Fprint(c.Stdout, usage)
 		return 0, nil
 	case "version", "--version":
 		fmt.Fprintf(c.Stdout, "%s (embedded in bootstrap)\n", c.Version)
 		return 0, nil
-	case "start", "stop", "pid", "shell", "run", "logs":
-		flags.StringVarP(&o.process, "process", "p", "", "")
-		if command == "run" {
-			flags.StringArrayVarP(&o.volumes, "volume", "v", nil, "")
-			flags.StringArrayVarP(&o.env, "env", "e", nil, "")
-		}
-		if command == "logs" {
-			flags.BoolVarP(&o.all, "all", "a", false, "")
-			flags.BoolVarP(&o.errs, "err", "e", false, "")
-			flags.BoolVarP(&o.follow, "follow", "f", false, "")
-			flags.BoolVarP(&o.quiet, "quiet", "q", false, "")
-			flags.IntVarP(&o.lines, "lines", "n", 25, "")
-		}
-	default:
+	}
+	var o options
+	flags := o.flags(command)
+	if flags == nil {
 		return 0, fmt.Errorf("unknown command %q; see: bpm help", command)
 	}
 	if err := flags.Parse(args); err != nil {
@@ -123,13 +109,40 @@ func (c Call) run(ctx context.Context) (status int, err error) {
 	if flags.NArg() == 0 { // further arguments are ignored, as by bpm-release
 		return 0, fmt.Errorf("bpm %s needs a job; see: bpm help", command)
 	}
-	p := process{vm: vm, job: flags.Arg(0), name: o.process}
-	if p.name == "" {
-		p.name = p.job
-	}
+	p := process{vm: vm, job: flags.Arg(0), name: cmp.Or(o.process, flags.Arg(0))}
 	if !isName(p.job) || !isName(p.name) {
 		return 0, fmt.Errorf("%q is not the name of a process", p.String())
 	}
+	return c.with(ctx, p, command, o)
+}
+
+// flags returns the flags of a command; nil: there is no such command.
+func (o *options) flags(command string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	switch command {
+	case "list", "trace":
+		return flags
+	case "start", "stop", "pid", "shell":
+	case "run":
+		flags.StringArrayVarP(&o.volumes, "volume", "v", nil, "")
+		flags.StringArrayVarP(&o.env, "env", "e", nil, "")
+	case "logs":
+		flags.BoolVarP(&o.all, "all", "a", false, "")
+		flags.BoolVarP(&o.errs, "err", "e", false, "")
+		flags.BoolVarP(&o.follow, "follow", "f", false, "")
+		flags.BoolVarP(&o.quiet, "quiet", "q", false, "")
+		flags.IntVarP(&o.lines, "lines", "n", 25, "")
+	default:
+		return nil
+	}
+	flags.StringVarP(&o.process, "process", "p", "", "")
+	return flags
+}
+
+// with executes a command with a process.
+func (c Call) with(ctx context.Context, p process, command string, o options) (status int, err error) {
 	switch command {
 	case "start":
 		return 0, p.logged(ctx, "start", func(p process) error { return p.start(ctx) })
