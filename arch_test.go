@@ -652,12 +652,24 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 	}
 }
 
-// A doer does what its step says: what was asked and what was found has been
-// turned into steps by then, in the files that stand here.
-func TestWhoReadsOptionsAndFacts(t *testing.T) {
+// A doer does what its step says, with what it contains and what the run has made:
+// what was asked, what was found, the plan and the CIDs of what existed before it
+// are read before, or by what runs the steps, in the files that stand here.
+func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
 		"asked": {"deployer/applied.go", "deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
-		"Facts": {"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
+		"Facts": {"deployer/applied.go", "deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
+		"plan": {
+			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
+			"deployer/remade.go", "deployer/steps.go", "deployer/verify.go",
+		},
+		"CurrentVMCID": { // and the results at the end
+			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/run.go", "deployer/timeline.go",
+			"deployer/verify.go", "deployer/vm_reached.go",
+		},
+		"Disk()": { // and whether the disk is still the one of the last deploy
+			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/putback.go", "deployer/remade.go",
+		},
 	}
 	seen := map[string]bool{}
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
@@ -665,14 +677,25 @@ func TestWhoReadsOptionsAndFacts(t *testing.T) {
 		if filepath.ToSlash(filepath.Dir(path)) != "deployer" {
 			return // instance finds the facts, and plan decides by them
 		}
+		called := map[ast.Expr]bool{}
 		ast.Inspect(f, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 0 {
+				called[call.Fun] = true
+			}
 			sel, ok := n.(*ast.SelectorExpr)
-			if !ok || readers[sel.Sel.Name] == nil || ofPackage(sel, "plan") != "" {
+			if !ok || ofPackage(sel, "plan") != "" {
 				return true
 			}
-			seen[sel.Sel.Name+path] = true
-			if !slices.Contains(readers[sel.Sel.Name], path) {
-				t.Errorf("%s: reads %s, which only %v may", fset.Position(sel.Pos()), sel.Sel.Name, readers[sel.Sel.Name])
+			name := sel.Sel.Name
+			if called[sel] {
+				name += "()"
+			}
+			if readers[name] == nil {
+				return true
+			}
+			seen[name+path] = true
+			if !slices.Contains(readers[name], path) {
+				t.Errorf("%s: reads %s, which only %v may", fset.Position(sel.Pos()), name, readers[name])
 			}
 			return true
 		})

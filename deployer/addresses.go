@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/plan"
 	"bootstrap/network"
 	"bootstrap/state"
 )
@@ -109,20 +110,19 @@ func (a *reservations) undo(ctx context.Context, run string) {
 
 // bind records which addresses the VM has, and releases all others of the
 // instance but those of a VM that is still to be deleted.
-func (a *reservations) bind(ctx context.Context) error {
+func (a *reservations) bind(ctx context.Context, s plan.Step) error {
 	var has []network.Reservation
 	for _, c := range a.planned.Changes {
 		if instance.Has(c) && c.Action != network.Ask {
 			has = append(has, c.Reservation)
 		}
 	}
-	st := a.t.State.Get()
 	var orphans []string
-	if old := st.Own.Swap; old != nil {
-		orphans = append(orphans, old.CID)
+	if s.With.Old != "" {
+		orphans = append(orphans, s.With.Old)
 	}
 	err := a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
-		_, err := ledger.Record(ctx, a.t.Addresses.Owner(), st.CurrentVMCID, has, orphans...)
+		_, err := ledger.Record(ctx, a.t.Addresses.Owner(), a.vm, has, orphans...)
 		return err
 	})
 	a.used = a.used || err == nil

@@ -12,7 +12,8 @@ import (
 
 // keepApplied saves what this deploy has applied, for the diff of the next plan
 // and for deploy --previous. before is the state before this deploy was recorded.
-func (j *jobs) keepApplied(before state.State) error {
+// applies says that jobs were applied.
+func (j *jobs) keepApplied(before state.State, applies bool) error {
 	st := j.t.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
@@ -26,14 +27,14 @@ func (j *jobs) keepApplied(before state.State) error {
 		hadOld = false
 	}
 	switch {
-	case j.plan.Applies() || j.again:
+	case applies || j.again:
 		a.Spec = j.spec(false, "")
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
 		return j.t.Folder().SetSketch(j.t.Manifest.Sketch) // an adopted VM has no earlier deploy to put back
 	}
-	return j.t.Folder().SetApplied(a, j.t.Manifest.Sketch, j.rendered.archive, j.plan.Applies() && hadOld)
+	return j.t.Folder().SetApplied(a, j.t.Manifest.Sketch, j.rendered.archive, applies && hadOld)
 }
 
 // NoWayBackError says why deploy --previous cannot put back an earlier deploy.
@@ -94,6 +95,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	r.t.About.Health = a.Health
 	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
 	r.jobs.rendered.dir = "" // removeRendered must not remove it
+	r.vm = a.VM
 	r.plan = plan.Previous(plan.Seen(st, r.look.Facts, r.asked.Asked), r.t.About.Group, st.Own.Stopped)
 	return r.emitPlan(ctx)
 }

@@ -94,7 +94,7 @@ func (j *jobs) refuseLost(now agent.State) error {
 	if now.Deployment != "" {
 		return nil
 	}
-	return &LostError{VM: j.t.State.Get().CurrentVMCID, Bare: true, Group: j.t.About.Group}
+	return &LostError{VM: j.vm, Bare: true, Group: j.t.About.Group}
 }
 
 func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPoll, 2) }
@@ -106,7 +106,7 @@ var errWatchTime = errors.New("update_watch_time is over")
 func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
 	e.State, e.Processes = last.JobState, processes(last)
 	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
-	e.Logs = withoutRepeats(j.t.Agents.Reached(j.agent, j.t.State.Get().CurrentVMCID).TailLogs(ctx, seen.names(last), tailLines))
+	e.Logs = withoutRepeats(j.t.Agents.Reached(j.agent, j.vm).TailLogs(ctx, seen.names(last), tailLines))
 	e.Previous = j.hasPrevious()
 	return e
 }

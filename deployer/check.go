@@ -3,13 +3,11 @@ package deployer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
 
 	"bootstrap/cpi"
-	"bootstrap/deployer/plan"
 )
 
 // checkMachine finds problems of this machine that would stop the deploy after
@@ -43,50 +41,6 @@ func (r *run) machineProblems(ctx context.Context) []error {
 		}
 	}
 	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
-}
-
-// checkCloud finds what is missing in the cloud, before the running VM is
-// changed.
-func (r *run) checkCloud(ctx context.Context) error {
-	if err := r.t.CPI.Connect(ctx); err != nil {
-		return err
-	}
-	if r.t.CPI.Serves() && r.plan.NewVM() {
-		if err := r.t.CPI.CheckTunnel(); err != nil {
-			return err
-		}
-	}
-	err := r.askCloud(ctx)
-	var refused *cpi.Error
-	if errors.As(err, &refused) {
-		err = fmt.Errorf("%w; nothing was changed; correct cloud_provider.properties or the cause that the CPI names, then run `bootstrap deploy MANIFEST` again", err)
-	}
-	return err
-}
-
-func (r *run) askCloud(ctx context.Context) error {
-	st := r.t.State.Get()
-	if r.asksForVM() {
-		if err := r.look.ForVM(ctx, st.CurrentVMCID, false); err != nil {
-			return err
-		}
-	}
-	if d := st.Disk(); d != nil && !r.look.Facts.DiskAsked {
-		if err := r.look.ForDisk(ctx, d); err != nil {
-			return err
-		}
-		if r.look.Facts.DiskGone {
-			return &plan.DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.look.Facts.Mounted, d.CID)}
-		}
-	}
-	return r.stemcells.look(ctx)
-}
-
-// asksForVM reports whether the CPI is asked whether the running VM exists: a
-// CPI with a wrong endpoint or wrong credentials then fails before anything is
-// changed.
-func (r *run) asksForVM() bool {
-	return r.look.Facts.Answers && r.plan.On(plan.VM) != plan.Create
 }
 
 // roomForVM returns how many bytes the packages of a VM on this machine take at

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 )
 
 // cleanUp deletes unused things, and looks again at leftovers of earlier runs
 // if the CPI is connected anyway.
-func (r *run) cleanUp(ctx context.Context) error {
-	if err := r.deleteUnused(ctx); err != nil {
+func (r *run) cleanUp(ctx context.Context, s plan.Step) error {
+	if err := r.deleteUnused(ctx, s); err != nil {
 		return err
 	}
 	return r.journal.LookAtLeftovers(ctx)
@@ -19,16 +20,16 @@ func (r *run) cleanUp(ctx context.Context) error {
 // deleteUnused deletes the disks and stemcells that the state owns and that are
 // not current. The deploy has succeeded, so a failure is only a warning, and
 // the next run tries again.
-func (r *run) deleteUnused(ctx context.Context) error {
+func (r *run) deleteUnused(ctx context.Context, s plan.Step) error {
 	st := r.t.State.Get()
 	for _, d := range st.Disks {
 		switch {
 		case d.ID == st.CurrentDiskID:
 		default:
-			err := r.disks.free(ctx, d.CID)
+			err := r.disks.free(ctx, s, d.CID)
 			switch {
 			case err != nil:
-			case r.plan.KeepOldDisk:
+			case s.With.KeepUnused:
 				err = r.disks.keepUnused(d)
 			default:
 				err = r.disks.delete(ctx, r.t.Out.Root, "Deleting unused disk '%s'", d)
@@ -45,12 +46,11 @@ func (r *run) deleteUnused(ctx context.Context) error {
 }
 
 // updateTags sets the tags of an existing VM and its disk again.
-func (r *run) updateTags(ctx context.Context) error {
-	st := r.t.State.Get()
-	return r.t.Out.Do(fmt.Sprintf("Updating the tags of VM '%s'", st.CurrentVMCID), func(*report.Stage) error {
-		r.vms.tag(ctx, st.CurrentVMCID)
-		if d := st.Disk(); d != nil {
-			r.disks.tag(ctx, d.CID)
+func (r *run) updateTags(ctx context.Context, s plan.Step) error {
+	return r.t.Out.Do(fmt.Sprintf("Updating the tags of VM '%s'", r.vm), func(*report.Stage) error {
+		r.vms.tag(ctx, r.vm)
+		if s.With.Disk != "" {
+			r.disks.tag(ctx, s.With.Disk)
 		}
 		return nil
 	})

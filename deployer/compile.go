@@ -7,14 +7,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"bootstrap/agent"
 	"bootstrap/deployer/instance"
-	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/report"
-	"bootstrap/state"
 )
 
 // CompileError says that a package fails to compile on the VM, and whether the
@@ -82,25 +77,24 @@ func compileError(ctx context.Context, l instance.Located, err error) error {
 
 // compile compiles the missing packages; no job may run. If one fails to compile
 // on a VM that stays, compile puts the previous jobs back.
-func (j *jobs) compile(ctx context.Context) error {
-	err := j.packages.compile(ctx)
+func (j *jobs) compile(ctx context.Context, s plan.Step) error {
+	err := j.packages.compile(ctx, s)
 	if failed, ok := errors.AsType[*CompileError](err); ok {
-		failed.Service = j.serviceAfter(ctx, failed.Release)
+		failed.Service = j.serviceAfter(ctx, s.With, failed.Release)
 	}
 	return err
 }
 
 // serviceAfter puts the previous jobs back if that is possible, and returns the
 // state of the service and what to do.
-func (j *jobs) serviceAfter(ctx context.Context, release string) string {
+func (j *jobs) serviceAfter(ctx context.Context, with plan.With, release string) string {
 	again := fmt.Sprintf("correct release %s and run `bootstrap deploy MANIFEST` again", release)
-	st := j.t.State.Get()
 	switch {
-	case st.Own.Swap != nil && (j.plan.Swap || j.plan.Beside):
-		return fmt.Sprintf("VM %s still serves as before; %s", st.Own.Swap.CID, again)
-	case j.plan.On(plan.VM) == plan.Replace:
+	case with.OldServes:
+		return fmt.Sprintf("VM %s still serves as before; %s", with.Old, again)
+	case with.Gone:
 		return "the service is down, and the VM that ran it was deleted; " + again
-	case j.plan.NewVM():
+	case with.New:
 		return "the new VM has no jobs yet; " + again
 	}
 	why, err := j.putBack(ctx)
@@ -109,52 +103,8 @@ func (j *jobs) serviceAfter(ctx context.Context, release string) string {
 		return fmt.Sprintf("the service is down: the previous jobs could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries again; or %s", err, again)
 	case why != "":
 		return fmt.Sprintf("the service is down: %s, so the previous jobs could not be put back; %s", why, again)
-	case st.Own.Stopped:
+	case j.t.State.Get().Own.Stopped:
 		return "the previous jobs were put back and stay stopped; " + again
 	}
 	return "the previous jobs were put back and run again; " + again
-}
-
-// putBack applies again what the last successful deploy applied to the VM, and
-// starts the jobs. why is the reason if that is impossible; err is the error if
-// it failed.
-func (j *jobs) putBack(ctx context.Context) (why string, err error) {
-	a, ok := j.t.Folder().Applied(kept.Current)
-	st := j.t.State.Get()
-	switch {
-	case !ok:
-		return "this machine has no record of an earlier deploy that succeeded", nil
-	case a.VM != st.CurrentVMCID:
-		return "no deploy to this VM has succeeded yet", nil
-	}
-	for name, p := range a.Spec.Packages {
-		has, err := j.agent.HasBlob(ctx, p.BlobstoreID)
-		if err != nil {
-			return "", err
-		}
-		if !has {
-			return fmt.Sprintf("package %s of the previous deploy is no longer on the VM", name), nil
-		}
-	}
-	err = j.t.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
-		spec := a.Spec
-		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
-		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.t.Folder().Rendered(kept.Current), s.Progress); err != nil {
-			return err
-		}
-		return j.agent.Apply(ctx, spec)
-	})
-	if err == nil && !st.Own.Stopped {
-		err = j.start(ctx)
-	}
-	if err != nil {
-		return "", err
-	}
-	if !a.SameDisk(st.Disk()) {
-		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
-	}
-	return "", j.t.State.Update(func(st *state.State) error {
-		a.Record(st)
-		return nil
-	})
 }

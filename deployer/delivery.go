@@ -13,6 +13,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 )
@@ -78,7 +79,7 @@ func (pk *packages) startUploads(ctx context.Context) {
 // compile compiles the missing packages on the VM; no job may run.
 // Meanwhile it uploads what the VM lacks, because the agent compiles one
 // package at a time.
-func (pk *packages) compile(ctx context.Context) error {
+func (pk *packages) compile(ctx context.Context, s plan.Step) error {
 	pk.t.AtEnd(pk.awaitKept)
 	if pk.delivery == nil {
 		if err := pk.planDeliveryToNew(ctx); err != nil {
@@ -86,7 +87,7 @@ func (pk *packages) compile(ctx context.Context) error {
 		}
 	}
 	d := pk.delivery
-	d.trust.fresh = pk.plan.NewVM() // this run has created it, and no job has run on it
+	d.trust.fresh = s.With.New // this run has created it, and no job has run on it
 	pk.startUploads(ctx)
 	pk.spec = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
@@ -195,7 +196,7 @@ func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after
 		Keys:   d.trust.keys(d.keys[p.Name]),
 		After:  after,
 		Digest: p.SHA1,
-		Place:  pk.t.State.Get().CurrentVMCID,
+		Place:  pk.vm,
 		Fetch: func(w io.Writer) error {
 			return vm.GetBlobUpTo(ctx, agent.CompiledLimit, p.BlobstoreID, w, p.SHA1, func(int64, int64) { d.arrived.Add(1) })
 		},

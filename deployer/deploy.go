@@ -56,22 +56,22 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 
 // Stop stops the jobs, which stay stopped until Start.
 func Stop(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "stopping", plan.StopSteps(), (*run).expectVM)
+	return overAgent(ctx, opts, "stopping", plan.StopSteps, (*run).expectVM)
 }
 
 // Start starts the jobs of the existing VM, which is rebooted if its agent does
 // not answer.
 func Start(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "starting", plan.StartSteps(), (*run).reviveDead, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
+	return overAgent(ctx, opts, "starting", plan.StartSteps, (*run).reviveDead, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 
 // Restart stops the jobs and starts them again.
 func Restart(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "restarting", plan.RestartSteps(), (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
+	return overAgent(ctx, opts, "restarting", plan.RestartSteps, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 
 // overAgent runs steps that call only the agent of the VM, after the checks.
-func overAgent(ctx context.Context, opts Options, group string, steps []plan.Step, checks ...func(*run, context.Context) error) error {
+func overAgent(ctx context.Context, opts Options, group string, steps func(plan.Decision) []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
 	return r.execute(ctx, r.agentPhases(group, steps, checks))
@@ -86,11 +86,8 @@ func Delete(ctx context.Context, opts Options) error {
 
 // deleteRecorded runs the steps that delete what the state records.
 func (r *run) deleteRecorded(ctx context.Context) error {
-	replaced := ""
-	if old := r.t.State.Get().Own.Swap; old != nil {
-		replaced = old.CID
-	}
-	return r.runList(ctx, deleting, plan.DeleteSteps(replaced, r.asked.KeepDisk, r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()))
+	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()
+	return r.runList(ctx, deleting, func(d plan.Decision) []plan.Step { return plan.DeleteSteps(d, r.asked.KeepDisk, ledger) })
 }
 
 // changesVM reports whether a step belongs to the group of stages that change

@@ -23,76 +23,94 @@ type disks struct {
 
 // provideFirst creates the first disk and attaches it, while the jobs are
 // stopped.
-func (ds *disks) provideFirst(ctx context.Context) error {
+func (ds *disks) provideFirst(ctx context.Context, step plan.Step) error {
 	d, err := ds.create(ctx, ds.t.Manifest.Group.Disk)
 	if err != nil {
 		return err
 	}
-	if err := ds.attach(ctx, d); err != nil {
+	if err := ds.attach(ctx, step, d); err != nil {
 		return err
 	}
 	return ds.makeCurrent(d)
 }
 
 // attachCurrent attaches the recorded disk to the VM.
-func (ds *disks) attachCurrent(ctx context.Context) error {
-	st := ds.t.State.Get()
-	return ds.attach(ctx, *st.Disk())
+func (ds *disks) attachCurrent(ctx context.Context, step plan.Step) error {
+	d, err := ds.recorded(step.Disk.CID)
+	if err != nil {
+		return err
+	}
+	return ds.attach(ctx, step, d)
+}
+
+// recorded returns the record of the disk with that CID.
+func (ds *disks) recorded(cid string) (state.Disk, error) {
+	if d := plan.DiskOf(ds.t.State.Get(), cid); d != nil {
+		return *d, nil
+	}
+	return state.Disk{}, fmt.Errorf("the state does not record disk %s of the plan", cid)
 }
 
 // changeOrMigrate asks the CPI to change the disk, or else moves its
 // content to a new one, as the step says. The old disk is deleted only when the
 // deploy has succeeded.
 func (ds *disks) changeOrMigrate(ctx context.Context, s plan.Step) error {
-	st := ds.t.State.Get()
-	have := *st.Disk()
-	changed, err := ds.change(ctx, have, *s.Disk)
+	have, err := ds.recorded(s.Disk.CID)
+	if err != nil {
+		return err
+	}
+	changed, err := ds.change(ctx, s, have)
 	if err != nil || changed {
 		return err
 	}
-	if err := ds.attach(ctx, have); err != nil {
+	if err := ds.attach(ctx, s, have); err != nil {
 		return err
 	}
-	return ds.migrate(ctx, have, "")
+	return ds.migrate(ctx, s, have, "")
 }
 
 // migrateCurrent moves the content of the disk to a new one.
 func (ds *disks) migrateCurrent(ctx context.Context, s plan.Step) error {
-	st := ds.t.State.Get()
-	have := *st.Disk()
+	have, err := ds.recorded(s.Disk.CID)
+	if err != nil {
+		return err
+	}
 	if !s.Disk.Mounted {
-		if err := ds.attach(ctx, have); err != nil {
+		if err := ds.attach(ctx, s, have); err != nil {
 			return err
 		}
 	}
-	return ds.migrate(ctx, have, s.Disk.Begun)
+	return ds.migrate(ctx, s, have, s.Disk.Begun)
 }
 
 // keepUnwanted records the disk as an orphan; the new VM is created without
 // it.
-func (ds *disks) keepUnwanted(context.Context) error {
+func (ds *disks) keepUnwanted(_ context.Context, s plan.Step) error {
+	d, err := ds.recorded(s.Disk.CID)
+	if err != nil {
+		return err
+	}
 	return ds.t.State.Update(func(st *state.State) error {
-		st.Orphan(*st.Disk(), "the manifest asked for no persistent disk any more", time.Now())
+		st.Orphan(d, "the manifest asked for no persistent disk any more", time.Now())
 		return nil
 	})
 }
 
 // change detaches the disk and asks the CPI to change it. changed is false
 // if the CPI cannot do that.
-func (ds *disks) change(ctx context.Context, have state.Disk, work plan.DiskWork) (changed bool, err error) {
-	want, mounted := ds.t.Manifest.Group.Disk, work.Mounted
-	vm := ds.t.State.Get().CurrentVMCID
+func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (changed bool, err error) {
+	want, work, mounted := ds.t.Manifest.Group.Disk, *step.Disk, step.Disk.Mounted
 	if mounted {
 		if err := ds.t.Out.Do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return ds.agent.UnmountDisk(ctx, have.CID) }); err != nil {
 			return false, err
 		}
 	}
-	if !ds.plan.NewVM() {
+	if !step.With.New {
 		// The agent keeps the disk in its settings: an agent whose only disk
 		// was removed from them does not survive its next start. A disk that is
 		// not mounted may still be attached, by an interrupted run. Each CPI
 		// has its own error for one that is not attached.
-		if err := ds.detach(ctx, vm); err != nil {
+		if err := ds.detach(ctx, ds.vm, have.CID); err != nil {
 			if mounted {
 				return false, err
 			}
@@ -114,23 +132,24 @@ func (ds *disks) change(ctx context.Context, have state.Disk, work plan.DiskWork
 		if !same {
 			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
-		_, err := ds.journal.Create(ctx, in, call)
+		cid, err := ds.journal.Create(ctx, in, call)
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return report.Skip("not supported by the CPI")
 		}
-		changed = err == nil
+		if changed = err == nil; changed {
+			have, err = ds.recorded(cid) // the change may have given it another CID
+		}
 		return err
 	})
 	if err != nil || !changed {
 		return false, err
 	}
-	st := ds.t.State.Get()
-	return true, ds.attach(ctx, *st.Disk()) // the change may have given it another CID
+	return true, ds.attach(ctx, step, have)
 }
 
 // migrate moves the content of the mounted disk to a new one, or to the one
 // with the CID begun that an interrupted run has mounted for that.
-func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) error {
+func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, begun string) error {
 	var d state.Disk
 	if st := ds.t.State.Get(); begun != "" && plan.DiskOf(st, begun) != nil {
 		d = *plan.DiskOf(st, begun)
@@ -139,7 +158,7 @@ func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) erro
 		if d, err = ds.create(ctx, ds.t.Manifest.Group.Disk); err != nil {
 			return err
 		}
-		if err := ds.attachSecond(ctx, old, d); err != nil {
+		if err := ds.attachSecond(ctx, step, old, d); err != nil {
 			return err
 		}
 	}
@@ -163,7 +182,6 @@ func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) erro
 		return err
 	}
 	ds.migratedFrom = old.CID
-	vm := ds.t.State.Get().CurrentVMCID
 	return ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
 		if err := report.Unskipped(script(ds.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
 			return err
@@ -172,7 +190,7 @@ func (ds *disks) migrate(ctx context.Context, old state.Disk, begun string) erro
 		if err != nil {
 			return err
 		}
-		if err := c.DetachDisk(ctx, vm, old.CID); err != nil {
+		if err := c.DetachDisk(ctx, ds.vm, old.CID); err != nil {
 			return err
 		}
 		return ds.awaitDetached(ctx, s)
@@ -192,13 +210,12 @@ func (ds *disks) awaitDetached(ctx context.Context, s *report.Stage) error {
 	return ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "detach_disk, for which some CPIs restart the VM")
 }
 
-// free detaches an unused disk from a VM that stays: an interrupted run may
-// have left it attached beside the current one.
-func (ds *disks) free(ctx context.Context, cid string) error {
-	if !ds.mayHold(cid) {
+// free detaches an unused disk from a VM that stays, unless this run has migrated
+// from it: an interrupted run may have left it attached beside the current one.
+func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
+	if step.With.New || cid == ds.migratedFrom {
 		return nil
 	}
-	vm := ds.t.State.Get().CurrentVMCID
 	return ds.t.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
 		mounted, err := ds.agent.ListDisk(ctx)
 		if err != nil {
@@ -216,7 +233,7 @@ func (ds *disks) free(ctx context.Context, cid string) error {
 		if err != nil {
 			return err
 		}
-		if err := c.DetachDisk(ctx, vm, cid); err != nil {
+		if err := c.DetachDisk(ctx, ds.vm, cid); err != nil {
 			// Each CPI has its own error for a disk that is not attached. If
 			// the disk is attached, deleting it fails and reports that.
 			return report.Skip("not attached: " + err.Error())
@@ -225,16 +242,12 @@ func (ds *disks) free(ctx context.Context, cid string) error {
 	})
 }
 
-// mayHold reports whether the unused disk may be attached to the VM: false for
-// a new VM, and for the disk that this run migrated from.
-func (ds *disks) mayHold(cid string) bool { return !ds.plan.NewVM() && cid != ds.migratedFrom }
-
 func (ds *disks) create(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
 	var d state.Disk
 	err := ds.t.Out.Do("Creating disk", func(*report.Stage) error {
 		props := properties(want)
 		cid, err := ds.journal.Create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
-			return c.CreateDisk(ctx, want.Size, props, ds.t.State.Get().CurrentVMCID)
+			return c.CreateDisk(ctx, want.Size, props, ds.vm)
 		})
 		for _, made := range ds.t.State.Get().Disks {
 			if err == nil && made.CID == cid {
@@ -255,16 +268,15 @@ func (ds *disks) makeCurrent(d state.Disk) error {
 
 // attach attaches and mounts a disk; beside a mounted one the agent mounts
 // it as the target of a migration.
-func (ds *disks) attach(ctx context.Context, d state.Disk) error {
-	vm := ds.t.State.Get().CurrentVMCID
-	return ds.t.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, vm), func(s *report.Stage) error {
+func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error {
+	return ds.t.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
 		c, err := ds.t.CPI.Client(ctx)
 		if err != nil {
 			return err
 		}
-		hint, err := c.AttachDisk(ctx, vm, d.CID)
+		hint, err := c.AttachDisk(ctx, ds.vm, d.CID)
 		if err != nil {
-			if hint, err = ds.attachAgain(ctx, s, vm, d, err); err != nil {
+			if hint, err = ds.attachAgain(ctx, s, step, d, err); err != nil {
 				return err
 			}
 		}
@@ -285,26 +297,26 @@ func (ds *disks) attach(ctx context.Context, d state.Disk) error {
 // attachAgain detaches a disk that an interrupted run has attached, and
 // attaches it again: some CPIs refuse to attach it twice, and only attach_disk
 // returns the hint for the agent.
-func (ds *disks) attachAgain(ctx context.Context, s *report.Stage, vm string, d state.Disk, refusal error) (hint any, err error) {
+func (ds *disks) attachAgain(ctx context.Context, s *report.Stage, step plan.Step, d state.Disk, refusal error) (hint any, err error) {
 	var refused *cpi.Error
-	if !errors.As(refusal, &refused) || ds.plan.NewVM() {
+	if !errors.As(refusal, &refused) || step.With.New {
 		return nil, refusal
 	}
 	c, err := ds.t.CPI.Client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	attached, err := c.GetDisks(ctx, vm)
+	attached, err := c.GetDisks(ctx, ds.vm)
 	if err != nil || !slices.Contains(attached, d.CID) {
 		return nil, refusal
 	}
-	if err := c.DetachDisk(ctx, vm, d.CID); err != nil {
+	if err := c.DetachDisk(ctx, ds.vm, d.CID); err != nil {
 		return nil, errors.Join(refusal, err)
 	}
 	if err := ds.awaitDetached(ctx, s); err != nil {
 		return nil, err
 	}
-	return c.AttachDisk(ctx, vm, d.CID)
+	return c.AttachDisk(ctx, ds.vm, d.CID)
 }
 
 // tag sets the tags of the disk in the cloud; a failure is only a warning.
@@ -332,21 +344,17 @@ func (ds *disks) metadata() map[string]string {
 
 // snapshot takes a snapshot of the disk before the VM or the disk is
 // changed.
-func (ds *disks) snapshot(ctx context.Context) error {
-	st := ds.t.State.Get()
-	d := st.Disk()
-	if d == nil {
-		return nil
-	}
-	return ds.t.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", d.CID), func(s *report.Stage) error {
-		cid, err := ds.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: d.CID}, func(c *cpi.Client) (string, error) {
-			return c.SnapshotDisk(ctx, d.CID, ds.metadata())
+func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
+	disk := step.Name
+	return ds.t.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
+		cid, err := ds.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: disk}, func(c *cpi.Client) (string, error) {
+			return c.SnapshotDisk(ctx, disk, ds.metadata())
 		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return report.Skip("not supported by the CPI")
 		}
 		if err == nil {
-			s.Info(fmt.Sprintf("  Took snapshot '%s' of disk '%s'; bootstrap never deletes snapshots", cid, d.CID))
+			s.Info(fmt.Sprintf("  Took snapshot '%s' of disk '%s'; bootstrap never deletes snapshots", cid, disk))
 		}
 		return err
 	})
@@ -354,14 +362,13 @@ func (ds *disks) snapshot(ctx context.Context) error {
 
 // keepCurrent turns the current disk into an orphan, which delete does not
 // delete.
-func (ds *disks) keepCurrent(context.Context) error {
-	st := ds.t.State.Get()
-	d := st.Disk()
-	if d == nil {
-		return nil
+func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
+	d, err := ds.recorded(s.Name)
+	if err != nil {
+		return err
 	}
-	err := ds.t.State.Update(func(st *state.State) error {
-		st.Orphan(*d, "kept by delete --keep-disk", time.Now())
+	err = ds.t.State.Update(func(st *state.State) error {
+		st.Orphan(d, "kept by delete --keep-disk", time.Now())
 		return nil
 	})
 	if err == nil {
@@ -371,9 +378,8 @@ func (ds *disks) keepCurrent(context.Context) error {
 }
 
 // deleteAll deletes every disk that the state owns, the current one first.
-func (ds *disks) deleteAll(ctx context.Context) error {
-	st := ds.t.State.Get()
-	if d := st.Disk(); d != nil {
+func (ds *disks) deleteAll(ctx context.Context, s plan.Step) error {
+	if d := plan.DiskOf(ds.t.State.Get(), s.Name); d != nil {
 		if err := ds.delete(ctx, ds.t.Out.Open, "Deleting disk '%s'", *d); err != nil {
 			return err
 		}
@@ -423,19 +429,17 @@ func (ds *disks) keepUnused(d state.Disk) error {
 	})
 }
 
-// detach detaches the persistent disk from a VM.
-func (ds *disks) detach(ctx context.Context, vm string) error {
-	st := ds.t.State.Get()
-	d := st.Disk()
-	if d == nil {
+// detach detaches the disk from a VM; an empty CID is none.
+func (ds *disks) detach(ctx context.Context, vm, disk string) error {
+	if disk == "" {
 		return nil
 	}
-	return ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(*report.Stage) error {
+	return ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
 		c, err := ds.t.CPI.Client(ctx)
 		if err != nil {
 			return err
 		}
-		err = c.DetachDisk(ctx, vm, d.CID)
+		err = c.DetachDisk(ctx, vm, disk)
 		if cpi.NotFound(err) || cpi.NotImplemented(err) {
 			return report.Skip("not attached")
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
 	"bootstrap/state"
 )
 
@@ -18,18 +19,18 @@ import (
 func TestSnapshotIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := snapshotRun(t, `grep -q '"method": "snapshot_disk"' state.json && echo '{"result":"snap-1"}'`)
-	if err := r.disks.snapshot(t.Context()); err != nil {
+	if err := r.disks.snapshot(t.Context(), plan.Step{Name: "disk-1"}); err != nil {
 		t.Fatal(err)
 	}
 	if st := r.t.State.Get(); len(st.Own.Snapshots) != 1 || st.Own.Snapshots[0].CID != "snap-1" || st.Own.Snapshots[0].Taken.IsZero() || len(st.Own.Intents) > 0 {
 		t.Errorf("snapshots %v, intents %v", st.Own.Snapshots, st.Own.Intents)
 	}
 	r = snapshotRun(t, dies)
-	if err := r.disks.snapshot(t.Context()); err == nil || len(r.t.State.Get().Own.Intents) != 1 {
+	if err := r.disks.snapshot(t.Context(), plan.Step{Name: "disk-1"}); err == nil || len(r.t.State.Get().Own.Intents) != 1 {
 		t.Errorf("error %v, intents %v", err, r.t.State.Get().Own.Intents)
 	}
 	r = snapshotRun(t, refuses(cpi.TypeNotImplemented))
-	if err := r.disks.snapshot(t.Context()); err != nil || len(r.t.State.Get().Own.Intents) != 0 {
+	if err := r.disks.snapshot(t.Context(), plan.Step{Name: "disk-1"}); err != nil || len(r.t.State.Get().Own.Intents) != 0 {
 		t.Errorf("error %v, intents %v", err, r.t.State.Get().Own.Intents)
 	}
 }
@@ -70,7 +71,7 @@ func TestAttachAgain(t *testing.T) {
 			}
 			_, err = r.client.AttachDisk(t.Context(), "vm-1", "disk-1")
 			_ = os.Remove(filepath.Join(r.t.Dir, "calls"))
-			_, err = r.disks.attachAgain(t.Context(), r.t.Out.Root, "vm-1", state.Disk{CID: "disk-1"}, err)
+			_, err = r.disks.attachAgain(t.Context(), r.t.Out.Root, plan.Step{}, state.Disk{CID: "disk-1"}, err)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}

@@ -121,7 +121,7 @@ func (r *diskRecord) confirmDelete(ctx context.Context) error {
 
 // deleteData runs the steps that delete the orphan.
 func (r *diskRecord) deleteData(ctx context.Context) error {
-	return r.runList(ctx, "deleting disk", plan.DeleteDiskSteps(r.cid))
+	return r.runList(ctx, "deleting disk", func(plan.Decision) []plan.Step { return plan.DeleteDiskSteps(r.cid) })
 }
 
 // find finds the disk to forget.

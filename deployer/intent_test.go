@@ -69,6 +69,7 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 		OpenLog: func(string) (io.WriteCloser, error) { return os.OpenFile(os.DevNull, os.O_WRONLY, 0) },
 	}})
 	r.t.State, r.t.Dir, r.t.CPI.Build = f, dir, &installation.Installation{Path: path}
+	r.vm = "vm-1"
 	r.journal = r.newJournal()
 	client, err := r.t.CPI.Client(t.Context())
 	if err != nil {

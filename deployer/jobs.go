@@ -16,6 +16,7 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/digest"
 	"bootstrap/manifest"
@@ -47,12 +48,12 @@ type rendered struct {
 // renderEarly renders while the old VM still serves. If only the new VM will
 // know its address, it renders with the old address, so that a wrong template
 // fails now; renderLate then renders again.
-func (j *jobs) renderEarly(ctx context.Context) error {
+func (j *jobs) renderEarly(ctx context.Context, s plan.Step) error {
 	address, dynamic := j.t.Manifest.Address()
 	switch {
 	case !dynamic:
 		j.address = address
-	case j.plan.NewVM():
+	case s.With.New:
 		if j.address = j.known; j.address == "" {
 			return nil
 		}

@@ -21,6 +21,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 )
@@ -304,7 +305,7 @@ func TestUploadsEndBeforeTheDowntime(t *testing.T) {
 	if got := stages(); len(got) != 3 {
 		t.Errorf("%q", got)
 	}
-	if err := r.packages.compile(t.Context()); err != nil {
+	if err := r.packages.compile(t.Context(), plan.Step{}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"Compiling package 'ruby skipped", "Compiling package 'openssl skipped", "Compiling package 'nginx skipped"}
@@ -323,7 +324,7 @@ func TestUploadsEndBeforeTheDowntime(t *testing.T) {
 
 func TestUploadsGoOnWhileTheAgentCompiles(t *testing.T) {
 	r, _ := uploadRun(t, -1)
-	if err := r.packages.compile(t.Context()); err != nil || len(r.packages.spec) != 3 {
+	if err := r.packages.compile(t.Context(), plan.Step{}); err != nil || len(r.packages.spec) != 3 {
 		t.Fatal(r.packages.spec, err)
 	}
 }
@@ -331,7 +332,7 @@ func TestUploadsGoOnWhileTheAgentCompiles(t *testing.T) {
 func TestFailedUploadEndsEverything(t *testing.T) {
 	for name, do := range map[string]func(*packages, context.Context) error{
 		"before the downtime": (*packages).upload,
-		"while it compiles":   (*packages).compile,
+		"while it compiles":   func(pk *packages, ctx context.Context) error { return pk.compile(ctx, plan.Step{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, stages := uploadRun(t, 4321)
@@ -350,7 +351,7 @@ func TestInterruptEndsUploads(t *testing.T) {
 	r, _ := uploadRun(t, -1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.packages.compile(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.packages.compile(ctx, plan.Step{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -102,7 +102,7 @@ func (r *run) localPhases() []phase {
 
 // agentPhases returns the phases of stop, start and restart: steps that call only
 // the agent of the VM, after the checks.
-func (r *run) agentPhases(group string, steps []plan.Step, checks []func(*run, context.Context) error) []phase {
+func (r *run) agentPhases(group string, steps func(plan.Decision) []plan.Step, checks []func(*run, context.Context) error) []phase {
 	phases := append(r.localPhases(), phase{name: "ask agent", do: r.look.AtAgent})
 	for _, check := range checks {
 		phases = append(phases, phase{name: "check VM", do: func(ctx context.Context) error { return check(r, ctx) }})

@@ -262,7 +262,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	}
 	decision := choice.Decision(details)
 	w.Made = w.MadeOf(st, choice.VM.Action)
-	r.want, r.plan, r.known = w, plan.Of(decision), r.look.KnownAddress()
+	r.want, r.plan, r.vm, r.known = w, plan.Of(decision), decision.Current, r.look.KnownAddress()
 	r.plan.Looks = plan.Looks(st, r.look.Facts, r.look.AskedCPI)
 	if decision.NewVM() {
 		r.hints = r.lastAddresses()

@@ -7,11 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"bootstrap/agent"
 	"bootstrap/deployer/health"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/exitcode"
+	"bootstrap/state"
 )
 
 // OnFailure is what a deploy does if the new jobs do not run.
@@ -91,4 +95,48 @@ func (o Options) toGoBack() Options {
 	o.Previous, o.Planned, o.OnFailure = true, nil, KeepFailed
 	o.Asked = plan.Asked{SkipDrain: o.SkipDrain}
 	return o
+}
+
+// putBack applies again what the last successful deploy applied to the VM, and
+// starts the jobs. why is the reason if that is impossible; err is the error if
+// it failed.
+func (j *jobs) putBack(ctx context.Context) (why string, err error) {
+	a, ok := j.t.Folder().Applied(kept.Current)
+	st := j.t.State.Get()
+	switch {
+	case !ok:
+		return "this machine has no record of an earlier deploy that succeeded", nil
+	case a.VM != j.vm:
+		return "no deploy to this VM has succeeded yet", nil
+	}
+	for name, p := range a.Spec.Packages {
+		has, err := j.agent.HasBlob(ctx, p.BlobstoreID)
+		if err != nil {
+			return "", err
+		}
+		if !has {
+			return fmt.Sprintf("package %s of the previous deploy is no longer on the VM", name), nil
+		}
+	}
+	err = j.t.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
+		spec := a.Spec
+		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
+		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.t.Folder().Rendered(kept.Current), s.Progress); err != nil {
+			return err
+		}
+		return j.agent.Apply(ctx, spec)
+	})
+	if err == nil && !st.Own.Stopped {
+		err = j.start(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !a.SameDisk(st.Disk()) {
+		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
+	}
+	return "", j.t.State.Update(func(st *state.State) error {
+		a.Record(st)
+		return nil
+	})
 }

@@ -39,14 +39,14 @@ func (rec *records) clear(context.Context) error {
 
 // deployment records the manifest and its releases as the current ones,
 // in one write.
-func (rec *records) deployment(ctx context.Context) error {
+func (rec *records) deployment(ctx context.Context, s plan.Step) error {
 	applied := maps.Clone(rec.want.Applied)
 	if _, dynamic := rec.t.Manifest.Address(); dynamic {
 		applied[plan.PartAddress] = plan.Digest(rec.journal.Salt(), plan.PartAddress, rec.address)
 	}
 	if rec.jobs.rendered.hash != "" {
 		applied[plan.PartSpec] = plan.Digest(rec.journal.Salt(), plan.PartSpec, rec.jobs.rendered.hash)
-	} else if hash := rec.plan.Applied; hash != "" {
+	} else if hash := s.With.Applied; hash != "" {
 		applied[plan.PartSpec] = plan.Digest(rec.journal.Salt(), plan.PartSpec, hash)
 	}
 	now, before := time.Now().UTC().Truncate(time.Second), rec.t.State.Get()
@@ -63,7 +63,7 @@ func (rec *records) deployment(ctx context.Context) error {
 			st.Own.Processes = rec.jobs.rendered.processes
 		}
 		st.Own.Variables = rec.t.Manifest.Variables
-		st.Own.Group, st.Own.Stopped = rec.t.About.Group, rec.plan.Stopped
+		st.Own.Group, st.Own.Stopped = rec.t.About.Group, s.With.Stopped
 		st.Own.Zone = rec.t.Manifest.Zone()
 		if rec.t.Manifest.SharesNetworks() {
 			st.Own.Ledger = rec.t.Addresses.SharedLedger()
@@ -82,7 +82,7 @@ func (rec *records) deployment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := rec.jobs.keepApplied(before); err != nil {
+	if err := rec.jobs.keepApplied(before, s.With.Applies); err != nil {
 		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
 	return rec.t.CPI.Remember(ctx)

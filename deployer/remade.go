@@ -40,12 +40,11 @@ func (r *run) restoreLost(ctx context.Context, i int) error {
 	if !r.lost(now, done) {
 		return nil
 	}
-	vm := r.t.State.Get().CurrentVMCID
-	r.t.Out.Warning(fmt.Sprintf("VM %s has lost its jobs in the step %q, because the CPI has created it again: applying them again", vm, steps[i].Kind))
+	r.t.Out.Warning(fmt.Sprintf("VM %s has lost its jobs in the step %q, because the CPI has created it again: applying them again", r.vm, steps[i].Kind))
 	if err := r.disks.mountAgain(ctx); err != nil {
 		return err
 	}
-	if err := r.jobs.applyAgain(ctx, now.VM.Machine, !coming(plan.Apply)); err != nil {
+	if err := r.jobs.applyAgain(ctx, steps[i], now.VM.Machine, !coming(plan.Apply)); err != nil {
 		return err
 	}
 	if !r.plan.Stopped && !coming(plan.StartJobs) {
@@ -53,8 +52,8 @@ func (r *run) restoreLost(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	if done(plan.Record) {
-		return r.records.deployment(ctx)
+	if j := slices.IndexFunc(steps[:i], func(s plan.Step) bool { return s.Kind == plan.Record }); j >= 0 {
+		return r.records.deployment(ctx, steps[j])
 	}
 	return nil
 }
@@ -120,7 +119,7 @@ func (ds *disks) mountAgain(ctx context.Context) error {
 
 // applyAgain gives a VM of that kind of machine, which has nothing, its name, its
 // packages and, with all, its jobs.
-func (j *jobs) applyAgain(ctx context.Context, machine string, all bool) error {
+func (j *jobs) applyAgain(ctx context.Context, step plan.Step, machine string, all bool) error {
 	if err := j.initialApply(ctx); err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (j *jobs) applyAgain(ctx context.Context, machine string, all bool) error {
 	if err := j.packages.planDelivery(ctx, nil, machine); err != nil {
 		return err
 	}
-	if err := j.compile(ctx); err != nil || !all {
+	if err := j.compile(ctx, step); err != nil || !all {
 		return err
 	}
 	j.again = true

@@ -38,8 +38,8 @@ type run struct {
 	*work
 	asked Options
 	at    string    // the running phase or step
+	plan  plan.Plan // doers get their steps of it
 	view  plan.View // the last plan that was reported
-	vm    string    // findVM: CID of the one that is recorded
 
 	vms       *vms
 	disks     *disks
@@ -58,7 +58,7 @@ type work struct {
 	look    *instance.Look
 	journal *journal.Journal  // lock, peek: of the CPI calls that change something
 	want    plan.Wishes       // plan
-	plan    plan.Plan         // plan
+	vm      string            // plan, create vm: CID of the VM that is to run the jobs; empty: not created yet
 	agent   *agent.Client     // plan, wait for agent: of the VM that is to run the jobs
 	known   string            // plan: the address of the VM that exists; empty: unknown
 	hints   map[string]string // plan: its addresses on dynamic networks of a cloud config

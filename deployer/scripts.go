@@ -78,7 +78,7 @@ func (j *jobs) scriptLogs(ctx context.Context, a *agent.Client, name string, job
 		if len(filters) == 0 {
 			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
 		}
-		if lines := j.t.Agents.Reached(a, j.t.State.Get().CurrentVMCID).Tail(ctx, tailLines, filters); len(lines) > 0 {
+		if lines := j.t.Agents.Reached(a, j.vm).Tail(ctx, tailLines, filters); len(lines) > 0 {
 			return lines
 		}
 	}

@@ -47,8 +47,8 @@ func (e *SecondDiskError) Hint() string {
 
 // attachSecond attaches the new disk of a migration, beside the mounted one. If
 // the agent does not answer any more, it detaches the new disk again.
-func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
-	err := ds.attach(ctx, d)
+func (ds *disks) attachSecond(ctx context.Context, step plan.Step, old, d state.Disk) error {
+	err := ds.attach(ctx, step, d)
 	if err == nil {
 		_ = ds.t.Folder().DropSecondDisk() // the CPI can attach a second disk
 		return nil
@@ -56,8 +56,8 @@ func (ds *disks) attachSecond(ctx context.Context, old, d state.Disk) error {
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {
 		return err
 	}
-	vm := ds.t.State.Get().CurrentVMCID
-	now := kept.SecondDisk{CPI: ds.t.Artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: ds.plan.NewVM(), Lost: vm}
+	vm := ds.vm
+	now := kept.SecondDisk{CPI: ds.t.Artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: step.With.New, Lost: vm}
 	ds.t.CPI.KeepSecondDisk(now)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
 	undone := ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {

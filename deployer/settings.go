@@ -30,7 +30,7 @@ func forgetsSettings(m *manifest.Manifest) bool {
 // only when the agent uses them. Until then this machine keeps a record of the
 // old and the new access.
 func (se *settings) update(ctx context.Context) error {
-	vm := se.t.State.Get().CurrentVMCID
+	vm := se.vm
 	m := se.t.Manifest
 	return se.t.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
 		how := se.t.Agents.Recall(vm)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"bootstrap/cpi"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/state"
@@ -21,8 +20,10 @@ type stemcells struct {
 }
 
 // upload uploads the stemcell to the cloud, once per name and version,
-// and again if it does not exist there any more.
-func (ss *stemcells) upload(ctx context.Context) error {
+// and again if it does not exist there any more. A light stemcell only names an
+// image of the cloud: before the running VM is deleted, the CPI gets it again,
+// because it returns an error if the image does not exist.
+func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 	sc := ss.t.Artifacts.Stemcell
 	return ss.t.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
 		st := ss.t.State.Get()
@@ -31,7 +32,7 @@ func (ss *stemcells) upload(ctx context.Context) error {
 			switch {
 			case known.CID == ss.gone:
 				made.ID = known.ID
-			case !ss.checksLight():
+			case !step.With.Again:
 				return report.Skip("Stemcell already uploaded")
 			}
 		}
@@ -51,19 +52,12 @@ func (ss *stemcells) upload(ctx context.Context) error {
 	})
 }
 
-// checksLight reports whether the CPI gets a light stemcell again before the
-// running VM is deleted. A light stemcell only names an image of the cloud: the
-// CPI looks for the image, and returns an error if it does not exist.
-func (ss *stemcells) checksLight() bool {
-	return instance.IsLight(ss.t.Artifacts.Stemcell) && ss.plan.On(plan.VM) == plan.Replace
-}
-
 // look asks the CPI whether the recorded stemcell exists, if the CPI
 // can tell.
 func (ss *stemcells) look(ctx context.Context) error {
 	st := ss.t.State.Get()
 	known := st.FindStemcell(ss.t.Artifacts.Stemcell.Name, ss.t.Artifacts.Stemcell.Version)
-	if known == nil || !ss.plan.NewVM() {
+	if known == nil {
 		return nil
 	}
 	c, err := ss.t.CPI.Client(ctx)

@@ -11,8 +11,9 @@ import (
 )
 
 // runList runs the steps of a command that needs no decision.
-func (r *run) runList(ctx context.Context, group string, steps []plan.Step) error {
-	r.plan = plan.Plan{Decision: plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked), Steps: steps}
+func (r *run) runList(ctx context.Context, group string, steps func(plan.Decision) []plan.Step) error {
+	seen := plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked)
+	r.plan, r.vm = plan.Plan{Decision: seen, Steps: steps(seen)}, seen.Current
 	return r.runSteps(ctx, group)
 }
 
@@ -21,7 +22,7 @@ func (r *run) runList(ctx context.Context, group string, steps []plan.Step) erro
 func (r *run) runSteps(ctx context.Context, group string) error {
 	in, took := "", kept.Times{}
 	if r.look.Facts.Answers && len(r.plan.Steps) > 0 {
-		r.t.Agents.Reached(r.look.Running, r.t.State.Get().CurrentVMCID).EndLogins(ctx)
+		r.t.Agents.Reached(r.look.Running, r.plan.Current).EndLogins(ctx)
 	}
 	doers := r.doers()
 	for i, s := range r.plan.Steps {
@@ -102,46 +103,46 @@ func (r *run) doers() map[plan.Kind]doer {
 	}
 	return map[plan.Kind]doer{
 		plan.ReserveAddress: plain(r.addresses.reserve),
-		plan.CheckCloud:     plain(r.checkCloud),
+		plan.CheckCloud:     r.checkCloud,
 		plan.ConnectCPI:     plain(r.t.CPI.Connect),
-		plan.RenderJobs:     plain(r.jobs.renderEarly),
-		plan.UploadStemcell: plain(r.stemcells.upload),
+		plan.RenderJobs:     r.jobs.renderEarly,
+		plan.UploadStemcell: r.stemcells.upload,
 		plan.Upload:         plain(r.jobs.uploadAll),
 		plan.UploadJobs:     plain(r.jobs.upload),
 		plan.Prepare:        plain(r.jobs.prepare),
 
 		plan.ClearRecord:  plain(r.records.clear),
-		plan.CreateVM:     plain(r.vms.create),
-		plan.BindAddress:  plain(r.addresses.bind),
+		plan.CreateVM:     r.vms.create,
+		plan.BindAddress:  r.addresses.bind,
 		plan.WaitForAgent: plain(r.vms.waitForAgent),
 		plan.InitialApply: plain(r.jobs.initialApply),
 		plan.RenderAgain:  plain(r.jobs.renderLate),
-		plan.Compile:      plain(r.jobs.compile),
+		plan.Compile:      r.jobs.compile,
 		plan.StopOld:      r.jobs.stopOld,
 		plan.StopJobs:     r.jobs.stop,
-		plan.Snapshot:     plain(r.disks.snapshot),
-		plan.DeleteVM:     plain(r.vms.deleteCurrent),
-		plan.CreateDisk:   plain(r.disks.provideFirst),
-		plan.AttachDisk:   plain(r.disks.attachCurrent),
+		plan.Snapshot:     r.disks.snapshot,
+		plan.DeleteVM:     r.vms.deleteCurrent,
+		plan.CreateDisk:   r.disks.provideFirst,
+		plan.AttachDisk:   r.disks.attachCurrent,
 		plan.ChangeDisk:   r.disks.changeOrMigrate,
 		plan.MigrateDisk:  r.disks.migrateCurrent,
-		plan.OrphanDisk:   plain(r.disks.keepUnwanted),
+		plan.OrphanDisk:   r.disks.keepUnwanted,
 		plan.Apply:        plain(r.jobs.update),
 		plan.StartJobs:    plain(r.jobs.start),
-		plan.DeleteOld:    plain(r.vms.deleteOld),
+		plan.DeleteOld:    r.vms.deleteOld,
 
 		plan.UpdateAgent: plain(r.settings.update),
-		plan.UpdateTags:  plain(r.updateTags),
-		plan.Record:      plain(r.records.deployment),
+		plan.UpdateTags:  r.updateTags,
+		plan.Record:      r.records.deployment,
 		plan.SendDNS:     plain(r.jobs.sendDNS),
-		plan.CleanUp:     plain(r.cleanUp),
+		plan.CleanUp:     r.cleanUp,
 
 		plan.ApplyPrevious:   plain(r.jobs.applyPrevious),
 		plan.RecordPrevious:  plain(r.records.previous),
 		plan.RecordStopped:   plain(r.records.stopped),
 		plan.RecordStarted:   plain(r.records.started),
-		plan.KeepDisk:        plain(r.disks.keepCurrent),
-		plan.DeleteDisks:     plain(r.disks.deleteAll),
+		plan.KeepDisk:        r.disks.keepCurrent,
+		plan.DeleteDisks:     r.disks.deleteAll,
 		plan.DeleteStemcells: plain(r.stemcells.deleteAll),
 		plan.ReleaseAddress:  plain(r.t.Addresses.ReleaseAll),
 		plan.DeleteOrphan:    r.disks.deleteOrphan,

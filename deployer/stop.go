@@ -17,19 +17,15 @@ import (
 // lifecycle in order. If its agent is silent, only the disk is detached, by the
 // CPI.
 func (j *jobs) stop(ctx context.Context, s plan.Step) error {
-	cid := j.t.State.Get().CurrentVMCID
-	if cid == "" || !j.plan.HasVM {
-		return nil
-	}
-	if j.plan.Lost != nil {
-		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", cid, j.plan.Lost))
-		return j.disks.detach(ctx, cid)
+	if s.With.Lost != nil {
+		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
+		return j.disks.detach(ctx, s.Name, s.With.Disk)
 	}
 	var update *agent.Spec
 	if s.Next.Update {
 		update = j.comingSpec()
 	}
-	return j.stopVM(ctx, j.look.Running, *s.Next, update)
+	return j.stopVM(ctx, j.look.Running, s, update)
 }
 
 // comingSpec returns the spec that will be applied, for drain scripts.
@@ -44,10 +40,10 @@ func (j *jobs) comingSpec() *agent.Spec {
 
 // stopVM stops the jobs of one VM: pre-stop, drain, stop, post-stop. update is
 // the spec that will be applied, for drain scripts; nil: none.
-func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, update *agent.Spec) error {
-	instance := j.t.About.Group + "/0"
+func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, s plan.Step, update *agent.Spec) error {
+	instance, next := j.t.About.Group+"/0", *s.Next
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
-	if !j.plan.SkipDrain {
+	if !s.With.SkipDrain {
 		err := j.t.Out.Do(fmt.Sprintf("Running the pre-stop scripts '%s'", instance), func(*report.Stage) error {
 			return j.runScripts(ctx, vm, "pre-stop", env)
 		})
@@ -75,7 +71,7 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 	if err != nil || !next.Unmount() {
 		return err
 	}
-	disks, err := j.mountedOn(ctx, vm)
+	disks, err := j.mountedOn(ctx, vm, s)
 	if err != nil {
 		return err
 	}
@@ -89,9 +85,9 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, next plan.Next, upd
 
 // mountedOn returns the disks that are mounted on a VM. An agent that reads its
 // settings from a registry takes 10 s to list them, and is not asked twice.
-func (j *jobs) mountedOn(ctx context.Context, vm *agent.Client) ([]string, error) {
-	if j.t.About.Registry != nil && vm == j.look.Running && j.plan.Answers {
-		return j.plan.Mounted, nil
+func (j *jobs) mountedOn(ctx context.Context, vm *agent.Client, s plan.Step) ([]string, error) {
+	if j.t.About.Registry != nil && !s.With.Earlier {
+		return s.With.Mounted, nil
 	}
 	disks, err := vm.ListDisk(ctx)
 	if err != nil {
@@ -148,18 +144,14 @@ func script(err error) error {
 // stopOld stops the jobs on the VM that the current one replaces, and detaches
 // the disk from it. If its agent is silent, only the CPI detaches the disk.
 func (j *jobs) stopOld(ctx context.Context, s plan.Step) error {
-	old := j.t.State.Get().Own.Swap
-	if old == nil || old.CID == "" {
-		return nil
-	}
 	client := j.look.Running
-	if !j.plan.Swap {
+	if s.With.Earlier {
 		client = j.look.Swapped // recorded by an earlier run
 	}
 	if client == nil {
-		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: its agent does not answer", old.CID))
-	} else if err := j.stopVM(ctx, client, *s.Next, nil); err != nil {
+		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: its agent does not answer", s.Name))
+	} else if err := j.stopVM(ctx, client, s, nil); err != nil {
 		return err
 	}
-	return j.disks.detach(ctx, old.CID)
+	return j.disks.detach(ctx, s.Name, s.With.Disk)
 }

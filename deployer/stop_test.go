@@ -29,7 +29,7 @@ func TestStopAfterUnmonitor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, nil)
-			r.plan.SkipDrain = c.skip
+			step := plan.Step{Next: &plan.Next{VM: "keep", Instance: "keep", Deployment: "keep"}, With: plan.With{SkipDrain: c.skip}}
 			var sent []string
 			vm, _ := agentOf(t, func(w http.ResponseWriter, req *http.Request) {
 				var request agent.Request
@@ -56,7 +56,7 @@ func TestStopAfterUnmonitor(t *testing.T) {
 				}
 				_, _ = w.Write(data)
 			})
-			if err := r.jobs.stopVM(t.Context(), vm, plan.Next{VM: "keep", Instance: "keep", Deployment: "keep"}, nil); err != nil {
+			if err := r.jobs.stopVM(t.Context(), vm, step, nil); err != nil {
 				t.Fatal(err)
 			}
 			got := strings.Join(sent, " ")

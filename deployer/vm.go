@@ -1,7 +1,6 @@
 package deployer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,28 +39,21 @@ func (v *vms) neverAnswered(vm string, found error) error {
 
 // deleteCurrent deletes the recorded VM, and forgets it when the CPI has
 // confirmed that.
-func (v *vms) deleteCurrent(ctx context.Context) error {
-	v.deletedAgent = cmp.Or(v.t.State.Get().Own.AgentID, v.plan.AgentID)
-	return v.delete(ctx, v.t.Out.Open, v.t.State.Get().CurrentVMCID)
+func (v *vms) deleteCurrent(ctx context.Context, s plan.Step) error {
+	v.deletedAgent = s.With.AgentID
+	return v.delete(ctx, s.Name)
 }
 
 // deleteOld deletes the VM that the current one has replaced.
-func (v *vms) deleteOld(ctx context.Context) error {
-	old := v.t.State.Get().Own.Swap
-	if old == nil {
-		return nil
-	}
-	if err := v.delete(ctx, v.t.Out.Open, old.CID); err != nil {
+func (v *vms) deleteOld(ctx context.Context, s plan.Step) error {
+	if err := v.delete(ctx, s.Name); err != nil {
 		return err
 	}
-	return v.t.Addresses.ReleaseVM(ctx, old.CID)
+	return v.t.Addresses.ReleaseVM(ctx, s.Name)
 }
 
-func (v *vms) delete(ctx context.Context, in *report.Stage, cid string) error {
-	if cid == "" {
-		return nil
-	}
-	return in.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
+func (v *vms) delete(ctx context.Context, cid string) error {
+	return v.t.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
 		// Files that stay there do no harm, because no other VM has this CID.
 		_ = tunnel.Forget(ctx, filepath.Join(v.t.Dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
@@ -72,8 +64,8 @@ func (v *vms) delete(ctx context.Context, in *report.Stage, cid string) error {
 
 // create creates the VM and records it at once. Few CPIs have has_stemcell:
 // often only this call shows that a stemcell does not exist any more.
-func (v *vms) create(ctx context.Context) error {
-	err := v.make(ctx)
+func (v *vms) create(ctx context.Context, s plan.Step) error {
+	err := v.make(ctx, s.With)
 	st := v.t.State.Get()
 	sc := st.FindStemcell(v.t.Artifacts.Stemcell.Name, v.t.Artifacts.Stemcell.Version)
 	var refused *cpi.Error
@@ -81,42 +73,42 @@ func (v *vms) create(ctx context.Context) error {
 	case !errors.As(err, &refused):
 		return err
 	case sc == nil || v.stemcells.made:
-		return v.afterRefusal(err, "")
+		return v.afterRefusal(s.With, err, "")
 	case cpi.StemcellGone(err, sc.CID):
 		v.stemcells.miss(sc.CID)
-	case v.plan.Fix && !v.plan.Swap:
+	case s.With.Fix && !s.With.OldServes:
 		v.t.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
 		if err := v.stemcells.delete(ctx, v.t.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
 			v.stemcells.gone = sc.CID // or else the CPI would fail to delete it again
 		}
 	default:
-		return v.afterRefusal(err, sc.CID)
+		return v.afterRefusal(s.With, err, sc.CID)
 	}
-	if err := v.stemcells.upload(ctx); err != nil {
-		return v.afterRefusal(err, "")
+	if err := v.stemcells.upload(ctx, s); err != nil {
+		return v.afterRefusal(s.With, err, "")
 	}
-	return v.afterRefusal(v.make(ctx), "")
+	return v.afterRefusal(s.With, v.make(ctx, s.With), "")
 }
 
 // afterRefusal adds to an error of the CPI whether the old VM still exists, and
 // what to do. stemcell is the CID of a stemcell that may not exist any more;
 // empty: it does.
-func (v *vms) afterRefusal(err error, stemcell string) error {
+func (v *vms) afterRefusal(with plan.With, err error, stemcell string) error {
 	var refused *cpi.Error
 	if !errors.As(err, &refused) {
 		return err
 	}
 	text := "correct what the CPI refuses, then run `bootstrap deploy MANIFEST` again"
-	if v.plan.On(plan.VM) == plan.Replace && !v.plan.Swap {
+	if with.Gone {
 		text = "the old VM is deleted, its disk is kept: " + text
 	}
-	if stemcell != "" && !v.plan.Swap {
+	if stemcell != "" && !with.OldServes {
 		text += fmt.Sprintf("; if it means that stemcell %s does not exist any more, `bootstrap deploy MANIFEST --fix` uploads it again", stemcell)
 	}
 	return fmt.Errorf("%w; %s", err, text)
 }
 
-func (v *vms) make(ctx context.Context) error {
+func (v *vms) make(ctx context.Context, with plan.With) error {
 	st := v.t.State.Get()
 	sc := st.FindStemcell(v.t.Artifacts.Stemcell.Name, v.t.Artifacts.Stemcell.Version)
 	if sc == nil {
@@ -128,23 +120,24 @@ func (v *vms) make(ctx context.Context) error {
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
 			CloudProperties: m.ResourcePool.CloudProperties,
-			Networks:        v.networks(),
+			Networks:        v.networks(with.OldServes),
 			Env:             withTags(m.ResourcePool.Env, m.Tags),
 		}
-		if d := st.Disk(); d != nil && m.Group.Disk != nil {
-			req.DiskCIDs = []string{d.CID} // so that the VM is placed where the disk is
+		if with.Disk != "" {
+			req.DiskCIDs = []string{with.Disk} // so that the VM is placed where the disk is
 		}
 		if err := v.t.Agents.Expect(req.AgentID); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
 		v.addresses.used = true // if create_vm fails, the VM may have them all the same
-		cid, err := v.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: v.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: v.want.Made, Replaces: v.plan.Swap}, func(c *cpi.Client) (string, error) {
+		cid, err := v.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: v.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: v.want.Made, Replaces: with.OldServes}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
 		})
 		if err != nil {
 			return err
 		}
+		v.vm = cid
 		if err := v.t.Agents.Remember(cid); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
@@ -155,10 +148,10 @@ func (v *vms) make(ctx context.Context) error {
 
 // networks returns the networks for create_vm, with the hints for dynamic ones
 // unless the old VM still has these addresses.
-func (v *vms) networks() map[string]map[string]any {
+func (v *vms) networks(oldHas bool) map[string]map[string]any {
 	list := v.t.Manifest.Interfaces()
 	for name, ip := range v.hints {
-		if !v.plan.Swap {
+		if !oldHas {
 			list[name]["ip"] = ip
 		}
 	}
@@ -200,7 +193,7 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 	if err := v.t.CPI.OpenTunnel(ctx); err != nil {
 		return err
 	}
-	cid := v.t.State.Get().CurrentVMCID
+	cid := v.vm
 	client, err := v.t.Agents.New(v.t.About.MBus, v.t.About.CA)
 	if err != nil {
 		return err

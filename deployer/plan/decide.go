@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,12 @@ import (
 func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
-		AgentID: f.Now.AgentID, Applied: f.Now.ConfigurationHash,
+		AgentID: cmp.Or(st.Own.AgentID, f.Now.AgentID), Applied: f.Now.ConfigurationHash,
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
+		Disk: DiskWork{CID: CurrentDisk(st)},
+	}
+	if st.Own.Swap != nil {
+		d.Replaced = st.Own.Swap.CID
 	}
 	if !f.Answers {
 		why := f.WhyLost()
@@ -55,9 +60,6 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
 	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
 	d.Leftovers = leftoverCalls(st)
-	if st.Own.Swap != nil {
-		d.Replaced = st.Own.Swap.CID
-	}
 	if f.DiskGone {
 		return nil, &DiskGoneError{CID: st.Disk().CID}
 	}

@@ -33,10 +33,6 @@ func uploadJobs() []Step  { return []Step{{Kind: UploadJobs}} }
 func prepare() []Step     { return []Step{{Kind: Prepare, Calls: []string{"agent prepare"}}} }
 func apply() []Step       { return []Step{{Kind: Apply, Calls: []string{"agent apply"}}} }
 
-func createVM() []Step {
-	return []Step{{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}}}
-}
-
 func waitForAgent() []Step {
 	return []Step{{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}}}
 }
@@ -59,6 +55,15 @@ func (l list) bindAgain() []Step {
 // render returns the step that renders jobs before anything is changed.
 func (l list) render() []Step { return one(l.Address, Step{Kind: RenderJobs}) }
 
+// createVM returns the step that creates the VM, where its disk is.
+func (l list) createVM() []Step {
+	s := Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}, With: With{Fix: l.Fix}}
+	if l.on(Disk) != Orphan {
+		s.With.Disk = l.Disk.CID
+	}
+	return []Step{s}
+}
+
 // renderAgain returns the step that renders with the address that the VM has
 // reported.
 func (l list) renderAgain() []Step { return one(l.Dynamic, Step{Kind: RenderAgain}) }
@@ -77,9 +82,10 @@ func (l list) connectCPI() []Step {
 func (l list) checkCloud() []Step {
 	s := Step{Kind: CheckCloud}
 	if l.Answers && l.on(VM) != Create {
-		s.Calls = append(s.Calls, "cpi has_vm")
+		s.Calls, s.With.AskVM = append(s.Calls, "cpi has_vm"), l.Current
 	}
 	if l.Disk.CID != "" && !l.DiskAsked {
+		s.With.AskDisk = l.Disk.CID
 		s.Calls = append(s.Calls, "cpi has_disk")
 	}
 	if l.NewVM() {
@@ -94,6 +100,7 @@ func (l list) checkCloud() []Step {
 func (l list) uploadStemcell() []Step {
 	s := Step{Kind: UploadStemcell, Maybe: []string{"cpi create_stemcell"}}
 	again := l.Light && l.on(VM) == Replace
+	s.With.Again = again
 	if l.on(Stemcell) == Create || again {
 		s.Calls = append(s.Calls, "cpi create_stemcell")
 	}
@@ -114,16 +121,12 @@ func (l list) compile() []Step {
 // stop returns the step that stops the jobs of the current VM. If its agent is
 // silent, the CPI detaches the disk.
 func (l list) stop(kind Kind, next *Next) []Step {
-	s := Step{Kind: kind, Name: l.Current, Next: next}
-	switch {
-	case !l.HasVM:
-		return []Step{s}
-	case !l.Answers:
-		s.Calls = l.detachCalls()
-		return []Step{s}
-	}
+	s := Step{Kind: kind, Name: l.Current, Next: next, With: With{Disk: l.Disk.CID, Lost: l.Lost, SkipDrain: l.SkipDrain, Mounted: l.Mounted}}
 	s.Calls = l.stopCalls(kind, next)
-	return []Step{s}
+	if !l.Answers {
+		s.Calls = l.detachCalls()
+	}
+	return one(l.HasVM, s)
 }
 
 // stopCalls returns the calls that stop the jobs of a VM whose agent answers.
@@ -155,7 +158,7 @@ func (l list) detachCalls() []string {
 // stopReplaced returns the step that stops the VM that an earlier run has
 // replaced but not deleted. Only its own agent knows which calls are needed.
 func (l list) stopReplaced() []Step {
-	s := Step{Kind: StopOld, Name: l.Replaced, Next: leaving()}
+	s := Step{Kind: StopOld, Name: l.Replaced, Next: leaving(), With: With{Earlier: true, Disk: l.Disk.CID, SkipDrain: l.SkipDrain}}
 	s.Maybe = append(l.stopCalls(StopOld, s.Next), l.detachCalls()...)
 	return one(l.Replaced != "", s)
 }
@@ -169,7 +172,17 @@ func (l list) deleteReplaced() []Step {
 }
 
 func (l list) deleteCurrent() []Step {
-	return one(l.Current != "", Step{Kind: DeleteVM, Name: l.Current, Calls: []string{"cpi delete_vm"}})
+	return one(l.Current != "", Step{Kind: DeleteVM, Name: l.Current, Calls: []string{"cpi delete_vm"}, With: With{AgentID: l.AgentID}})
+}
+
+// deleteDisks returns the step that deletes the current disk, unless it is kept,
+// and all that are unused.
+func (l list) deleteDisks(keep bool) []Step {
+	s := Step{Kind: DeleteDisks}
+	if !keep {
+		s.Name = l.Disk.CID
+	}
+	return []Step{s}
 }
 
 func (l list) snapshot() []Step {
@@ -256,14 +269,16 @@ func (l list) updateAgent() []Step {
 }
 
 func (l list) updateTags() []Step {
-	s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}}
+	s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}, With: With{Disk: l.Disk.CID}}
 	if l.Disk.CID != "" {
 		s.Calls = append(s.Calls, "cpi set_disk_metadata")
 	}
 	return one(l.on(Tags) == Update, s)
 }
 
-func (l list) record() []Step { return one(l.Records(), Step{Kind: Record}) }
+func (l list) record() []Step {
+	return one(l.Records(), Step{Kind: Record, With: With{Applies: l.Applies(), Applied: l.Applied, Stopped: l.Stopped}})
+}
 
 func (l list) sendDNS() []Step {
 	return one(l.sendsDNS(), Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
@@ -272,7 +287,7 @@ func (l list) sendDNS() []Step {
 // cleanUp returns the step that deletes unused things after a successful
 // deploy, and looks again at leftovers of earlier runs.
 func (l list) cleanUp() []Step {
-	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.Leftovers)}
+	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.Leftovers), With: With{KeepUnused: l.KeepOldDisk}}
 	for _, c := range l.Changes {
 		if c.Action == Remove && c.What != VM {
 			s.Calls = append(s.Calls, "cpi delete_"+c.What)

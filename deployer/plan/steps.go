@@ -92,6 +92,32 @@ type Step struct {
 
 	Disk *DiskWork `json:"disk,omitempty"` // for the steps of the disk
 	Next *Next     `json:"next,omitempty"` // for the steps that stop jobs
+	With With      `json:"-"`              // a saved plan is decided again before it runs
+}
+
+// With contains what the doers of steps need beside the names in them.
+type With struct {
+	// For each step of a deploy: New says that this run creates the VM, Old is the
+	// CID of the VM that the new one replaces and that still exists (empty: there is
+	// none), and OldServes says that its jobs run until they are stopped in a later
+	// step. Gone says that it was deleted before the new one is created.
+	New, OldServes, Gone bool
+	Old                  string
+
+	Disk       string   // CID of the disk that the step takes along; empty: none
+	AskVM      string   // check the cloud: CID of the VM to ask for; empty: none
+	AskDisk    string   // check the cloud: the same for the disk
+	Again      bool     // upload stemcell: also one that is recorded as uploaded
+	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
+	AgentID    string   // delete vm: of the VM
+	Earlier    bool     // stop: an earlier run has replaced the VM
+	Lost       *Reason  // stop: why jobs cannot be stopped, and only the disk is detached; nil: they can
+	SkipDrain  bool     // stop: without pre-stop and drain
+	Mounted    []string // stop: CIDs of the disks that the VM has mounted, if that is known
+	KeepUnused bool     // clean up: keep disks that are not used any more as orphans
+	Applies    bool     // record: jobs were applied
+	Applied    string   // record: the configuration hash of what the VM had before
+	Stopped    bool     // record: the jobs are stopped
 }
 
 // String returns the step in words.
@@ -155,8 +181,23 @@ func Looks(st state.State, f Facts, byCPI bool) Step {
 // Steps returns the steps of a decision in order: one of the lists below, which
 // have no conditions. What a list names and the decision does not need is empty.
 func Steps(d Decision) []Step {
-	l := list{d}
-	switch {
+	steps := list{d}.steps()
+	with := With{New: d.NewVM(), Gone: d.on(VM) == Replace && !d.Swap, Old: d.Replaced, OldServes: d.Beside || d.Swap}
+	if d.Swap {
+		with.Old = d.Current
+	}
+	for i := range steps {
+		s := &steps[i].With
+		s.New, s.Gone, s.Old, s.OldServes = with.New, with.Gone, with.Old, with.OldServes
+		if steps[i].Kind == DeleteOld {
+			with.Old = ""
+		}
+	}
+	return steps
+}
+
+func (l list) steps() []Step {
+	switch d := l.Decision; {
 	case d.Nothing():
 		return nil
 	case d.on(VM) == Create:
@@ -197,7 +238,7 @@ func (l list) replace() []Step {
 // newVM returns the steps that create a VM, attach the disk and apply the jobs.
 func (l list) newVM() []Step {
 	return slices.Concat(
-		createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.renderAgain(),
+		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.renderAgain(),
 		l.compile(), apply(), l.start())
 }
 
@@ -205,7 +246,7 @@ func (l list) newVM() []Step {
 func (l list) swap() []Step {
 	return slices.Concat(
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
-		createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), uploadJobs(),
+		l.createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), uploadJobs(),
 		down(l.stop(StopOld, leaving()), l.snapshot(), l.disk(), apply(), l.start()),
 		deleteOld(l.Current), l.finish())
 }
@@ -259,18 +300,18 @@ func (l list) finish() []Step {
 }
 
 // StopSteps returns the steps of bootstrap stop.
-func StopSteps() []Step {
-	return []Step{{Kind: StopJobs, Down: true, Next: staying()}, {Kind: RecordStopped, Down: true}}
+func StopSteps(d Decision) []Step {
+	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStopped}})
 }
 
 // StartSteps returns the steps of bootstrap start.
-func StartSteps() []Step {
-	return []Step{{Kind: RecordStarted, Down: true}, {Kind: StartJobs, Down: true}}
+func StartSteps(Decision) []Step {
+	return down([]Step{{Kind: RecordStarted}, {Kind: StartJobs}})
 }
 
 // RestartSteps returns the steps of bootstrap restart.
-func RestartSteps() []Step {
-	return []Step{{Kind: StopJobs, Down: true, Next: staying()}, {Kind: RecordStarted, Down: true}, {Kind: StartJobs, Down: true}}
+func RestartSteps(d Decision) []Step {
+	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStarted}, {Kind: StartJobs}})
 }
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped
@@ -281,36 +322,27 @@ func Previous(seen Decision, group string, stopped bool) Plan {
 		{What: VM, Name: seen.Current, Action: Keep},
 		{What: Jobs, Name: group, Action: Update, Why: []Reason{{Cause: PutBackAsked}}},
 	}
-	p.Steps = []Step{
-		{Kind: UploadJobs}, {Kind: ClearRecord},
-		{Kind: StopJobs, Down: true, Next: changing()}, {Kind: ApplyPrevious, Down: true},
-	}
 	if stopped {
 		p.Warnings = []Reason{{Cause: StaysStopped}}
-	} else {
-		p.Steps = append(p.Steps, Step{Kind: StartJobs, Down: true})
 	}
-	p.Steps = append(p.Steps, Step{Kind: RecordPrevious})
+	l := list{p.Decision}
+	p.Steps = slices.Concat(
+		uploadJobs(), clearRecord(),
+		down(l.stop(StopJobs, changing()), []Step{{Kind: ApplyPrevious}}, one(!stopped, Step{Kind: StartJobs})),
+		[]Step{{Kind: RecordPrevious}})
 	return p
 }
 
-// DeleteSteps returns the steps that delete a deployment. replaced is the CID
-// of a VM that an earlier run has replaced but not deleted; empty: there is
-// none. keepDisk keeps the current disk as an orphan. ledger is true if a ledger
-// may contain addresses of the deployment.
-func DeleteSteps(replaced string, keepDisk, ledger bool) []Step {
-	list := []Step{{Kind: ClearRecord}}
-	if replaced != "" {
-		list = append(list, Step{Kind: StopOld, Name: replaced, Next: leaving()}, Step{Kind: DeleteOld, Name: replaced})
-	}
-	list = append(list, Step{Kind: StopJobs, Next: ending()}, Step{Kind: DeleteVM})
-	if ledger {
-		list = append(list, Step{Kind: ReleaseAddress})
-	}
-	if keepDisk {
-		list = append(list, Step{Kind: KeepDisk})
-	}
-	return append(list, Step{Kind: DeleteDisks}, Step{Kind: DeleteStemcells}, Step{Kind: LookAtLeftovers}, Step{Kind: Uninstall})
+// DeleteSteps returns the steps that delete a deployment. keepDisk keeps the
+// current disk as an orphan. ledger is true if a ledger may contain addresses of
+// the deployment.
+func DeleteSteps(d Decision, keepDisk, ledger bool) []Step {
+	l := list{d}
+	return slices.Concat(
+		clearRecord(), l.stopReplaced(), l.deleteReplaced(),
+		l.stop(StopJobs, ending()), l.deleteCurrent(),
+		one(ledger, Step{Kind: ReleaseAddress}), one(keepDisk && d.Disk.CID != "", Step{Kind: KeepDisk, Name: d.Disk.CID}),
+		l.deleteDisks(keepDisk), []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
 }
 
 // DeleteDiskSteps returns the steps that delete an orphaned disk.

@@ -1,0 +1,53 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+)
+
+// checkCloud finds what is missing in the cloud, before the running VM is
+// changed.
+func (r *run) checkCloud(ctx context.Context, s plan.Step) error {
+	if err := r.t.CPI.Connect(ctx); err != nil {
+		return err
+	}
+	if r.t.CPI.Serves() && s.With.New {
+		if err := r.t.CPI.CheckTunnel(); err != nil {
+			return err
+		}
+	}
+	err := r.askCloud(ctx, s.With)
+	var refused *cpi.Error
+	if errors.As(err, &refused) {
+		err = fmt.Errorf("%w; nothing was changed; correct cloud_provider.properties or the cause that the CPI names, then run `bootstrap deploy MANIFEST` again", err)
+	}
+	return err
+}
+
+// askCloud asks for the VM, so that a CPI with a wrong endpoint or wrong
+// credentials fails before anything is changed, for the disk and for the stemcell.
+func (r *run) askCloud(ctx context.Context, with plan.With) error {
+	if with.AskVM != "" {
+		if err := r.look.ForVM(ctx, with.AskVM, false); err != nil {
+			return err
+		}
+	}
+	st := r.t.State.Get()
+	if d := plan.DiskOf(st, with.AskDisk); d != nil {
+		if err := r.look.ForDisk(ctx, d); err != nil {
+			return err
+		}
+		if r.look.Facts.DiskGone {
+			return &plan.DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.look.Facts.Mounted, d.CID)}
+		}
+	}
+	if !with.New {
+		return nil
+	}
+	return r.stemcells.look(ctx)
+}
