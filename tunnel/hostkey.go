@@ -10,10 +10,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
@@ -80,11 +82,10 @@ func (a *auth) host() (*host, error) {
 	n := 0
 	for line := range strings.Lines(string(data)) {
 		n++
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != a.hostField() {
+		if !slices.Contains(namesIn(line), a.hostField()) {
 			continue
 		}
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(strings.Join(f[1:], " ")))
+		_, _, key, _, _, err := ssh.ParseKnownHosts([]byte(line))
 		if err != nil {
 			return nil, &knownHostsError{fmt.Errorf("cannot read line %d of %s, the host key of VM %s: %w; remove the line to accept the key the VM shows next", n, a.cfg.KnownHosts, a.cfg.HostName, err)}
 		}
@@ -94,7 +95,18 @@ func (a *auth) host() (*host, error) {
 	return h, nil
 }
 
-// hostField is the first word of the VM's line.
+// namesIn returns the names to which a line of known_hosts gives a key. Lines are parsed
+// one by one, because knownhosts.New refuses all keys of a file with one damaged line.
+func namesIn(line string) []string {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return nil
+	}
+	return strings.Split(words[0], ",")
+}
+
+// hostField is the name of the VM in known_hosts. It has none of the characters that have
+// a meaning there.
 func (a *auth) hostField() string {
 	if a.cfg.HostName == "" {
 		return url.QueryEscape(a.cfg.address())
@@ -166,7 +178,7 @@ func (h *host) remember(ctx context.Context) error {
 		if h.know.key != nil {
 			return h.check("", nil, h.got)
 		}
-		line := a.hostField() + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(h.got))) + "\n"
+		line := knownhosts.Line([]string{a.hostField()}, h.got) + "\n"
 		return rewrite(a.cfg.KnownHosts, func(data string) string {
 			if data != "" && !strings.HasSuffix(data, "\n") {
 				data += "\n"
@@ -211,7 +223,7 @@ func Forget(ctx context.Context, knownHosts, hostName string) error {
 		return rewrite(knownHosts, func(data string) string {
 			var keep strings.Builder
 			for line := range strings.Lines(data) {
-				if f := strings.Fields(line); len(f) == 0 || f[0] != field {
+				if !slices.Equal(namesIn(line), []string{field}) {
 					keep.WriteString(line)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 )
 
 func TestHostKey(t *testing.T) {
@@ -91,6 +93,35 @@ func TestKnownHostsUnreadable(t *testing.T) {
 	cfg.KnownHosts = filepath.Join(os.DevNull, "known")
 	if _, err := Open(t.Context(), cfg, answering); err == nil {
 		t.Error("a host key that cannot be remembered was accepted")
+	}
+}
+
+// OpenSSH and its library read the file that is written, with the name of the VM as the
+// alias of the host; and a line that they write for several names is read.
+func TestKnownHostsOfOpenSSH(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	key := newSigner(t).PublicKey()
+	cfg := Config{HostName: "vm 1", KnownHosts: file, Report: func(string) {}}
+	h := &host{got: key, auth: &auth{cfg: cfg}}
+	if err := h.remember(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := knownhosts.New(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs("vm+1:22", &net.TCPAddr{}, key); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("# note\n"+knownhosts.Line([]string{"other", "vm+1"}, key)+" comment\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Forget(t.Context(), file, "vm 1"); err != nil { // the line is also that of another
+		t.Error(err)
+	}
+	if h, err := (&auth{cfg: cfg}).host(); err != nil || h.know.line != 2 || !bytes.Equal(h.know.key.Marshal(), key.Marshal()) {
+		t.Errorf("%+v, %v", h, err)
 	}
 }
 
