@@ -28,45 +28,38 @@ func imports() map[string][]string {
 	return map[string][]string{
 		"": {"cmd"},
 		"cmd": {
-			"addresses",
-			"agent",
-			"local/agent",
-			"local/bpm",
-			"artifact",
 			"cmd/about",
 			"cmd/cached",
+			"cmd/cli",
 			"cmd/complete",
 			"cmd/conflict",
 			"cmd/dev",
-			"cmd/embedded",
 			"cmd/environment",
 			"cmd/exit",
-			"cmd/explain",
 			"cmd/scaffold",
 			"cmd/secrets",
 			"cmd/ui",
 			"cmd/usage",
 			"cmd/values",
 			"cpi",
-			"local/cpi",
-			"local/namespace",
-			"local/network",
 			"deployer",
 			"deployer/access",
-			"deployer/health",
-			"deployer/journal",
+			"deployer/instance",
 			"deployer/ledger",
 			"deployer/observe",
 			"deployer/page",
 			"deployer/plan",
 			"deployer/report",
-			"deployer/instance",
-			"deployer/timeline",
 			"fleet",
 			"fleet/queue",
 			"fleet/report",
 			"fleet/rollout",
 			"fleet/schedule",
+			"local/agent",
+			"local/bpm",
+			"local/cpi",
+			"local/namespace",
+			"local/network",
 			"manifest",
 			"manifest/document",
 			"network",
@@ -78,7 +71,10 @@ func imports() map[string][]string {
 		},
 		"cmd/about": {
 			"addresses",
+			"cmd/cli",
+			"cmd/explain",
 			"cmd/ui",
+			"cmd/usage",
 			"deployer",
 			"deployer/kept",
 			"fleet/queue",
@@ -87,11 +83,28 @@ func imports() map[string][]string {
 			"state",
 			"templates",
 		},
-		"cmd/cached": {
-			"artifact",
-			"cpi/installation",
+		"cmd/cached": {"artifact", "cpi/installation", "deployer/instance", "templates"},
+		"cmd/cli": {
+			"addresses",
+			"cmd/conflict",
+			"cmd/dev",
+			"cmd/embedded",
+			"cmd/environment",
+			"cmd/exit",
+			"cmd/ui",
+			"cmd/usage",
+			"cmd/values",
+			"cpi",
+			"deployer",
 			"deployer/instance",
-			"templates",
+			"deployer/report",
+			"deployer/timeline",
+			"fleet/rollout",
+			"manifest/document",
+			"network",
+			"state",
+			"state/file",
+			"state/team",
 		},
 		"cmd/complete": {
 			"cmd/values",
@@ -105,14 +118,39 @@ func imports() map[string][]string {
 		},
 		"cmd/conflict": {},
 		"cmd/dev": {
+			"deployer/instance",
 			"deployer/plan",
 			"deployer/report",
-			"deployer/instance",
 			"manifest",
 			"manifest/document",
 		},
-		"cmd/embedded":    {"local/cpi", "deployer/instance"},
+		"cmd/embedded":    {"deployer/instance", "local/cpi"},
 		"cmd/environment": {"cmd/values", "manifest/document", "manifest/keys"},
+		"cmd/exit":        {"cpi"},
+		"cmd/explain":     {"docs"},
+		"cmd/pages":       {"cmd"},
+		"cmd/scaffold": {
+			"artifact",
+			"cmd/cli",
+			"cmd/exit",
+			"cmd/ui",
+			"cmd/values",
+			"deployer/kept",
+			"manifest/document",
+		},
+		"cmd/secrets": {
+			"cmd/cli",
+			"cmd/environment",
+			"cmd/ui",
+			"cmd/usage",
+			"cmd/values",
+			"deployer",
+			"deployer/instance",
+			"deployer/report",
+			"manifest/document",
+			"manifest/store",
+			"state/team",
+		},
 		"cmd/ui": {
 			"deployer/observe",
 			"deployer/plan",
@@ -124,9 +162,7 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"cmd/exit":    {"cpi"},
-		"cmd/explain": {"cmd/ui", "docs"},
-		"cmd/usage":   {"cmd/exit", "cmd/values", "state/file"},
+		"cmd/usage": {"cmd/exit", "cmd/values", "state/file"},
 		"cmd/values": {
 			"addresses",
 			"manifest",
@@ -135,24 +171,8 @@ func imports() map[string][]string {
 			"state/team",
 			"tunnel",
 		},
-		"cmd/pages": {"cmd"},
-		"cmd/scaffold": {
-			"artifact",
-			"cmd/exit",
-			"cmd/secrets",
-			"cmd/values",
-			"deployer/kept",
-			"manifest/document",
-		},
-		"cmd/secrets": {
-			"cmd/environment",
-			"cmd/values",
-			"manifest/document",
-			"manifest/store",
-			"state/team",
-		},
 		"e2e":        {}, // its tests see the program, state files and plans
-		"e2e/traced": {"cmd", "deployer/instance"},
+		"e2e/traced": {"cmd", "cmd/cli", "deployer/instance"},
 		"docs":       {},
 		"deployer": {
 			"addresses",
@@ -387,8 +407,8 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/scaffold", "cmd/secrets", "cmd/usage"},
-		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/explain", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
+		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/cli", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/pages", "cmd/scaffold", "cmd/secrets", "cmd/usage"},
+		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/cli", "cmd/complete", "cmd/conflict", "cmd/environment", "cmd/pages", "cmd/secrets", "cmd/usage"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
@@ -595,8 +615,7 @@ const (
 var larger = map[string]string{
 	"agent.Client":      "one method for each call of the agent, and those that combine calls",
 	"local/agent":       "the embedded agent: one method for each call, all about one machine",
-	"cmd":               "all commands, until each heading of bootstrap help has a folder",
-	"cmd.console":       "streams, questions and output of all commands, until the console has a package",
+	"cmd/cli.Console":   "streams, questions and output of all commands, and how a run begins and ends",
 	"local/cpi.call":    "one method for each call of the CPI, and their parts",
 	"deployer":          "one doer for each step of a plan",
 	"deployer.run":      "the phases of all runs",
@@ -1006,12 +1025,16 @@ func TestOneFormOfDates(t *testing.T) {
 // to these writers and to the programs of a session or a plugin.
 func TestCommandsDoNotWriteToStreams(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
-		if filepath.ToSlash(filepath.Dir(path)) != "cmd" {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if dir != "cmd" && !strings.HasPrefix(dir, "cmd/") || dir == "cmd/ui" || f.Name.Name == "main" {
 			return
 		}
 		stream := func(e ast.Expr) bool {
+			if call, ok := e.(*ast.CallExpr); ok {
+				e = call.Fun
+			}
 			s, ok := e.(*ast.SelectorExpr)
-			return ok && (s.Sel.Name == "stdout" || s.Sel.Name == "stderr" || s.Sel.Name == "out")
+			return ok && slices.Contains([]string{"Stdout", "Stderr", "out", "Out"}, s.Sel.Name)
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
@@ -1023,7 +1046,7 @@ func TestCommandsDoNotWriteToStreams(t *testing.T) {
 				return true
 			}
 			prints := strings.HasPrefix(to.Sel.Name, "Fprint") || to.Sel.Name == "WriteString"
-			if prints && len(call.Args) > 0 && stream(call.Args[0]) && filepath.Base(path) != "output.go" || to.Sel.Name == "Write" && stream(to.X) {
+			if prints && len(call.Args) > 0 && stream(call.Args[0]) && path != filepath.Join("cmd", "cli", "output.go") || to.Sel.Name == "Write" && stream(to.X) {
 				t.Errorf("%s: writes to a stream past cmd/ui", fset.Position(call.Pos()))
 			}
 			return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
@@ -19,7 +20,7 @@ import (
 	"bootstrap/network"
 )
 
-func newAddresses(c *console) *cobra.Command {
+func newAddresses(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "addresses",
 		Short: "List the addresses that deployments share; check, adopt or release some",
@@ -28,13 +29,13 @@ Deployments with a cloud config use it. It is the file ~/.bosh/addresses.db unle
 --database or BOOTSTRAP_DATABASE names another file, or a team's PostgreSQL database
 by its postgres:// URL. A deploy reserves addresses, and delete releases them.`,
 		Args: usage.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+		RunE: c.Help,
 	}
 	cmd.AddCommand(newAddressesList(c), newAddressesCheck(c), newAddressesAdopt(c), newAddressesRelease(c))
 	return cmd
 }
 
-func newAddressesList(c *console) *cobra.Command {
+func newAddressesList(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "list [MANIFEST...]",
@@ -61,13 +62,13 @@ asks nobody else. With --json, there is one object per line.`,
 			})
 		},
 	}
-	c.varFlags(cmd.Flags(), &opts.Inputs)
-	databaseFlagOf(cmd.Flags(), &opts.Database)
-	stateFlag(cmd.Flags(), &opts.StateFile)
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
 	return cmd
 }
 
-func newAddressesCheck(c *console) *cobra.Command {
+func newAddressesCheck(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "check [MANIFEST...]",
@@ -91,13 +92,13 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			})
 		},
 	}
-	c.varFlags(cmd.Flags(), &opts.Inputs)
-	databaseFlagOf(cmd.Flags(), &opts.Database)
-	stateFlag(cmd.Flags(), &opts.StateFile)
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
 	return cmd
 }
 
-func newAddressesAdopt(c *console) *cobra.Command {
+func newAddressesAdopt(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "adopt MANIFEST...",
@@ -125,17 +126,17 @@ are in the ledger already stay as they are.`,
 			})
 		},
 	}
-	c.varFlags(cmd.Flags(), &opts.Inputs)
-	databaseFlagOf(cmd.Flags(), &opts.Database)
-	stateFlag(cmd.Flags(), &opts.StateFile)
-	lockFlag(cmd.Flags(), &opts.LockWait)
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
+	cli.LockFlag(cmd.Flags(), &opts.LockWait)
 	return cmd
 }
 
-func newAddressesRelease(c *console) *cobra.Command {
+func newAddressesRelease(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var what ledger.Selection
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "release {ADDRESS | DEPLOYMENT}...",
 		Short: "Release addresses of deployments that do not exist any more",
@@ -153,10 +154,10 @@ it asks first. It prints what it released.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what.Words = args
-			confirm := c.confirm(ask)
+			confirm := c.Confirm(ask)
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
 				released, err := ledger.Release(ctx, opts.Config, what, func(ctx context.Context, lines []string) error {
-					return agreed(ctx, confirm, lines)
+					return cli.Agreed(ctx, confirm, lines)
 				})
 				if err != nil {
 					return err
@@ -166,23 +167,18 @@ it asks first. It prints what it released.`,
 		},
 	}
 	environment.AddFlag(cmd.Flags(), new(string)) // for its database
-	databaseFlagOf(cmd.Flags(), &opts.Database)
-	ask.flags(cmd.Flags())
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	ask.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&what.Force, "force", false, "also release addresses of a deployment that exists")
 	return cmd
 }
 
 // onLedger runs a command about the ledger of addresses, whose result is on standard
 // output: messages go to standard error.
-func onLedger(ctx context.Context, c *console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
-	c.started, c.plain = true, true
-	show := c.renderer(c.progressStream())
-	c.report = func(e report.Event) {
-		if e.Kind == report.Warning {
-			show(e)
-		}
-	}
-	err := c.deployment(ctx, opts, run)
+func onLedger(ctx context.Context, c *cli.Console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	c.Start()
+	c.ReportWarnings(c.ProgressStream())
+	err := c.Deployment(ctx, opts, run)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return &report.InterruptedError{Look: true} // a transaction is whole, or none
 	}
@@ -212,13 +208,12 @@ func heldOf(list []network.Reservation) func(each func(observe.HeldAddress)) err
 
 // printAddresses prints the reservations that all goes through, of which there may
 // be many thousands, or a sentence if there are none.
-func printAddresses(c *console, all func(each func(observe.HeldAddress)) error, none func() string) (err error) {
-	if c.json {
-		c.quiet = true
-		out := c.redactor.Lines(c.out)
+func printAddresses(c *cli.Console, all func(each func(observe.HeldAddress)) error, none func() string) (err error) {
+	if c.JSON() {
+		out := c.Lines()
 		return all(func(a observe.HeldAddress) { out.Print("address", a) })
 	}
-	c.print(func(out *ui.Writer) {
+	c.Print(func(out *ui.Writer) {
 		table, found := ui.NewAddresses(out), false
 		err = all(func(a observe.HeldAddress) {
 			table.Add(a)
@@ -240,15 +235,15 @@ type finding struct {
 	What string `json:"what"`
 }
 
-func printLedgerCheck(c *console, check *observe.LedgerCheck) error {
-	if c.json {
-		printLines(c, "subnet", check.Subnets)
-		printLines(c, "need", check.Needs)
+func printLedgerCheck(c *cli.Console, check *observe.LedgerCheck) error {
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "subnet", check.Subnets)
+		ui.PrintAll(c.Lines(), "need", check.Needs)
 		for _, what := range check.Findings {
-			printLines(c, "finding", []finding{{what}})
+			c.PrintObject("finding", finding{what})
 		}
 	} else {
-		c.print(func(out *ui.Writer) { ui.LedgerCheck(out, check) })
+		c.Print(func(out *ui.Writer) { ui.LedgerCheck(out, check) })
 	}
 	if len(check.Findings) > 0 {
 		return exit.Code(exit.Failed)

@@ -9,22 +9,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cached"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 )
 
-func newCache(c *console) *cobra.Command {
+func newCache(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "List or remove what ~/.bosh keeps for later deploys",
 		Args:  usage.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+		RunE:  c.Help,
 	}
 	cmd.AddCommand(newCacheList(c), newCachePrune(c))
 	return cmd
 }
 
-func newCacheList(c *console) *cobra.Command {
+func newCacheList(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List what is in the cache, with its size and last use",
@@ -34,8 +35,8 @@ compiled on VMs, and the compiled embedded Ruby. The entries used last come firs
 With --json, there is one object per line.`,
 		Args: usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c.started = true
-			home, err := c.boshHome()
+			c.Start()
+			home, err := c.BoshHome()
 			if err != nil {
 				return err
 			}
@@ -43,17 +44,17 @@ With --json, there is one object per line.`,
 			if err != nil {
 				return err
 			}
-			if c.json {
-				printLines(c, "cached", list)
+			if c.JSON() {
+				ui.PrintAll(c.Lines(), "cached", list)
 				return nil
 			}
-			c.print(func(out *ui.Writer) { cacheTable(out, list) })
+			c.Print(func(out *ui.Writer) { cacheTable(out, list) })
 			return nil
 		},
 	}
 }
 
-func newCachePrune(c *console) *cobra.Command {
+func newCachePrune(c *cli.Console) *cobra.Command {
 	var olderThan time.Duration
 	var all, dry bool
 	cmd := &cobra.Command{
@@ -69,8 +70,8 @@ download or compile again what they need.`,
 			if !cmd.Flags().Changed("older-than") && !all {
 				return errors.New("prune needs --older-than TIME or --all")
 			}
-			c.started = true
-			home, err := c.boshHome()
+			c.Start()
+			home, err := c.BoshHome()
 			if err != nil {
 				return err
 			}
@@ -79,31 +80,31 @@ download or compile again what they need.`,
 				before = time.Now().AddDate(1, 0, 0) // clocks may be wrong
 			}
 			gone, err := cached.Prune(home, before, dry)
-			c.printPruned(gone, dry)
+			printPruned(c, gone, dry)
 			return err
 		},
 	}
 	f := cmd.Flags()
-	timeVar(f, &olderThan, "older-than", 0, "remove what was not used for this long, such as 30d or 12h")
+	cli.TimeVar(f, &olderThan, "older-than", 0, "remove what was not used for this long, such as 30d or 12h")
 	f.BoolVar(&all, "all", false, "remove everything that no installed CPI needs")
 	f.BoolVar(&dry, "dry-run", false, "only show what would be removed")
 	return cmd
 }
 
-func (c *console) printPruned(gone []cached.Item, dry bool) {
-	if c.json {
+func printPruned(c *cli.Console, gone []cached.Item, dry bool) {
+	if c.JSON() {
 		removed := !dry
 		for i := range gone {
 			gone[i].Removed = &removed
 		}
-		printLines(c, "cached", gone)
+		ui.PrintAll(c.Lines(), "cached", gone)
 		return
 	}
 	verb, sum := "Removed", int64(0)
 	if dry {
 		verb = "Would remove"
 	}
-	c.print(func(out *ui.Writer) {
+	c.Print(func(out *ui.Writer) {
 		for _, i := range gone {
 			fmt.Fprintf(out, "%s %s %s (%s)\n", verb, i.Type, i.Name, ui.Size(i.Size))
 			sum += i.Size

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,8 +16,8 @@ import (
 	"bootstrap/addresses"
 	"bootstrap/agent"
 	"bootstrap/cmd/about"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/explain"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
 	"bootstrap/deployer/plan"
@@ -33,6 +33,11 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = Main(args, strings.NewReader(""), &out, &errs, []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")})
 	return code, out.String(), errs.String()
+}
+
+// newConsole returns a console without a tracer.
+func newConsole(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) *cli.Console {
+	return cli.New(cli.Process{Args: args, Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env})
 }
 
 // Help is part of the interface: golden files show each change of it.
@@ -103,7 +108,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	for _, code := range []int{exit.Done, exit.Failed, exit.Usage, exit.Manifest, exit.NoState, exit.Agent, exit.CPI, exit.Locked, exit.Interrupted} {
-		if !strings.Contains(explain.ExitCodes, fmt.Sprintf("  %-4d ", code)) {
+		if !strings.Contains(about.ExitCodes, fmt.Sprintf("  %-4d ", code)) {
 			t.Errorf("the help does not tell exit code %d", code)
 		}
 	}
@@ -138,31 +143,5 @@ func TestVersion(t *testing.T) {
 	line, _, _ := strings.Cut(out, "\n")
 	if err := json.Unmarshal([]byte(line), &said); code != 0 || err != nil || said.Text() != about.Read().Text() || said.Formats.Plan != deployer.PlanFormat || said.Go != runtime.Version() {
 		t.Errorf("exit code %d, %v, %s", code, err, out)
-	}
-}
-
-// Only its owner can read a log file, and it contains no secret.
-func TestLogIsRedacted(t *testing.T) {
-	c := newConsole(nil, nil, nil, nil, nil)
-	c.redactor.Add("s3cret-pass")
-	path := filepath.Join(t.TempDir(), "cpi.log")
-	log, err := c.openLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, piece := range []string{"stderr: s3c", "ret-pass\nand an end without newline s3cret", "-pass"} {
-		if _, err := log.Write([]byte(piece)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil || string(data) != "stderr: <redacted>\nand an end without newline <redacted>" {
-		t.Errorf("log %q, %v", data, err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }

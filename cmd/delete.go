@@ -6,14 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/state/file"
 )
 
-func newDelete(c *console) *cobra.Command {
+func newDelete(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:        "delete {MANIFEST | --state FILE}",
 		SuggestFor: []string{"destroy", "down"},
@@ -28,11 +29,11 @@ terminal on standard input it deletes a disk only with --yes.`,
 		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
 		Args:    usage.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
-			opts.Manifest = first(args)
+			c.Start()
+			opts.Manifest = cli.Manifest(args)
 			opts.Inputs.Lenient = true
-			opts.Confirm = c.confirm(ask)
-			err := c.deployment(cmd.Context(), opts, deployer.Delete)
+			opts.Confirm = c.Confirm(ask)
+			err := c.Deployment(cmd.Context(), opts, deployer.Delete)
 			var missing *file.MissingError
 			if errors.As(err, &missing) {
 				return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", err)
@@ -41,16 +42,16 @@ terminal on standard input it deletes a disk only with --yes.`,
 		},
 	}
 	f := cmd.Flags()
-	c.inputFlags(f, &opts.Inputs)
-	databaseFlagOf(f, &opts.Database)
-	stateFlag(f, &opts.StateFile)
-	lockFlag(f, &opts.LockWait)
-	skipDrainFlag(f, &opts)
-	cpiFlags(f, &opts)
-	agentFlags(f, &opts)
-	answerFlag(f, &opts)
-	ask.flags(f)
-	timingsFlag(c, f)
+	c.InputFlags(f, &opts.Inputs)
+	cli.DatabaseFlag(f, &opts.Database)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.LockFlag(f, &opts.LockWait)
+	cli.SkipDrainFlag(f, &opts)
+	cli.CPIFlags(f, &opts)
+	cli.AgentFlags(f, &opts)
+	cli.AnswerFlag(f, &opts)
+	ask.Flags(f)
+	c.TimingsFlag(f)
 	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphaned one, see bootstrap disks")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed if there is no state file")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/dev"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -16,9 +17,9 @@ import (
 	"bootstrap/manifest"
 )
 
-func newDev(c *console) *cobra.Command {
+func newDev(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
-	var ask asking
+	var ask cli.Asking
 	var anyCPI bool
 	cmd := &cobra.Command{
 		Use:        "dev MANIFEST",
@@ -33,9 +34,9 @@ embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
 		Example: "  bootstrap dev manifest.yml\n  bootstrap dev manifest.yml --update-watch-time 500-120000",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			opts.Manifest = args[0]
-			if confirm := c.confirm(ask); confirm != nil {
+			if confirm := c.Confirm(ask); confirm != nil {
 				opts.Confirm = func(ctx context.Context, q deployer.Question) (bool, error) {
 					if q.Down {
 						return true, nil // as after each change of a source file
@@ -51,43 +52,41 @@ embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
 		},
 	}
 	f := cmd.Flags()
-	c.deployFlags(f, &opts)
+	c.DeployFlags(f, &opts)
 	opts.LockWait = 10 * time.Minute // what was saved meanwhile must be deployed
 	f.Lookup("lock-wait").Usage = "how long to wait for another run (default 10m)"
-	ask.flags(f)
+	ask.Flags(f)
 	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")
 	f.BoolVar(&anyCPI, "any-cpi", false, "deploy every change to VMs of other CPIs, too")
 	return cmd
 }
 
 // develop deploys again and again.
-func develop(c *console, cmd *cobra.Command, opts deployer.Options, anyCPI bool) error {
-	c.goesOn = true
-	c.report = c.renderer(c.out)
+func develop(c *cli.Console, cmd *cobra.Command, opts deployer.Options, anyCPI bool) error {
+	done := c.Many()
+	show := c.Renderer(c.Out())
+	c.ReportBy(show)
 	loop := dev.Loop{
 		Manifest: opts.Manifest,
 		Inputs:   opts.Inputs,
 		AnyCPI:   anyCPI,
-		Asking:   c.asking.Load,
-		Ended:    func(err error) { ended(c, err) },
-		Show:     c.report,
+		Asking:   c.Asking,
+		Ended:    func(err error) { c.Ended(err) },
+		Show:     show,
 		Idle: func(idle bool) {
-			c.ends.Store(idle)
-			if !idle && !c.json {
-				c.print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
+			c.SignalEnds(idle)
+			if !idle && !c.JSON() {
+				c.Print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
 			}
 		},
 	}
 	loop.Deploy = func(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
-		opts, all := opts, c.report
+		opts := opts
 		opts.Accept = accept
-		c.outcome, c.report, c.quiet = nil, show, false
-		defer func() { c.report = all }()
-		defer closeOpened(c)
-		return c.deployment(ctx, opts, deployer.Deploy)
+		return c.OneOfMany(show, func() error { return c.Deployment(ctx, opts, deployer.Deploy) })
 	}
 	err := loop.Run(cmd.Context())
-	c.goesOn, c.quiet = false, true
+	done()
 	if remote := (*dev.RemoteError)(nil); errors.As(err, &remote) {
 		return usage.Wrong(cmd, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -14,7 +15,7 @@ import (
 	"bootstrap/deployer/observe"
 )
 
-func newDisks(c *console) *cobra.Command {
+func newDisks(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:   "disks {MANIFEST | --state FILE}",
@@ -29,12 +30,12 @@ ask the cloud. With --json, there is one object per line.`,
 			if err := usage.Mistaken(cmd, args, 1); err != nil {
 				return err
 			}
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
-			return c.listDisks(cmd.Context(), path)
+			c.Start()
+			return listDisks(cmd.Context(), c, path)
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -42,8 +43,8 @@ ask the cloud. With --json, there is one object per line.`,
 	return cmd
 }
 
-func (c *console) listDisks(ctx context.Context, path string) error {
-	s, err := c.stateAt(ctx, path, 0)
+func listDisks(ctx context.Context, c *cli.Console, path string) error {
+	s, err := stateAt(ctx, c, path, 0)
 	if err != nil {
 		return err
 	}
@@ -52,16 +53,16 @@ func (c *console) listDisks(ctx context.Context, path string) error {
 		return err
 	}
 	list := observe.Disks(st)
-	if c.json {
-		printLines(c, "disk", list)
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "disk", list)
 		return nil
 	}
-	c.print(func(out *ui.Writer) { ui.Disks(out, list) })
+	c.Print(func(out *ui.Writer) { ui.Disks(out, list) })
 	return nil
 }
 
-func newDisksAttach(c *console) *cobra.Command {
-	return c.aboutDisk(&cobra.Command{
+func newDisksAttach(c *cli.Console) *cobra.Command {
+	return aboutDisk(c, &cobra.Command{
 		Use:   "attach {MANIFEST | --state FILE} CID",
 		Short: "Make an orphaned disk the current one; the next deploy attaches it",
 		Long: `Attach makes an orphaned disk the current disk again. It changes nothing in the
@@ -70,14 +71,14 @@ while another disk is the current one.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
-		stateFlag(cmd.Flags(), &opts.StateFile)
-		lockFlag(cmd.Flags(), &opts.LockWait)
+		cli.StateFlag(cmd.Flags(), &opts.StateFile)
+		cli.LockFlag(cmd.Flags(), &opts.LockWait)
 	})
 }
 
-func newDisksDelete(c *console) *cobra.Command {
-	var ask asking
-	return c.aboutDisk(&cobra.Command{
+func newDisksDelete(c *cli.Console) *cobra.Command {
+	var ask cli.Asking
+	return aboutDisk(c, &cobra.Command{
 		Use:   "delete {MANIFEST | --state FILE} CID",
 		Short: "Delete an orphaned disk and its data",
 		Long: `Delete deletes an orphaned disk, WITH ITS DATA. On the machine that deployed, it
@@ -85,16 +86,16 @@ needs neither the contents of the manifest nor variables nor downloads. With the
 last disk of a deleted deployment it removes the state file and the installed CPI.`,
 		Example: "  bootstrap disks delete manifest.yml disk-6b7c",
 	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
-		c.diskFlags(cmd.Flags(), opts)
-		ask.flags(cmd.Flags())
-		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
+		diskFlags(c, cmd.Flags(), opts)
+		ask.Flags(cmd.Flags())
+		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.Confirm(ask) }
 	})
 }
 
-func newDisksForget(c *console) *cobra.Command {
+func newDisksForget(c *cli.Console) *cobra.Command {
 	current := false
-	var ask asking
-	return c.aboutDisk(&cobra.Command{
+	var ask cli.Asking
+	return aboutDisk(c, &cobra.Command{
 		Use:   "forget {MANIFEST | --state FILE} {CID | --current}",
 		Short: "Remove the record of a disk that does not exist any more",
 		Long: `Forget removes the record of a disk that does not exist any more, so that the next
@@ -102,27 +103,27 @@ deploy creates a new, empty one. It asks the CPI first and refuses while the dis
 With --force the CPI is not asked; on a terminal, you are.`,
 		Example: "  bootstrap disks forget manifest.yml --current",
 	}, deployer.ForgetDisk, func(cmd *cobra.Command, opts *deployer.Options) {
-		c.diskFlags(cmd.Flags(), opts)
-		ask.flags(cmd.Flags())
-		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.confirm(ask) }
+		diskFlags(c, cmd.Flags(), opts)
+		ask.Flags(cmd.Flags())
+		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.Confirm(ask) }
 		cmd.Flags().BoolVar(&current, "current", false, "the current disk")
 		cmd.Flags().BoolVar(&opts.Force, "force", false, "do not ask the CPI whether the disk exists")
 	})
 }
 
 // diskFlags adds the flags of commands that may call the CPI about a disk.
-func (c *console) diskFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	c.inputFlags(f, &opts.Inputs)
-	stateFlag(f, &opts.StateFile)
-	lockFlag(f, &opts.LockWait)
-	cpiFlags(f, opts)
-	agentFlags(f, opts)
-	answerFlag(f, opts)
+func diskFlags(c *cli.Console, f *pflag.FlagSet, opts *deployer.Options) {
+	c.InputFlags(f, &opts.Inputs)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.LockFlag(f, &opts.LockWait)
+	cli.CPIFlags(f, opts)
+	cli.AgentFlags(f, opts)
+	cli.AnswerFlag(f, opts)
 }
 
 // aboutDisk completes a command that takes, after the manifest, a CID or else
 // --current.
-func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*cobra.Command, *deployer.Options)) *cobra.Command {
+func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*cobra.Command, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		want := 1
@@ -147,9 +148,9 @@ func (c *console) aboutDisk(cmd *cobra.Command, run func(context.Context, deploy
 				return err
 			}
 		}
-		c.started = true
+		c.Start()
 		opts.Inputs.Lenient = true
-		return c.deployment(cmd.Context(), opts, run)
+		return c.Deployment(cmd.Context(), opts, run)
 	}
 	flags(cmd, &opts)
 	return cmd

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -13,7 +14,7 @@ import (
 	"bootstrap/deployer/report"
 )
 
-func newDoctor(c *console) *cobra.Command {
+func newDoctor(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var strict bool
 	cmd := &cobra.Command{
@@ -34,36 +35,36 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 			"  bootstrap doctor bosh.yml --vars-store creds.yml --expiry-warning 60d --strict --json",
 		Args: usage.AtMostAManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			if len(args) > 0 {
 				opts.Manifest = args[0]
 			}
-			c.report = func(report.Event) {} // print only the findings
-			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
-				return c.doctor(ctx, opts, strict)
+			c.ReportBy(func(report.Event) {}) // print only the findings
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				return doctor(ctx, c, opts, strict)
 			})
 		},
 	}
 	f := cmd.Flags()
-	c.inputFlags(f, &opts.Inputs)
-	stateFlag(f, &opts.StateFile)
-	rubyFlag(f, &opts.Ruby)
-	oldAgentFlags(f, &opts)
-	viaFlag(f, &opts)
-	answerFlag(f, &opts)
+	c.InputFlags(f, &opts.Inputs)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.RubyFlag(f, &opts.Ruby)
+	cli.OldAgentFlags(f, &opts)
+	cli.ViaFlag(f, &opts)
+	cli.AnswerFlag(f, &opts)
 	f.BoolVar(&strict, "strict", false, "count warnings as failures")
 	return cmd
 }
 
-func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool) error {
-	out := writerTo(c, c.out)
+func doctor(ctx context.Context, c *cli.Console, opts deployer.Options, strict bool) error {
+	out := c.Writer(c.Out())
 	defer out.Flush()
 	count := map[observe.CheckResult]int{}
 	err := observe.Diagnose(ctx, opts.Config, opts.Options, func(check observe.Check) {
 		count[check.Result]++
-		check.Detail, check.Remedy = c.withTarget(check.Detail), c.withTarget(check.Remedy)
-		if c.json {
-			printLines(c, "check", []observe.Check{check})
+		check.Detail, check.Remedy = c.WithTarget(check.Detail), c.WithTarget(check.Remedy)
+		if c.JSON() {
+			c.PrintObject("check", check)
 		} else {
 			ui.Check(out, check)
 		}
@@ -72,7 +73,7 @@ func (c *console) doctor(ctx context.Context, opts deployer.Options, strict bool
 		return err
 	}
 	failed, warned := count[observe.CheckFail], count[observe.CheckWarn]
-	if !c.json {
+	if !c.JSON() {
 		ui.Checked(out, failed, warned)
 	}
 	if failed > 0 || strict && warned > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/deployer"
@@ -126,9 +127,9 @@ func TestEnvironment(t *testing.T) {
 		{"", "nosuch", "nosuch"},
 	} {
 		con := newConsole(strings.Fields(c.args), strings.NewReader(""), io.Discard, io.Discard, []string{c.environ})
-		args := con.completed(newRoot(con))
-		if got := strings.Join(args, " "); got != c.want || con.lineErr != nil {
-			t.Errorf("%s %s\n got %s\nwant %s\n%v", c.environ, c.args, got, c.want, con.lineErr)
+		line, err := con.FullLine(newRoot(con))
+		if got := strings.Join(line.Args, " "); got != c.want || err != nil {
+			t.Errorf("%s %s\n got %s\nwant %s\n%v", c.environ, c.args, got, c.want, err)
 		}
 	}
 }
@@ -215,8 +216,8 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	var env []string
 	complete := func(args ...string) error {
 		con := newConsole(args, strings.NewReader(""), io.Discard, io.Discard, env)
-		con.completed(newRoot(con))
-		return con.lineErr
+		_, err := con.FullLine(newRoot(con))
+		return err
 	}
 	own("bootstrap.yml", 65534)
 	err := complete("deploy", "m.yml")
@@ -285,19 +286,23 @@ func TestEnvironmentInMessages(t *testing.T) {
 	} {
 		con := newConsole(strings.Fields(c.args), strings.NewReader(""), io.Discard, io.Discard, nil)
 		root := newRoot(con)
-		con.completed(root)
-		cmd, rest, err := root.Find(con.line.Args)
+		line, err := con.FullLine(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd, rest, err := root.Find(line.Args)
 		if err != nil || cmd.ParseFlags(rest) != nil {
-			t.Fatal(con.line.Args, err)
+			t.Fatal(line.Args, err)
 		}
 		f := cmd.Flags()
 		value := func(name string) string { return f.Lookup(name).Value.String() }
-		con.target = &deployer.Options{Options: instance.Options{Manifest: f.Arg(0), StateFile: value("state"), Inputs: document.Options{}}}
+		target := &deployer.Options{Options: instance.Options{Manifest: f.Arg(0), StateFile: value("state"), Inputs: document.Options{}}}
 		if f.Lookup("ops-file") != nil {
-			con.target.Inputs.Ops, _ = f.GetStringArray("ops-file")
-			con.target.Inputs.VarsStore = value("vars-store")
+			target.Inputs.Ops, _ = f.GetStringArray("ops-file")
+			target.Inputs.VarsStore = value("vars-store")
 		}
-		if got := con.withTarget(c.text); got != c.want {
+		con.NameTarget(target)
+		if got := con.WithTarget(c.text); got != c.want {
 			t.Errorf("%s: %q, want %q", c.args, got, c.want)
 		}
 	}
@@ -307,8 +312,8 @@ func TestEnvironmentInMessages(t *testing.T) {
 func TestEnvironmentInLock(t *testing.T) {
 	environmentFolder(t)
 	con := newConsole([]string{"deploy", "-o", "more.yml"}, strings.NewReader(""), io.Discard, io.Discard, []string{"HOME=" + t.TempDir()})
-	_ = con.execute(newRoot(con)) // which refuses the manifest
-	if got := con.holder().Command; got != "deploy m.yml --ops-file=…" {
+	_ = con.Execute(newRoot(con)) // which refuses the manifest
+	if got := con.Holder().Command; got != "deploy m.yml --ops-file=…" {
 		t.Errorf("%q", got)
 	}
 }
@@ -341,7 +346,7 @@ func FuzzEnvironment(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	parse := func(args []string) (*console, *cobra.Command, *pflag.FlagSet) {
+	parse := func(args []string) (*cli.Console, *cobra.Command, *pflag.FlagSet) {
 		con := newConsole(args, strings.NewReader("{}"), io.Discard, io.Discard, nil)
 		root := newRoot(con)
 		cmd, rest, err := root.Find(args)
@@ -360,7 +365,7 @@ func FuzzEnvironment(f *testing.F) {
 		if before == nil || was.Changed("help") {
 			return
 		}
-		line, err := environment.Complete(con.root, args, con.getenv)
+		line, err := environment.Complete(before.Root(), args, con.Getenv)
 		if err != nil {
 			return
 		}

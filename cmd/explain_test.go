@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/explain"
 )
 
@@ -25,7 +26,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out, _ = run(t, "explain", "75", "--json")
-	var page explain.Explanation
+	var page about.Explanation
 	line, result, _ := strings.Cut(out, "\n")
 	if err := json.Unmarshal([]byte(line), &page); err != nil || code != 0 || page.Name != "75" || !strings.HasPrefix(page.Summary, "Somebody else is at work") || !strings.Contains(page.Text, "--lock-wait") || !strings.Contains(result, `"kind":"result"`) {
 		t.Errorf("exit code %d, %v, %s", code, err, out)

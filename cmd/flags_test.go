@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/about"
 	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/explain"
 	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 )
@@ -281,7 +281,7 @@ func TestLockCommand(t *testing.T) {
 		if err := root.Execute(); err != nil {
 			t.Errorf("%s: %v", c.args, err)
 		}
-		if got := con.holder().Command; got != c.want {
+		if got := con.Holder().Command; got != c.want {
 			t.Errorf("%s: %q, want %q", c.args, got, c.want)
 		}
 	}
@@ -385,7 +385,7 @@ func TestMissingFiles(t *testing.T) {
 // line.
 func TestExitCodesTopic(t *testing.T) {
 	code, out, _ := run(t, "help", "exit-codes")
-	if code != 0 || !strings.HasPrefix(out, explain.ExitCodes) {
+	if code != 0 || !strings.HasPrefix(out, about.ExitCodes) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out, _ = run(t, "help", "disks", "forget")

@@ -15,10 +15,12 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
+	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/fleet"
@@ -29,7 +31,7 @@ import (
 	"bootstrap/templates"
 )
 
-func newFleet(c *console) *cobra.Command {
+func newFleet(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Update many deployments: canaries first, then many at the same time",
@@ -39,7 +41,7 @@ time, in which waves. The fleet file describes both; see docs/fleet.md. Each mem
 deployed by a process of its own, as bootstrap deploy does it. What became of each is
 recorded beside the fleet file, after every verdict.`,
 		Args: usage.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+		RunE: c.Help,
 	}
 	cmd.AddCommand(newFleetPlan(c), newFleetDeploy(c), newFleetRecreate(c), newFleetDelete(c), newFleetStatus(c), newFleetReport(c), newFleetWorker(c),
 		newFleetAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
@@ -59,15 +61,15 @@ type fleetAsked struct {
 	removed  bool
 	action   fleet.Strategy // empty: the fleet file's
 	before   string
-	ask      asking
+	ask      cli.Asking
 	workers  bool // members run where workers are
 }
 
 // flags adds the flags of the commands that plan or start members.
-func (a *fleetAsked) flags(c *console, cmd *cobra.Command) {
+func (a *fleetAsked) flags(c *cli.Console, cmd *cobra.Command) {
 	f := cmd.Flags()
 	fleetInputs(c, f, &a.inputs)
-	databaseFlagOf(f, &a.database)
+	cli.DatabaseFlag(f, &a.database)
 	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE, outdated or failed")
 	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
 	f.StringVar(&a.before, "created-before", "", "only VMs created before this `DATE` (RFC 3339)")
@@ -75,9 +77,9 @@ func (a *fleetAsked) flags(c *console, cmd *cobra.Command) {
 }
 
 // fleetInputs adds the flags for the variables of a fleet file.
-func fleetInputs(c *console, f *pflag.FlagSet, inputs *document.Options) {
+func fleetInputs(c *cli.Console, f *pflag.FlagSet, inputs *document.Options) {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.varFlags(own, inputs)
+	c.VarFlags(own, inputs)
 	for _, name := range []string{"var", "var-file", "vars-file", "vars-env"} {
 		f.AddFlag(own.Lookup(name))
 	}
@@ -85,11 +87,11 @@ func fleetInputs(c *console, f *pflag.FlagSet, inputs *document.Options) {
 
 // memberFlags adds those flags of deploy and recreate that can be the same for all
 // members.
-func (a *fleetAsked) memberFlags(c *console, f *pflag.FlagSet) {
+func (a *fleetAsked) memberFlags(c *cli.Console, f *pflag.FlagSet) {
 	var unused deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.deployFlags(own, &unused)
-	planFlags(own, &unused)
+	c.DeployFlags(own, &unused)
+	cli.PlanFlags(own, &unused)
 	passFlags(f, own, &a.members, append(ownFlags(), "fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "via", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"))
 }
 
@@ -123,10 +125,10 @@ func (p *passedFlag) Set(text string) error {
 }
 
 // read reads the fleet file and returns the options of a run.
-func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.Options, error) {
-	c.started = true
+func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (rollout.Options, error) {
+	c.Start()
 	var opts rollout.Options
-	home, err := c.boshHome()
+	home, err := c.BoshHome()
 	if err != nil {
 		return opts, err
 	}
@@ -134,19 +136,19 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 	if err != nil {
 		return opts, fmt.Errorf("cannot find this program's own path: %w", err)
 	}
-	if err := c.findDatabase(&a.database); err != nil {
+	if err := c.FindDatabase(&a.database); err != nil {
 		return opts, err
 	}
 	f, err := readFleet(cmd.Context(), c, path, a.inputs)
 	if err != nil {
 		return opts, err
 	}
-	env := environment.ForMembers(c.env)
+	env := environment.ForMembers(c.Env)
 	if a.database != "" {
 		env = append(env, "BOOTSTRAP_DATABASE="+a.database)
 	}
 	opts = rollout.Options{
-		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.holder(),
+		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.Holder(),
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
 	}
@@ -180,8 +182,8 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *console, path string) (rollout.
 }
 
 // shareRuby makes the processes of members share one embedded Ruby. The caller calls end.
-func shareRuby(ctx context.Context, c *console, home string, p *rollout.Program) (end func()) {
-	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: instance.RubyCache(home), Env: c.env}, os.TempDir(), "/tmp")
+func shareRuby(ctx context.Context, c *cli.Console, home string, p *rollout.Program) (end func()) {
+	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: instance.RubyCache(home), Env: c.Env}, os.TempDir(), "/tmp")
 	if entry := shared.Entry(); entry != "" {
 		p.Env = append(p.Env, entry)
 	}
@@ -189,15 +191,15 @@ func shareRuby(ctx context.Context, c *console, home string, p *rollout.Program)
 }
 
 // readFleet reads a fleet file and prints its warnings.
-func readFleet(ctx context.Context, c *console, path string, inputs document.Options) (*fleet.Fleet, error) {
+func readFleet(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*fleet.Fleet, error) {
 	f, err := fleet.Read(ctx, path, inputs)
 	if err != nil {
 		return nil, err
 	}
-	c.redactor.Add(f.Secrets...)
-	c.redactor.Name(append([]string{f.Path, path}, f.Names...)...)
+	c.Redactor.Add(f.Secrets...)
+	c.Redactor.Name(append([]string{f.Path, path}, f.Names...)...)
 	for _, m := range f.Members {
-		c.redactor.Name(m.Name, m.Manifest, m.State)
+		c.Redactor.Name(m.Name, m.Manifest, m.State)
 	}
 	manifests := make([]string, len(f.Members))
 	var stored []string
@@ -209,8 +211,8 @@ func readFleet(ctx context.Context, c *console, path string, inputs document.Opt
 	for _, path := range environment.Unread(manifests, stored) {
 		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not read it: write what its members need into the fleet file"})
 	}
-	if len(f.Warnings) > 0 && !c.json {
-		out := writerTo(c, c.stderr)
+	if len(f.Warnings) > 0 && !c.JSON() {
+		out := c.Writer(c.Stderr)
 		for _, w := range document.Problems(f.Warnings).Shortened() {
 			ui.Warn(out, w.String())
 		}
@@ -219,7 +221,7 @@ func readFleet(ctx context.Context, c *console, path string, inputs document.Opt
 	return f, nil
 }
 
-func newFleetPlan(c *console) *cobra.Command {
+func newFleetPlan(c *cli.Console) *cobra.Command {
 	var a fleetAsked
 	var recreate bool
 	cmd := &cobra.Command{
@@ -240,8 +242,8 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 				opts.Action = fleet.RecreateStrategy
 			}
 			opts.Report = func(rollout.Event) {}
-			if f := screenOf(c, c.stderr); f != nil && !c.json {
-				show, _, stop := fleetTerminal(cmd.Context(), c, c.stderr, f)
+			if f := c.Canvas(c.Stderr); f != nil && !c.JSON() {
+				show, _, stop := fleetTerminal(cmd.Context(), c, c.Stderr, f)
 				defer stop()
 				opts.Report = show
 			}
@@ -257,11 +259,11 @@ nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 	return cmd
 }
 
-func printFleetPlan(c *console, r *rollout.Record) error {
-	if c.json {
-		printLines(c, "fleet_run", []*rollout.Record{r})
+func printFleetPlan(c *cli.Console, r *rollout.Record) error {
+	if c.JSON() {
+		c.PrintObject("fleet_run", r)
 	} else {
-		c.print(func(out *ui.Writer) { ui.FleetPlan(out, r) })
+		c.Print(func(out *ui.Writer) { ui.FleetPlan(out, r) })
 	}
 	switch n := r.Count()[schedule.Failed]; {
 	case n > 0:
@@ -272,7 +274,7 @@ func printFleetPlan(c *console, r *rollout.Record) error {
 	return nil
 }
 
-func newFleetDeploy(c *console) *cobra.Command {
+func newFleetDeploy(c *cli.Console) *cobra.Command {
 	var a fleetAsked
 	cmd := &cobra.Command{
 		Use:   "deploy FLEET",
@@ -300,12 +302,12 @@ asks these to end at their next safe step. After a third, they go on alone.`,
 		},
 	}
 	a.flags(c, cmd)
-	a.ask.flags(cmd.Flags())
+	a.ask.Flags(cmd.Flags())
 	workersFlag(cmd.Flags(), &a.workers)
 	return cmd
 }
 
-func newFleetRecreate(c *console) *cobra.Command {
+func newFleetRecreate(c *cli.Console) *cobra.Command {
 	var a fleetAsked
 	cmd := &cobra.Command{
 		Use:   "recreate FLEET",
@@ -326,17 +328,17 @@ bootstrap fleet abort first.`,
 		},
 	}
 	a.flags(c, cmd)
-	a.ask.flags(cmd.Flags())
+	a.ask.Flags(cmd.Flags())
 	workersFlag(cmd.Flags(), &a.workers)
 	return cmd
 }
 
 // runFleet runs a run of a fleet and shows it.
-func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked) error {
+func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
 	defer owner.GiveBack(opts.Home)
 	defer shareRuby(ctx, c, opts.Home, &opts.Program)()
-	if c.neverAsks {
+	if c.NeverAsks() {
 		opts.Program.Flags = append(opts.Program.Flags, "--yes")
 	}
 	if a.workers {
@@ -349,63 +351,52 @@ func runFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked
 	show, hide, stop := fleetRenderer(ctx, c)
 	defer stop()
 	opts.Report = show
-	if ask := c.confirm(a.ask); ask != nil {
+	if ask := c.Confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
 			showFleetPlan(c, r)
 			if ui.FleetCreates(r) { // as deploy does not ask before it creates a deployment
 				return nil
 			}
-			return agreed(ctx, ask, ui.FleetQuestion(r))
+			return cli.Agreed(ctx, ask, ui.FleetQuestion(r))
 		}
 	}
-	urgent := make(chan struct{})
-	again := func() { close(urgent) }
-	c.second.Store(&again)
-	opts.Urgent = urgent
+	opts.Urgent = c.SecondSignal()
 	_, err := rollout.Deploy(ctx, opts)
 	return err
 }
 
 // showFleetPlan prints the table of fleet plan before a person is asked, where the
 // question is shown.
-func showFleetPlan(c *console, r *rollout.Record) {
-	in, ok := c.stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return
+func showFleetPlan(c *cli.Console, r *rollout.Record) {
+	if d := c.Dialogue(); d != nil {
+		defer d.Close()
+		d.Show(func(out *ui.Writer) { ui.FleetPlan(out, r) })
 	}
-	screen, closeScreen, err := c.screen()
-	if err != nil {
-		return // the question cannot be shown either
-	}
-	defer closeScreen()
-	w := writerTo(c, screen)
-	ui.FleetPlan(w, r)
-	_ = w.Flush() // the question reports the error
 }
 
 // fleetRenderer returns a function that shows the events of a run. hide makes room for a
 // question, and stop ends it.
-func fleetRenderer(ctx context.Context, c *console) (show func(rollout.Event), hide, stop func()) {
-	c.report = c.renderer(c.out) // finish prints how the command ended
-	show, hide, stop = ui.FleetPlain(writerTo(c, c.out)), func() {}, func() {}
-	if f := screenOf(c, c.out); f != nil {
-		show, hide, stop = fleetTerminal(ctx, c, c.out, f)
+func fleetRenderer(ctx context.Context, c *cli.Console) (show func(rollout.Event), hide, stop func()) {
+	c.ReportTo(c.Out()) // finish prints how the command ended
+	show, hide, stop = ui.FleetPlain(c.Writer(c.Out())), func() {}, func() {}
+	if f := c.Canvas(c.Out()); f != nil {
+		show, hide, stop = fleetTerminal(ctx, c, c.Out(), f)
 	}
-	if c.json {
-		show = ui.FleetJSON(c.redactor.Lines(c.out))
+	if c.JSON() {
+		show = ui.FleetJSON(c.Redactor.Lines(c.Out()))
 	}
-	if c.events == nil {
+	if c.Events() == nil {
 		return show, hide, stop
 	}
-	shown, record := show, ui.FleetJSON(c.events)
+	shown, record := show, ui.FleetJSON(c.Events())
 	return func(e rollout.Event) {
 		shown(e)
 		record(e)
 	}, hide, stop
 }
 
-func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File) (show func(rollout.Event), hide, stop func()) {
+func fleetTerminal(ctx context.Context, c *cli.Console, stream io.Writer, f *os.File) (show func(rollout.Event), hide, stop func()) {
 	size := func() (width, height int) {
 		width, height, err := term.GetSize(int(f.Fd()))
 		if err != nil {
@@ -413,20 +404,20 @@ func fleetTerminal(ctx context.Context, c *console, stream io.Writer, f *os.File
 		}
 		return width, height
 	}
-	return ui.FleetTerminal(ctx, writerTo(c, stream),
+	return ui.FleetTerminal(ctx, c.Writer(stream),
 		func() int { w, _ := size(); return w },
 		func() int { _, h := size(); return h })
 }
 
 // fleetPath returns the absolute path of a fleet file of which there is at least a
 // record.
-func fleetPath(c *console, path string) (string, error) {
-	c.started = true
+func fleetPath(c *cli.Console, path string) (string, error) {
+	c.Start()
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
-	c.redactor.Name(path, absolute)
+	c.Redactor.Name(path, absolute)
 	_, err = os.Stat(absolute)
 	if err != nil && !usage.Exists(rollout.Path(absolute)) {
 		return "", &document.FileError{Err: fmt.Errorf("cannot read the fleet file %s: %w", path, document.Cause(err))}
@@ -435,7 +426,7 @@ func fleetPath(c *console, path string) (string, error) {
 }
 
 // newFleetAsk returns a command that asks something of a running run.
-func newFleetAsk(c *console, wish rollout.Wish, short, long string) *cobra.Command {
+func newFleetAsk(c *cli.Console, wish rollout.Wish, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use:     string(wish) + " FLEET",
 		Short:   short,
@@ -447,7 +438,7 @@ func newFleetAsk(c *console, wish rollout.Wish, short, long string) *cobra.Comma
 			if err != nil {
 				return err
 			}
-			return rollout.Ask(absolute, wish, c.holder())
+			return rollout.Ask(absolute, wish, c.Holder())
 		},
 	}
 }
@@ -461,4 +452,21 @@ func oneFleet(cmd *cobra.Command, args []string) error {
 		return usage.TooMany(cmd, args[1:])
 	}
 	return nil
+}
+
+// fleetArgs returns the arguments by which another command reads the same fleet file.
+// Values of -v may be secrets and are left out: the command says which are missing.
+func fleetArgs(path string, inputs document.Options) string {
+	args := []string{values.Quote(path)}
+	for _, of := range []struct {
+		flag   string
+		values []string
+	}{{"-l", inputs.VarsFiles}, {"--var-file", inputs.VarFiles}, {"--vars-env", inputs.VarsEnv}} {
+		for _, value := range of.values {
+			if value != "-" {
+				args = append(args, of.flag+" "+values.Quote(value))
+			}
+		}
+	}
+	return strings.Join(args, " ")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/fleet"
@@ -16,7 +17,7 @@ import (
 	"bootstrap/internal/owner"
 )
 
-func newFleetDelete(c *console) *cobra.Command {
+func newFleetDelete(c *cli.Console) *cobra.Command {
 	a := fleetAsked{action: fleet.DeleteStrategy}
 	cmd := &cobra.Command{
 		Use:   "delete FLEET",
@@ -40,29 +41,29 @@ On a terminal it asks first. Without a terminal it deletes only with --yes.`,
 	}
 	f := cmd.Flags()
 	fleetInputs(c, f, &a.inputs)
-	databaseFlagOf(f, &a.database)
+	cli.DatabaseFlag(f, &a.database)
 	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE or failed")
 	f.BoolVar(&a.removed, "removed", false, "only members that the fleet file does not have any more")
 	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
 	var opts deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.deployFlags(own, &opts)
+	c.DeployFlags(own, &opts)
 	own.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disks as orphaned ones, see bootstrap disks")
 	own.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
 	passFlags(f, own, &a.members, []string{"fix", "keep-disk", "skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout"})
-	a.ask.flags(f)
+	a.ask.Flags(f)
 	return cmd
 }
 
 // deleteFleet deletes members and shows it.
-func deleteFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAsked) error {
+func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
 	defer owner.GiveBack(opts.Home)
 	opts.Program.Flags = append(opts.Program.Flags, "--yes")
 	show, hide, stop := fleetRenderer(ctx, c)
 	defer stop()
 	opts.Report = show
-	if ask := c.confirm(a.ask); ask != nil {
+	if ask := c.Confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
 			var names []string
@@ -80,10 +81,7 @@ func deleteFleet(cmd *cobra.Command, c *console, opts rollout.Options, a fleetAs
 			return err
 		}
 	}
-	urgent := make(chan struct{})
-	again := func() { close(urgent) }
-	c.second.Store(&again)
-	opts.Urgent = urgent
+	opts.Urgent = c.SecondSignal()
 	_, err := rollout.Deploy(ctx, opts)
 	return err
 }

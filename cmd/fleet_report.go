@@ -6,13 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/fleet/report"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/manifest/document"
 )
 
-func newFleetReport(c *console) *cobra.Command {
+func newFleetReport(c *cli.Console) *cobra.Command {
 	var junit, html bool
 	var out string
 	cmd := &cobra.Command{
@@ -31,17 +32,16 @@ code is 0 if the report was made, also of a run that failed.`,
 				return err
 			}
 			for _, m := range r.Members {
-				c.redactor.Name(m.Name)
+				c.Redactor.Name(m.Name)
 			}
-			v := report.New(report.Input{Record: r, Now: time.Now(), Runs: runs, Clean: c.redactor.Shown, LogEnd: rollout.LogEnd})
+			v := report.New(report.Input{Record: r, Now: time.Now(), Runs: runs, Clean: c.Redactor.Shown, LogEnd: rollout.LogEnd})
 			switch {
 			case junit:
 				return writeReport(c, v.JUnit, out)
 			case html:
 				return writeReport(c, v.HTML, out)
-			case c.json && out == "":
-				c.quiet = true
-				c.redactor.Lines(c.out).Product("fleet_report", v)
+			case c.JSON() && out == "":
+				c.PrintProduct("fleet_report", v)
 				return nil
 			}
 			return writeReport(c, v.JSON, out)
@@ -55,16 +55,16 @@ code is 0 if the report was made, also of a run that failed.`,
 }
 
 // writeReport writes a report to a file or, if none is named, to the standard output.
-func writeReport(c *console, make func() ([]byte, error), path string) error {
+func writeReport(c *cli.Console, make func() ([]byte, error), path string) error {
 	data, err := make()
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot make the report: %w", err)
 	case path == "":
-		c.product("document", string(data))
+		c.Product("document", string(data))
 		return nil
 	}
-	c.quiet = true
+	c.Quiet()
 	if err := atomicfile.Write(path, data); err != nil {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}

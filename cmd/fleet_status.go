@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
@@ -19,7 +20,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-func newFleetStatus(c *console) *cobra.Command {
+func newFleetStatus(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var members []string // flags for every member
 	var now bool
@@ -46,12 +47,12 @@ members run and are well, and 1 if not. Variables of the fleet file must be give
 			if err != nil {
 				return err
 			}
-			if c.json {
-				printLines(c, "fleet_run", []*rollout.Record{r})
+			if c.JSON() {
+				c.PrintObject("fleet_run", r)
 				return nil
 			}
 			running := rollout.Running(r.Fleet)
-			c.print(func(out *ui.Writer) { ui.FleetStatus(out, r, running) })
+			c.Print(func(out *ui.Writer) { ui.FleetStatus(out, r, running) })
 			return nil
 		},
 	}
@@ -59,16 +60,16 @@ members run and are well, and 1 if not. Variables of the fleet file must be give
 	fleetInputs(c, f, &inputs)
 	var unused deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.deployFlags(own, &unused)
+	c.DeployFlags(own, &unused)
 	passFlags(f, own, &members, []string{"via", "pass-env", "var-source", "task-timeout"})
 	f.BoolVar(&now, "now", false, "ask every member how it is, and not the record of the last run")
 	return cmd
 }
 
 // fleetNow asks every member how it is, and prints that.
-func fleetNow(ctx context.Context, c *console, path string, inputs document.Options, flags []string) error {
-	c.started = true
-	home, err := c.boshHome()
+func fleetNow(ctx context.Context, c *cli.Console, path string, inputs document.Options, flags []string) error {
+	c.Start()
+	home, err := c.BoshHome()
 	if err != nil {
 		return err
 	}
@@ -84,15 +85,15 @@ func fleetNow(ctx context.Context, c *console, path string, inputs document.Opti
 	if err != nil {
 		return err
 	}
-	program := rollout.Program{Self: self, Env: environment.ForMembers(c.env), Flags: flags, Fleet: fleetArgs(f.Path, inputs)}
+	program := rollout.Program{Self: self, Env: environment.ForMembers(c.Env), Flags: flags, Fleet: fleetArgs(f.Path, inputs)}
 	n, err := rollout.AskNow(ctx, program, f, f.Members, old.RemovedFrom(f, home))
 	if err != nil {
 		return err
 	}
-	if c.json {
-		printLines(c, "fleet_members", []*rollout.Now{n})
+	if c.JSON() {
+		c.PrintObject("fleet_members", n)
 	} else {
-		c.print(func(out *ui.Writer) { ui.FleetNow(out, n) })
+		c.Print(func(out *ui.Writer) { ui.FleetNow(out, n) })
 	}
 	if !n.Well {
 		return exit.Code(exit.Failed)
@@ -102,7 +103,7 @@ func fleetNow(ctx context.Context, c *console, path string, inputs document.Opti
 
 // lastRun returns the record of the last run of a fleet, with the members that were
 // removed from the fleet file since, as far as that can be read.
-func lastRun(ctx context.Context, c *console, path string, inputs document.Options) (*rollout.Record, error) {
+func lastRun(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*rollout.Record, error) {
 	absolute, err := fleetPath(c, path)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func lastRun(ctx context.Context, c *console, path string, inputs document.Optio
 	if err != nil {
 		return nil, err
 	}
-	home, err := c.boshHome()
+	home, err := c.BoshHome()
 	if err != nil {
 		return nil, err
 	}

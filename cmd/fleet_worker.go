@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -27,7 +28,7 @@ const (
 	mostWidth  = 1000
 )
 
-func newFleetWorker(c *console) *cobra.Command {
+func newFleetWorker(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var database string
 	var members []string // flags for every member
@@ -50,7 +51,7 @@ they go on alone.`,
 		Example: "  bootstrap fleet worker --database 'postgres://bootstrap@db.internal/fleets?sslmode=verify-full'",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.started = true
+			c.Start()
 			if err := findQueue(c, cmd, &database, "fleet worker"); err != nil {
 				return err
 			}
@@ -62,11 +63,11 @@ they go on alone.`,
 	}
 	f := cmd.Flags()
 	fleetInputs(c, f, &inputs)
-	databaseFlagOf(f, &database)
+	cli.DatabaseFlag(f, &database)
 	f.Lookup("database").Usage = "the `URL` postgres://user@host/database (or BOOTSTRAP_DATABASE)"
 	var unused deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.deployFlags(own, &unused)
+	c.DeployFlags(own, &unused)
 	passFlags(f, own, &members, ownFlags())
 	f.IntVar(&width, "width", usualWidth, "update up to `N` members at the same time")
 	return cmd
@@ -78,8 +79,8 @@ func workersFlag(f *pflag.FlagSet, workers *bool) {
 }
 
 // findQueue fills in the database in which coordinators and workers meet.
-func findQueue(c *console, cmd *cobra.Command, address *string, command string) error {
-	if err := c.findDatabase(address); err != nil {
+func findQueue(c *cli.Console, cmd *cobra.Command, address *string, command string) error {
+	if err := c.FindDatabase(address); err != nil {
 		return err
 	}
 	if !queue.IsDatabase(*address) {
@@ -88,8 +89,8 @@ func findQueue(c *console, cmd *cobra.Command, address *string, command string) 
 	return nil
 }
 
-func runWorker(ctx context.Context, c *console, inputs document.Options, database string, width int, members []string) error {
-	home, err := c.boshHome()
+func runWorker(ctx context.Context, c *cli.Console, inputs document.Options, database string, width int, members []string) error {
+	home, err := c.BoshHome()
 	if err != nil {
 		return err
 	}
@@ -102,32 +103,29 @@ func runWorker(ctx context.Context, c *console, inputs document.Options, databas
 	if err != nil {
 		return err
 	}
-	c.report = c.renderer(c.out) // finish prints how the command ended
-	show := ui.WorkerPlain(writerTo(c, c.out))
-	if c.json {
-		show = ui.WorkerJSON(c.redactor.Lines(c.out))
+	c.ReportTo(c.Out()) // finish prints how the command ended
+	show := ui.WorkerPlain(c.Writer(c.Out()))
+	if c.JSON() {
+		show = ui.WorkerJSON(c.Redactor.Lines(c.Out()))
 	}
-	if c.events != nil {
-		shown, record := show, ui.WorkerJSON(c.events)
+	if c.Events() != nil {
+		shown, record := show, ui.WorkerJSON(c.Events())
 		show = func(e queue.Event) {
 			shown(e)
 			record(e)
 		}
 	}
-	urgent := make(chan struct{})
-	again := func() { close(urgent) }
-	c.second.Store(&again)
-	program := rollout.Program{Self: self, Flags: members, Env: append(environment.ForMembers(c.env), "BOOTSTRAP_DATABASE="+database)}
+	program := rollout.Program{Self: self, Flags: members, Env: append(environment.ForMembers(c.Env), "BOOTSTRAP_DATABASE="+database)}
 	defer shareRuby(ctx, c, home, &program)()
 	return queue.Run(ctx, queue.Work{
-		Database: database, Width: width, By: c.holder(), Program: program, Next: func(path string) string { return fleetArgs(path, inputs) }, Key: key, Current: rollout.Current,
+		Database: database, Width: width, By: c.Holder(), Program: program, Next: func(path string) string { return fleetArgs(path, inputs) }, Key: key, Current: rollout.Current,
 		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(ctx, c, path, inputs) },
-		Redact: c.redactor.String, Report: show, Urgent: urgent,
+		Redact: c.Redactor.String, Report: show, Urgent: c.SecondSignal(),
 	})
 }
 
 // coordinate makes this process the coordinator of workers. The caller calls end.
-func coordinate(cmd *cobra.Command, c *console, opts *rollout.Options, database string) (end func(), err error) {
+func coordinate(cmd *cobra.Command, c *cli.Console, opts *rollout.Options, database string) (end func(), err error) {
 	if err := findQueue(c, cmd, &database, "--workers"); err != nil {
 		return nil, err
 	}

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/usage"
 )
 
 // newHelp returns the help command, which reports a mistyped name.
-func newHelp(c *console) *cobra.Command {
+func newHelp(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Help about a command, or about exit-codes",
@@ -24,7 +25,8 @@ func newHelp(c *console) *cobra.Command {
 				}
 				about = next
 			}
-			c.started, c.quiet = true, true
+			c.Start()
+			c.Quiet()
 			about.InitDefaultHelpFlag()
 			return about.Help()
 		},
@@ -44,12 +46,12 @@ const aboutExitCodes = "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\
 
 // setHelp has all commands print cobra's help, for the width of a terminal if it goes to
 // one.
-func setHelp(c *console, root *cobra.Command) {
+func setHelp(c *cli.Console, root *cobra.Command) {
 	root.SetHelpTemplate(root.HelpTemplate() + aboutExitCodes)
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		f := c.terminalOf(c.stdout)
-		if f == nil || c.json || c.plainLines {
+		width, ok := c.HelpWidth()
+		if !ok {
 			help(cmd, args)
 			return
 		}
@@ -58,7 +60,7 @@ func setHelp(c *console, root *cobra.Command) {
 		cmd.SetOut(&text)
 		help(cmd, args)
 		cmd.SetOut(out)
-		cmd.Print(usage.Fit(text.String(), widthOf(f)()))
+		cmd.Print(usage.Fit(text.String(), width))
 	})
 }
 
@@ -70,13 +72,4 @@ func child(cmd *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
-}
-
-// group adds commands to the root under a heading of its help.
-func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: id, Title: title})
-	for _, cmd := range commands {
-		cmd.GroupID = id
-	}
-	root.AddCommand(commands...)
 }

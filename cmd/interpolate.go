@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/cmd/secrets"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
 
-func newInterpolate(c *console) *cobra.Command {
+func newInterpolate(c *cli.Console) *cobra.Command {
 	var (
 		inputs                document.Options
 		path, address         string
@@ -36,14 +36,14 @@ the manifest, as for a deploy.`,
   bootstrap interpolate creds.yml --path /admin_password`,
 		Args: usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			inputs.Generate = document.Write
-			state, err := c.varsOfTeam(cmd.Context(), &inputs, address)
+			state, err := varsOfTeam(cmd.Context(), c, &inputs, address)
 			if err != nil {
 				return err
 			}
-			defer c.sourced(&inputs)()
-			inputs.Generating = c.generating(inputs, args[0], state)
+			defer sourced(c, &inputs)()
+			inputs.Generating = generating(c, inputs, args[0], state)
 			doc, err := document.Evaluate(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
@@ -51,14 +51,14 @@ the manifest, as for a deploy.`,
 			if err := checkNames(doc, errMissing, errUnused); err != nil {
 				return err
 			}
-			return c.printDocument(doc, cmd.Flags().Changed("path"), path)
+			return c.PrintDocument(doc, cmd.Flags().Changed("path"), path)
 		},
 	}
 	f := cmd.Flags()
-	c.varFlags(f, &inputs)
+	c.VarFlags(f, &inputs)
 	varsFlag(f, &address)
 	f.Lookup("state").Usage = "use the vars store of the state at this `URL`" // any file can be meant, so no variable of the environment says it
-	secrets.RecipientFlag(f, inputs.Keys)
+	cli.RecipientFlag(f, inputs.Keys)
 	f.StringVar(&path, "path", "", "print only the part at this `PATH`, as in operations files")
 	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")
 	f.BoolVar(&errUnused, "var-errs-unused", false, "fail if a given value is not used")
@@ -67,13 +67,13 @@ the manifest, as for a deploy.`,
 
 // generating returns the function that refuses to generate values which the VM of a
 // deployment has already: for a vars store that is lost, or has lost some.
-func (c *console) generating(inputs document.Options, manifest, state string) func(context.Context, []string, bool) error {
+func generating(c *cli.Console, inputs document.Options, manifest, state string) func(context.Context, []string, bool) error {
 	return func(_ context.Context, names []string, exists bool) error {
 		path, err := file.Path(manifest, state)
 		if err != nil {
 			return nil // standard input has no state
 		}
-		home, err := c.boshHome()
+		home, err := c.BoshHome()
 		if err != nil {
 			home = ""
 		}
@@ -101,27 +101,5 @@ func checkNames(doc *document.Document, missing, unused bool) error {
 	if unused && len(doc.Unused) > 0 {
 		return fmt.Errorf("no variable uses these given values: %s", strings.Join(doc.Unused, ", "))
 	}
-	return nil
-}
-
-// printDocument prints a document, or the value at a path in it. The output is
-// not redacted: the user asked for it.
-func (c *console) printDocument(doc *document.Document, part bool, path string) error {
-	if !part {
-		path = ""
-	}
-	found, err := doc.Find(path)
-	if err != nil {
-		return err
-	}
-	if part && found.IsText() {
-		c.product("document", found.Scalar()+"\n")
-		return nil
-	}
-	data, err := found.YAML()
-	if err != nil {
-		return err
-	}
-	c.product("document", string(data))
 	return nil
 }

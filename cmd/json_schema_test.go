@@ -15,7 +15,7 @@ import (
 
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/cached"
-	"bootstrap/cmd/explain"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/scaffold"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
@@ -32,11 +32,11 @@ import (
 func printed() map[string]any {
 	kinds := map[string]any{
 		"result":      ui.Result{},
-		"explanation": explain.Explanation{},
-		"text":        textLine{}, "document": textLine{}, "file": fileLine{}, "schema": schemaLine{},
+		"explanation": about.Explanation{},
+		"text":        cli.TextLine{}, "document": cli.TextLine{}, "file": fileLine{}, "schema": schemaLine{},
 		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{},
 		"address": observe.HeldAddress{}, "deployment": observe.Listed{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
-		"problem": problem{}, "unchecked": unchecked{},
+		"problem": cli.Problem{}, "unchecked": unchecked{},
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
 		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{}, "initialized": scaffold.Result{},
 		"timings": timeline.Timeline{}, "report": observe.Report{},

@@ -7,23 +7,24 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 )
 
-func newStop(c *console) *cobra.Command {
-	return c.lifecycle(&cobra.Command{
+func newStop(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
 		Use:   "stop {MANIFEST | --state FILE}",
 		Short: "Stop the jobs and leave the VM",
 		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
 post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
 bootstrap start, even if you deploy in between.`,
 		Example: "  bootstrap stop manifest.yml",
-	}, deployer.Stop, c.stopFlags)
+	}, deployer.Stop, stopFlags)
 }
 
-func newStart(c *console) *cobra.Command {
-	return c.lifecycle(&cobra.Command{
+func newStart(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
 		Use:   "start {MANIFEST | --state FILE}",
 		Short: "Start the jobs on the existing VM",
 		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
@@ -31,58 +32,50 @@ runs the post-start and post-deploy scripts. If the agent does not answer, it fi
 reboots the VM.`,
 		Example: "  bootstrap start manifest.yml",
 	}, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
-		cpiFlags(f, opts) // to reboot the VM
-		timeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
+		cli.CPIFlags(f, opts) // to reboot the VM
+		cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
 	})
 }
 
-func newRestart(c *console) *cobra.Command {
-	return c.lifecycle(&cobra.Command{
+func newRestart(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
 		Use:     "restart {MANIFEST | --state FILE}",
 		Short:   "Stop the jobs and start them again",
 		Long:    "Restart stops the jobs and starts them again, as stop and start do.",
 		Example: "  bootstrap restart manifest.yml",
-	}, deployer.Restart, c.stopFlags)
+	}, deployer.Restart, stopFlags)
 }
 
 // stopFlags adds the flags of commands that stop jobs and do not call the CPI.
-func (c *console) stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
-	skipDrainFlag(f, opts)
-	answerFlag(f, opts)
+func stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	cli.SkipDrainFlag(f, opts)
+	cli.AnswerFlag(f, opts)
 }
 
 // lifecycle completes a command that works on an existing VM.
-func (c *console) lifecycle(cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
+func lifecycle(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.Args = usage.ManifestOrState
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.started = true
-		opts.Manifest = first(args)
+		c.Start()
+		opts.Manifest = cli.Manifest(args)
 		opts.Inputs.Lenient = true
-		return c.deployment(cmd.Context(), opts, run)
+		return c.Deployment(cmd.Context(), opts, run)
 	}
 	f := cmd.Flags()
-	c.inputFlags(f, &opts.Inputs)
-	stateFlag(f, &opts.StateFile)
-	lockFlag(f, &opts.LockWait)
-	agentFlags(f, &opts)
+	c.InputFlags(f, &opts.Inputs)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.LockFlag(f, &opts.LockWait)
+	cli.AgentFlags(f, &opts)
 	flags(f, &opts)
-	timingsFlag(c, f)
+	c.TimingsFlag(f)
 	return cmd
 }
 
-// first returns the manifest, or an empty text if none is named.
-func first(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
-
 // newRecreate returns the command recreate, which is deploy --recreate.
-func newRecreate(c *console) *cobra.Command {
+func newRecreate(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:     "recreate MANIFEST",
 		Short:   "Replace the VM: deploy --recreate",
@@ -90,16 +83,16 @@ func newRecreate(c *console) *cobra.Command {
 		Example: "  bootstrap recreate manifest.yml",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			opts.Manifest, opts.Recreate, opts.Existing = args[0], true, true
-			opts.Confirm = c.confirm(ask)
-			return c.deployment(cmd.Context(), opts, deployer.Deploy)
+			opts.Confirm = c.Confirm(ask)
+			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}
-	c.deployFlags(cmd.Flags(), &opts)
-	planFlags(cmd.Flags(), &opts)
+	c.DeployFlags(cmd.Flags(), &opts)
+	cli.PlanFlags(cmd.Flags(), &opts)
 	createdFlag(cmd.Flags(), &opts)
-	timingsFlag(c, cmd.Flags())
-	ask.flags(cmd.Flags())
+	c.TimingsFlag(cmd.Flags())
+	ask.Flags(cmd.Flags())
 	return cmd
 }

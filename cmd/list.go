@@ -3,12 +3,13 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer/observe"
 )
 
-func newList(c *console) *cobra.Command {
+func newList(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the deployments that this machine knows",
@@ -20,8 +21,8 @@ is one object per line.`,
 		Example: "  bootstrap list\n  bootstrap list --json | jq -r 'select(.status != \"deployed\") | .manifest'",
 		Args:    usage.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c.started = true
-			home, err := c.boshHome()
+			c.Start()
+			home, err := c.BoshHome()
 			if err != nil {
 				return err
 			}
@@ -29,11 +30,11 @@ is one object per line.`,
 			if err != nil {
 				return err
 			}
-			if c.json {
-				printLines(c, "deployment", list)
+			if c.JSON() {
+				ui.PrintAll(c.Lines(), "deployment", list)
 				return nil
 			}
-			c.print(func(out *ui.Writer) { ui.Deployments(out, list) })
+			c.Print(func(out *ui.Writer) { ui.Deployments(out, list) })
 			return nil
 		},
 	}

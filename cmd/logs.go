@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
@@ -16,7 +17,7 @@ import (
 	"bootstrap/deployer/report"
 )
 
-func newLogs(c *console) *cobra.Command {
+func newLogs(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var what access.LogsOptions
 	cmd := &cobra.Command{
@@ -34,16 +35,16 @@ interrupted.`,
 			if cmd.Flags().Changed("tail") && what.Tail == 0 && !what.Follow {
 				return errors.New("--tail 0 shows nothing; give a number of lines, for example --tail 20")
 			}
-			c.started = true
-			opts.Manifest = first(args)
+			c.Start()
+			opts.Manifest = cli.Manifest(args)
 			if what.Follow || what.Tail > 0 {
-				c.productOf(report.Log)
+				c.ReportOnly(report.Log)
 			}
-			c.ends.Store(what.Follow)
+			c.SignalEnds(what.Follow)
 			if what.Follow && !cmd.Flags().Changed("tail") {
 				what.Tail = defaultTail
 			}
-			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.Logs(ctx, opts, what)
 			})
 		},
@@ -58,26 +59,9 @@ interrupted.`,
 	f.Var((*values.Lines)(&what.Tail), "tail", fmt.Sprintf("show the last `N` lines of each log (without N: %d)", defaultTail))
 	f.Lookup("tail").Annotations = map[string][]string{environment.WithoutValue: {strconv.Itoa(defaultTail)}}
 	f.BoolVarP(&what.Follow, "follow", "f", false, "show the last lines of each log, and then new ones")
-	c.reachFlags(f, &opts)
+	reachFlags(c, f, &opts)
 	return cmd
 }
 
 // defaultTail is the number of lines with which --tail and --follow begin.
 const defaultTail = 10
-
-// productOf prints only events of one kind to standard output, and all others to
-// standard error.
-func (c *console) productOf(kind report.Kind) {
-	if c.json {
-		return // the events have their own kinds
-	}
-	product, rest := c.renderer(c.out), c.renderer(c.stderr)
-	c.plain = true
-	c.report = func(e report.Event) {
-		if e.Kind == kind {
-			product(e)
-		} else {
-			rest(e)
-		}
-	}
-}

@@ -40,8 +40,9 @@ func TestWithTarget(t *testing.T) {
 	} {
 		console := newConsole(nil, nil, nil, nil, []string{"BOOTSTRAP_DATABASE=/from/environment.db"})
 		newRoot(console)
-		if console.target = c.target; console.withTarget(c.text) != c.want {
-			t.Errorf("%q became %q, not %q", c.text, console.withTarget(c.text), c.want)
+		console.NameTarget(c.target)
+		if console.WithTarget(c.text) != c.want {
+			t.Errorf("%q became %q, not %q", c.text, console.WithTarget(c.text), c.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"log"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/exit"
-	"bootstrap/manifest/document"
 )
 
 // commands lists the words of all commands of the program.
@@ -190,28 +188,6 @@ func TestUsageErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// Thousands of problems are not all printed.
-func TestManyProblems(t *testing.T) {
-	var problems document.Problems
-	for i := range 1000 {
-		problems = append(problems, document.Problem{Pos: document.Position{File: "m.yml", Line: i + 1}, Message: "wrong", Warning: i < 900})
-	}
-	for _, json := range []bool{false, true} {
-		var out, errs bytes.Buffer
-		c := newConsole(nil, nil, &out, &errs, nil)
-		c.json, c.started = json, true
-		c.finish(&problems)
-		text := out.String() + errs.String()
-		lines := strings.Count(text, "\n")
-		if lines > 220 || !strings.Contains(text, "m.yml: warning: … and 800 more") || !strings.Contains(text, "m.yml:1000") {
-			t.Errorf("%d lines:\n%s", lines, text)
-		}
-	}
-	if err := errors.Join(&problems); len(err.Error()) > 20000 {
-		t.Errorf("%d bytes", len(err.Error()))
-	}
-}
-
 // What net/http logs by itself, such as an unsolicited response, does not get
 // between lines of JSON and is redacted.
 func TestStandardLogger(t *testing.T) {
@@ -223,11 +199,11 @@ func TestStandardLogger(t *testing.T) {
 	c := newConsole([]string{"--json", "chat"}, strings.NewReader(""), &out, &errs, []string{"HOME=" + t.TempDir()})
 	root := newRoot(c)
 	root.AddCommand(&cobra.Command{Use: "chat", RunE: func(*cobra.Command, []string) error {
-		c.started = true
+		c.Start()
 		log.Print("Unsolicited response: s3cret-pass")
 		return nil
 	}})
-	code := c.execute(root)
+	code := c.Execute(root)
 	if past.Len() > 0 {
 		t.Errorf("on the standard logger: %s", &past)
 	}

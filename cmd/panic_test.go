@@ -45,15 +45,15 @@ func broken(args []string) int {
 	root := newRoot(c)
 	var value string
 	cmd := &cobra.Command{Use: "break", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		c.started = true
-		c.redactor.Add(value)
+		c.Start()
+		c.Redactor.Add(value)
 		panics()[args[0]](cmd.Context(), func() { panic("it has the password " + value) })
 		<-cmd.Context().Done()
 		return cmd.Context().Err()
 	}}
 	cmd.Flags().StringVarP(&value, "var", "v", "", "")
 	root.AddCommand(cmd)
-	return c.execute(root)
+	return c.Execute(root)
 }
 
 // After a panic anywhere, the process ends like after every failure: with a

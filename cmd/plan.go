@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
@@ -21,7 +22,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-func newPlan(c *console) *cobra.Command {
+func newPlan(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var out, format, html string
 	cmd := &cobra.Command{
@@ -42,18 +43,18 @@ plan, its calls, and how long earlier runs took.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			switch {
-			case format == markdown && c.json:
+			case format == markdown && c.JSON():
 				return usage.Wrong(cmd, conflict.Error("json", "format md", "a plan is printed in one form"))
 			case format == markdown:
 				printPlanAtEnd(c)
-			case c.terminalOf(c.out) == nil:
-				c.productOf(report.Planned) // on a terminal, the plan is part of the text
+			case c.Terminal(c.Out()) == nil:
+				c.ReportOnly(report.Planned) // on a terminal, the plan is part of the text
 			}
 			opts.Manifest = args[0]
 			var made deployer.PlanFile
-			err := c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
+			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
 				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {
 					return err
 				}
@@ -61,7 +62,7 @@ plan, its calls, and how long earlier runs took.`,
 				if err != nil {
 					return err
 				}
-				return page.Write(html, r, c.redactor.Shown)
+				return page.Write(html, r, c.Redactor.Shown)
 			})
 			if err != nil {
 				return err
@@ -73,9 +74,9 @@ plan, its calls, and how long earlier runs took.`,
 			}
 			switch {
 			case format == markdown:
-				c.print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
-			case !c.json:
-				ui.WriteSteps(writerTo(c, c.out), made.Plan)
+				c.Print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
+			case !c.JSON():
+				ui.WriteSteps(c.Writer(c.Out()), made.Plan)
 			}
 			if made.Plan.Nothing() {
 				return nil
@@ -84,8 +85,8 @@ plan, its calls, and how long earlier runs took.`,
 		},
 	}
 	f := cmd.Flags()
-	c.deployFlags(f, &opts)
-	planFlags(f, &opts)
+	c.DeployFlags(f, &opts)
+	cli.PlanFlags(f, &opts)
 	adoptFlags(f, &opts)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	createdFlag(f, &opts)
@@ -103,16 +104,16 @@ const markdown = "md"
 
 // printPlanAtEnd lets the command print the plan at its end, and progress go to standard
 // error.
-func printPlanAtEnd(c *console) {
-	nowhere, rest := c.renderer(io.Discard), c.renderer(c.stderr)
-	c.plain = true
-	c.report = func(e report.Event) {
+func printPlanAtEnd(c *cli.Console) {
+	nowhere, rest := c.Renderer(io.Discard), c.Renderer(c.Stderr)
+	c.ResultOnly()
+	c.ReportBy(func(e report.Event) {
 		if e.Kind == report.Planned {
 			nowhere(e) // which records it for --events
 		} else {
 			rest(e)
 		}
-	}
+	})
 }
 
 func writePlan(path string, plan deployer.PlanFile) error {

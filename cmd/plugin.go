@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/cmd/about"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/usage"
 	localagent "bootstrap/local/agent"
@@ -20,11 +20,12 @@ import (
 
 // newPlugin returns the commands that this program runs as its own child
 // processes: the embedded CPI, agent and Ruby, and what a VM consists of.
-func newPlugin(c *console) *cobra.Command {
+func newPlugin(c *cli.Console) *cobra.Command {
 	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: usage.NoArgs}
 	part := func(use, short string, takes cobra.PositionalArgs, run func(ctx context.Context, args []string) (status int, err error)) *cobra.Command {
 		added := &cobra.Command{Use: use, Short: short, Args: takes, RunE: func(cmd *cobra.Command, args []string) error {
-			c.started, c.silent = true, true
+			c.Start()
+			c.Silent()
 			status, err := run(cmd.Context(), args)
 			if status != 0 {
 				return exit.Code(status)
@@ -40,12 +41,12 @@ func newPlugin(c *console) *cobra.Command {
 		if err != nil {
 			return 0, err
 		}
-		return localcpi.Run(ctx, config, self, c.stdin, c.stdout, c.stderr), nil
+		return localcpi.Run(ctx, config, self, c.Stdin, c.Stdout, c.Stderr), nil
 	})
 	cpi.Flags().StringVar(&config, "config", "", "the `FILE` of the CPI's configuration")
 	agent := func(ctx context.Context, folder string) (int, error) {
-		log.SetOutput(c.redactor.Writer(c.stderr)) // log messages of net/http go to the agent's log
-		return 0, localagent.Run(ctx, folder, c.stderr)
+		log.SetOutput(c.Redactor.Writer(c.Stderr)) // log messages of net/http go to the agent's log
+		return 0, localagent.Run(ctx, folder, c.Stderr)
 	}
 	part("agent FOLDER", "The agent of the embedded VM in that folder", cobra.ExactArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return agent(ctx, args[0])
@@ -57,7 +58,7 @@ func newPlugin(c *console) *cobra.Command {
 		return namespace.Interrupted, nil
 	})
 	part("login-inside", "The SSH connection on stdin, inside of the namespaces of a VM", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
-		return 0, localagent.ServeLogin(ctx, namespace.Guest, c.stderr)
+		return 0, localagent.ServeLogin(ctx, namespace.Guest, c.Stderr)
 	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
 		return 0, namespace.Main(ctx, args)
@@ -66,15 +67,15 @@ func newPlugin(c *console) *cobra.Command {
 		return 0, network.Main(ctx, args[0])
 	})
 	wrapper := part("bpm COMMAND [JOB]", "The program bpm in an embedded VM: processes of config/bpm.yml", cobra.ArbitraryArgs, func(ctx context.Context, args []string) (int, error) {
-		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.getenv("VCAP_ROOT"), Version: about.Version(), Stdout: c.stdout, Stderr: c.stderr}), nil
+		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.Getenv("VCAP_ROOT"), Version: cli.Version(), Stdout: c.Stdout, Stderr: c.Stderr}), nil
 	})
 	wrapper.DisableFlagParsing = true
 	var cache, socket string
 	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
 		if socket != "" {
-			return 0, templates.Listen(ctx, c.stdin, c.stdout, cache, socket)
+			return 0, templates.Listen(ctx, c.Stdin, c.Stdout, cache, socket)
 		}
-		return templates.Serve(ctx, c.stdin, c.stdout, c.stderr, cache)
+		return templates.Serve(ctx, c.Stdin, c.Stdout, c.Stderr, cache)
 	})
 	ruby.Flags().StringVar(&cache, "cache", "", "the `FOLDER` where machine code is kept")
 	ruby.Flags().StringVar(&socket, "listen", "", "the `SOCKET` for requests of several processes; empty: stdin and stdout")

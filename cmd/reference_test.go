@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"gotest.tools/v3/golden"
 
-	"bootstrap/cmd/explain"
+	"bootstrap/cmd/about"
 )
 
 // docs/reference.md is made from the help of the commands; `go test ./cmd -update`
@@ -47,7 +47,7 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 	common := commonFlags(all)
 	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
 	b.WriteString("\n## Common flags\n\nEach command says which of these it has. If its own table has the flag, that text counts.\n\n" + flagTable(common))
-	b.WriteString("\n## Exit codes\n\nWhat to do after each of them: [troubleshooting](troubleshooting.md#exit-codes).\n\n```\n" + strings.TrimRight(explain.ExitCodes, "\n") + "\n```\n")
+	b.WriteString("\n## Exit codes\n\nWhat to do after each of them: [troubleshooting](troubleshooting.md#exit-codes).\n\n```\n" + strings.TrimRight(about.ExitCodes, "\n") + "\n```\n")
 	for _, c := range all {
 		c.InitDefaultHelpFlag()
 		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n", c.CommandPath(), c.UseLine())

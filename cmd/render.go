@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 )
 
-func newRender(c *console) *cobra.Command {
+func newRender(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var what deployer.RenderOptions
 	cmd := &cobra.Command{
@@ -23,35 +24,35 @@ unless --show-secrets is given. Progress goes to standard error.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			opts.Manifest = args[0]
-			c.report = c.renderer(c.progressStream())
-			c.plain = true
-			what.Each, what.Inputs = c.printFile, c.inputs(cmd, args)
-			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+			c.ReportTo(c.ProgressStream())
+			c.ResultOnly()
+			what.Each, what.Inputs = func(path, content string) { printFile(c, path, content) }, c.InputFiles(cmd, args)
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.Render(ctx, opts, what)
 			})
 		},
 	}
 	f := cmd.Flags()
-	c.varFlags(f, &opts.Inputs)
-	databaseFlagOf(f, &opts.Database)
+	c.VarFlags(f, &opts.Inputs)
+	cli.DatabaseFlag(f, &opts.Database)
 	f.StringArrayVar(&what.Jobs, "job", nil, "only the job with this `NAME`; repeatable")
 	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "show secrets instead of <redacted>")
-	stateFlag(f, &opts.StateFile)
-	rubyFlag(f, &opts.Ruby)
-	viaFlag(f, &opts)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.RubyFlag(f, &opts.Ruby)
+	cli.ViaFlag(f, &opts)
 	return cmd
 }
 
 // printFile prints a rendered file, from which deployer has removed the secrets.
-func (c *console) printFile(path, content string) {
-	if !c.json {
-		c.product("file", ui.File(path, content))
+func printFile(c *cli.Console, path, content string) {
+	if !c.JSON() {
+		c.Product("file", ui.File(path, content))
 		return
 	}
-	c.redactor.Lines(c.out).Product("file", fileLine{path, content})
+	c.PrintProduct("file", fileLine{path, content})
 }
 
 type fileLine struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
@@ -18,7 +19,7 @@ import (
 	"bootstrap/state/file"
 )
 
-func newReport(c *console) *cobra.Command {
+func newReport(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var html string
 	var noPlan bool
@@ -36,12 +37,12 @@ as a picture.`,
 		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
-			if c.report = func(report.Event) {}; !c.json {
+			c.Start()
+			if c.ReportBy(func(report.Event) {}); !c.JSON() {
 				printPlanAtEnd(c)
 			}
 			opts.Manifest = args[0]
-			return c.deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				missing, err := missingState(opts)
 				switch {
 				case err != nil:
@@ -49,7 +50,7 @@ as a picture.`,
 				case missing != nil && (noPlan || missing.Manifest != ""):
 					return missing
 				case missing != nil: // said before anything is downloaded
-					c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
+					c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
 				}
 				var made deployer.PlanFile
 				err = errors.New("--no-plan was given")
@@ -64,31 +65,31 @@ as a picture.`,
 					return err
 				}
 				if html != "" && r.PlanNote != "" && !noPlan {
-					c.report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
+					c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
 				}
-				c.quiet = true
+				c.Quiet()
 				if html != "" {
-					if err = page.Write(html, r, c.redactor.Shown); err == nil {
-						c.report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+					if err = page.Write(html, r, c.Redactor.Shown); err == nil {
+						c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
 					}
 				}
 				switch {
-				case c.json:
-					printLines(c, "", []*observe.Report{r})
+				case c.JSON():
+					c.PrintObject("", r)
 				case html == "":
-					c.print(func(out *ui.Writer) { ui.Report(out, r) })
+					c.Print(func(out *ui.Writer) { ui.Report(out, r) })
 				}
 				return err
 			})
 		},
 	}
 	f := cmd.Flags()
-	c.inputFlags(f, &opts.Inputs)
-	databaseFlagOf(f, &opts.Database)
-	stateFlag(f, &opts.StateFile)
-	cpiFlags(f, &opts)
-	agentFlags(f, &opts)
-	answerFlag(f, &opts)
+	c.InputFlags(f, &opts.Inputs)
+	cli.DatabaseFlag(f, &opts.Database)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.CPIFlags(f, &opts)
+	cli.AgentFlags(f, &opts)
+	cli.AnswerFlag(f, &opts)
 	f.BoolVar(&noPlan, "no-plan", false, "show only what is recorded; ask neither the VM nor the CPI")
 	f.StringVar(&html, "html", "", "write one page for browsers to this `FILE`")
 	return cmd
@@ -96,7 +97,7 @@ as a picture.`,
 
 // recorded returns what is recorded of a deployment, with the plan that was made, or why
 // there is none.
-func recorded(ctx context.Context, c *console, opts deployer.Options, made deployer.PlanFile, failed error) (*observe.Report, error) {
+func recorded(ctx context.Context, c *cli.Console, opts deployer.Options, made deployer.PlanFile, failed error) (*observe.Report, error) {
 	var view *plan.View
 	if failed == nil {
 		view = &made.View
@@ -106,7 +107,7 @@ func recorded(ctx context.Context, c *console, opts deployer.Options, made deplo
 		return nil, err
 	}
 	if r.Deployment, r.Steps = cmp.Or(made.Deployment, r.Deployment), made.Plan.Steps; failed != nil {
-		r.PlanNote = c.withTarget(failed.Error())
+		r.PlanNote = c.WithTarget(failed.Error())
 	}
 	return r, nil
 }

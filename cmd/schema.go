@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/usage"
 	"bootstrap/fleet"
 	"bootstrap/manifest"
 )
 
-func newSchema(c *console) *cobra.Command {
+func newSchema(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [fleet | environment]",
 		Short: "Print the JSON Schema of a manifest, a fleet file or bootstrap.yml",
@@ -35,18 +36,17 @@ yaml-language-server find it by the first line of the file:
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			of := map[string]func() ([]byte, error){"": manifest.Schema, "fleet": fleet.Schema, "environment": environment.Schema}
-			schema, err := of[first(args)]()
+			schema, err := of[cli.Manifest(args)]()
 			if err != nil {
 				return err
 			}
-			if c.json {
-				c.quiet = true
-				c.redactor.Lines(c.out).Product("schema", schemaLine{schema})
+			if c.JSON() {
+				c.PrintProduct("schema", schemaLine{schema})
 				return nil
 			}
-			c.product("schema", string(schema))
+			c.Product("schema", string(schema))
 			return nil
 		},
 	}

@@ -3,9 +3,9 @@ package cmd
 import (
 	"testing"
 
-	"bootstrap/cmd/exit"
-
 	"gotest.tools/v3/golden"
+
+	"bootstrap/cmd/exit"
 )
 
 // The committed schemas are what the command prints.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
@@ -18,7 +19,7 @@ import (
 	"bootstrap/tunnel"
 )
 
-func newSSH(c *console) *cobra.Command {
+func newSSH(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var what access.SSHOptions
 	cmd := &cobra.Command{
@@ -42,66 +43,54 @@ INCLUDING ANY SECRETS.`,
 			return usage.ManifestOrState(cmd, args[:min(len(args), 1)])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
+			c.Start()
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 				opts.Manifest, args = args[0], args[1:]
 			}
 			what.Command = args
-			what.Stdin, what.Stdout, what.Stderr = c.stdin, c.stdout, c.stderr
-			what.Terminal = c.terminal(cmd.Context(), len(what.Command) > 0)
-			c.onlyWarnings()
+			what.Stdin, what.Stdout, what.Stderr = c.Stdin, c.Stdout, c.Stderr
+			what.Terminal = terminal(cmd.Context(), c, len(what.Command) > 0)
+			c.ReportWarnings(c.Stderr)
+			c.SignalEnds(true)
 			// When the terminal closes, the user must still be removed from the
 			// VM.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			defer stop()
-			err := c.deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
+			err := c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
 				return deployer.SSH(ctx, opts, what)
 			})
 			var ended *access.ExitStatusError
 			var interrupted *report.InterruptedError
 			switch {
 			case errors.As(err, &ended):
-				c.silent = true
+				c.Silent()
 				return exit.Code(ended.Status)
 			case errors.As(err, &interrupted):
-				c.silent = true
+				c.Silent()
 				return exit.Code(exit.Interrupted) // nothing is left to go on with
 			case err == nil:
-				c.silent = true
+				c.Silent()
 			}
 			return err
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&what.OwnClient, "own-client", false, "do not use the system's ssh")
-	c.reachFlags(f, &opts)
+	reachFlags(c, f, &opts)
 	return cmd
-}
-
-// onlyWarnings leaves the standard streams to the session: it prints only
-// warnings, to standard error.
-func (c *console) onlyWarnings() {
-	c.plain = true
-	c.ends.Store(true)
-	show := c.renderer(c.stderr)
-	c.report = func(e report.Event) {
-		if e.Kind == report.Warning {
-			show(e)
-		}
-	}
 }
 
 // terminal returns the terminal of standard input, nil if there is none. A
 // command on the VM gets a terminal only if its output goes to one, too.
-func (c *console) terminal(ctx context.Context, command bool) *tunnel.Terminal {
-	in, ok := c.stdin.(*os.File)
+func terminal(ctx context.Context, c *cli.Console, command bool) *tunnel.Terminal {
+	in, ok := c.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return nil
 	}
-	if out, ok := c.stdout.(*os.File); command && (!ok || !term.IsTerminal(int(out.Fd()))) {
+	if out, ok := c.Stdout.(*os.File); command && (!ok || !term.IsTerminal(int(out.Fd()))) {
 		return nil
 	}
-	kind := c.getenv("TERM")
+	kind := c.Getenv("TERM")
 	if kind == "" {
 		kind = "dumb"
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
@@ -20,7 +21,7 @@ import (
 	"bootstrap/state/team"
 )
 
-func newState(c *console) *cobra.Command {
+func newState(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
 		Short: "Show, import or restore the state file",
@@ -33,7 +34,7 @@ A team keeps the state in a store that all reach, with a lock and a history:
   postgres://USER@HOST/DATABASE?environment=NAME
   https://HOST/PATH`,
 		Args: usage.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+		RunE: c.Help,
 	}
 	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateDiff(c), newStateImport(c), newStateLeftovers(c), newStateRm(c),
 		newStatePush(c), newStatePull(c), newStateUnlock(c), newStateMove(c),
@@ -49,15 +50,15 @@ type stateChoice struct {
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 	environment.AddFlag(f, new(string)) // the rest of the file is not for these commands
-	stateFlag(f, &s.file)
+	cli.StateFlag(f, &s.file)
 	if locks {
-		lockFlag(f, &s.wait)
+		cli.LockFlag(f, &s.wait)
 	}
 }
 
 // split takes the manifest, which --state makes optional, from the arguments and
 // returns the others: at least min and at most max.
-func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
+func split(c *cli.Console, s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
 		manifest, others = args[0], args[1:]
@@ -70,7 +71,7 @@ func (c *console) split(s *stateChoice, cmd *cobra.Command, args []string, min, 
 	case len(others) > max:
 		return "", nil, usage.TooMany(cmd, args)
 	}
-	c.target = &deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}}
+	c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}})
 	if team.IsAddress(s.file) {
 		return s.file, others, nil
 	}
@@ -87,53 +88,42 @@ type stateFile struct {
 
 // stateAt finds the state at a path or in a store, for a command that prints its
 // result to standard output: messages go to standard error.
-func (c *console) stateAt(ctx context.Context, path string, wait time.Duration) (stateFile, error) {
+func stateAt(ctx context.Context, c *cli.Console, path string, wait time.Duration) (stateFile, error) {
 	return stateIn(ctx, c, path, instance.Config{LockWait: wait})
 }
 
-func stateIn(ctx context.Context, c *console, path string, cfg instance.Config) (_ stateFile, err error) {
-	if cfg.Home, err = c.boshHome(); err != nil {
+func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Config) (_ stateFile, err error) {
+	if cfg.Home, err = c.BoshHome(); err != nil {
 		return stateFile{}, err
 	}
-	c.plain = true
+	c.ResultOnly()
 	s := stateFile{path: path, name: path, argument: path}
 	if team.IsAddress(path) {
-		t, err := c.openTeam(ctx, cfg, path, &instance.Options{})
+		t, err := c.OpenTeam(ctx, cfg, path, &instance.Options{})
 		if err != nil {
 			return s, err
 		}
 		s.path, s.name, s.argument, s.opts.Team = t.StatePath(), t.Place(), t.Argument(), t
 	}
 	path = s.path
-	if err := owner.Look(c.warn, cfg.Home, path); err != nil {
+	if err := owner.Look(c.Warn, cfg.Home, path); err != nil {
 		return s, err
 	}
 	s.opts = file.Options{
-		Holder:  c.holder(),
+		Holder:  c.Holder(),
 		Wait:    cfg.LockWait,
 		Home:    cfg.Home,
 		Team:    s.opts.Team,
-		Waiting: func(l *file.LockedError) { c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
-		Warn:    func(err error) { c.say(report.Warning, err.Error()) },
+		Waiting: func(l *file.LockedError) { c.Say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
+		Warn:    func(err error) { c.Say(report.Warning, err.Error()) },
 	}
 	return s, nil
 }
 
-// warn prints a warning to standard error, beside the result.
-func (c *console) warn(message string) { c.say(report.Warning, message) }
-
-// say prints a message to standard error, beside the result.
-func (c *console) say(kind report.Kind, message string) {
-	if c.report == nil {
-		c.report = c.renderer(c.progressStream())
-	}
-	c.report(report.Event{Time: time.Now(), Kind: kind, Message: message})
-}
-
 // changeState opens a state, which must exist unless create is true, changes it,
 // and prints it.
-func (c *console) changeState(ctx context.Context, path string, wait time.Duration, create bool, change func(*state.State) error) error {
-	s, err := c.stateAt(ctx, path, wait)
+func changeState(ctx context.Context, c *cli.Console, path string, wait time.Duration, create bool, change func(*state.State) error) error {
+	s, err := stateAt(ctx, c, path, wait)
 	if err != nil {
 		return err
 	}
@@ -148,7 +138,7 @@ func (c *console) changeState(ctx context.Context, path string, wait time.Durati
 	}
 	defer f.Close()
 	for _, note := range f.Notes() {
-		c.say(report.Info, note)
+		c.Say(report.Info, note)
 	}
 	if err := errors.Join(f.Update(change), f.Unsent()); err != nil {
 		return err

@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 	"bootstrap/state/file"
 )
 
-func newStateBackups(c *console) *cobra.Command {
+func newStateBackups(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:     "backups {MANIFEST | --state FILE}",
@@ -24,12 +25,12 @@ version records something that was never deleted, that version is kept for ever 
 marked. A store of a team keeps the versions after the last 100 runs. With --json, there is one object per line.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
-			s, err := c.stateAt(cmd.Context(), path, 0)
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, 0)
 			if err != nil {
 				return err
 			}
@@ -55,16 +56,16 @@ func (s stateFile) versions(ctx context.Context) ([]file.Version, error) {
 	return file.Versions(s.path)
 }
 
-func printBackups(c *console, list []file.Version) {
+func printBackups(c *cli.Console, list []file.Version) {
 	views := ui.BackupsOf(list)
-	if c.json {
-		printLines(c, "backup", views)
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "backup", views)
 		return
 	}
-	c.print(func(out *ui.Writer) { ui.Backups(out, views) })
+	c.Print(func(out *ui.Writer) { ui.Backups(out, views) })
 }
 
-func newStateRestore(c *console) *cobra.Command {
+func newStateRestore(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var force bool
 	cmd := &cobra.Command{
@@ -76,7 +77,7 @@ number. The version that it replaces becomes a backup, or a file with the ending
 does not, restore needs --force, because the record would be lost.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := c.split(&choice, cmd, args, 1, 1)
+			path, rest, err := split(c, &choice, cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}
@@ -84,8 +85,8 @@ does not, restore needs --force, because the record would be lost.`,
 			if err != nil {
 				return errors.New("give the serial number of a backup, see bootstrap state backups")
 			}
-			c.started = true
-			s, err := c.stateAt(cmd.Context(), path, choice.wait)
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, choice.wait)
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ does not, restore needs --force, because the record would be lost.`,
 			}
 			defer f.Close()
 			for _, note := range f.Notes() {
-				c.say(report.Info, note)
+				c.Say(report.Info, note)
 			}
 			if err := f.Unsent(); err != nil {
 				return err

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
-func newStateDiff(c *console) *cobra.Command {
+func newStateDiff(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",
@@ -30,7 +31,7 @@ per line.`,
 					most = min(most, len(args)-1)
 				}
 			}
-			path, rest, err := c.split(&choice, cmd, args, 1, most)
+			path, rest, err := split(c, &choice, cmd, args, 1, most)
 			if err != nil {
 				return err
 			}
@@ -42,8 +43,8 @@ per line.`,
 				}
 				serials = append(serials, serial)
 			}
-			c.started = true
-			s, err := c.stateAt(cmd.Context(), path, 0)
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, 0)
 			if err != nil {
 				return err
 			}
@@ -103,16 +104,16 @@ type differenceView struct {
 	New    string          `json:"new,omitempty"`
 }
 
-func printDifferences(c *console, list []document.Difference) {
-	if c.json {
+func printDifferences(c *cli.Console, list []document.Difference) {
+	if c.JSON() {
 		views := make([]differenceView, len(list))
 		for i, d := range list {
 			views[i] = differenceView{d.Path, d.Kind, d.Old, d.New}
 		}
-		printLines(c, "difference", views)
+		ui.PrintAll(c.Lines(), "difference", views)
 		return
 	}
-	c.print(func(out *ui.Writer) {
+	c.Print(func(out *ui.Writer) {
 		for _, d := range list {
 			fmt.Fprintln(out, d.String())
 		}

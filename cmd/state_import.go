@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cpi"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
-func newStateImport(c *console) *cobra.Command {
+func newStateImport(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var in state.Import
 	var from string
@@ -27,7 +28,7 @@ A file of create-env needs no import: give it with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -37,8 +38,8 @@ A file of create-env needs no import: give it with --state.`,
 			if err := errors.Join(checkCID("--vm-cid", in.VM), checkCID("--disk-cid", in.Disk), checkCID("--stemcell-cid", in.Stemcell.CID)); err != nil {
 				return err
 			}
-			c.started = true
-			return c.changeState(cmd.Context(), path, choice.wait, true, func(st *state.State) error {
+			c.Start()
+			return changeState(cmd.Context(), c, path, choice.wait, true, func(st *state.State) error {
 				if from == "" {
 					return st.Import(in)
 				}

@@ -5,52 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/usage"
-	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/sealed"
 	"bootstrap/state"
 	"bootstrap/state/team"
 )
-
-// stateKeyFlags adds --state-key to each command that has --state.
-func (c *console) stateKeyFlags(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		c.stateKeyFlags(sub)
-	}
-	if cmd.Flags().Lookup("state") != nil {
-		cmd.Flags().Var((*values.StateKey)(&c.stateKey), "state-key", "fingerprint of the `KEY` of the store (or BOOTSTRAP_STATE_KEY)")
-	}
-}
-
-// givenKey returns what the person said of the state key: on the command line, in the
-// environment, or in bootstrap.yml.
-func (c *console) givenKey() (team.Given, error) {
-	text := c.getenv("BOOTSTRAP_STATE_KEY")
-	if c.stateKey != "" && (text == "" || !c.line.Untyped("state-key")) {
-		text = c.stateKey
-	}
-	given, err := team.ParseGiven(text)
-	if err != nil {
-		return given, usage.Wrong(c.root, fmt.Errorf("BOOTSTRAP_STATE_KEY: %w", err))
-	}
-	if given.IsSecret() {
-		c.redactor.Add(strings.TrimSpace(text))
-	}
-	return given, nil
-}
-
-// sayTrust says what this machine trusts from now on, also for commands that print only
-// their result.
-func (c *console) sayTrust(message string) {
-	c.renderer(c.stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
-}
 
 // keyView is the state key of a store, for programs.
 type keyView struct {
@@ -59,7 +24,7 @@ type keyView struct {
 	Key         string `json:"key,omitempty"` // with --secret
 }
 
-func newStateKey(c *console) *cobra.Command {
+func newStateKey(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var secret bool
 	cmd := &cobra.Command{
@@ -72,11 +37,11 @@ signed. With --secret it prints the key itself, for BOOTSTRAP_STATE_KEY on a mac
 has no key to decrypt it with.`,
 		Example: "  bootstrap state key manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			s, err := stateStore(cmd.Context(), c, path, choice)
 			if err != nil {
 				return err
@@ -93,13 +58,13 @@ has no key to decrypt it with.`,
 			if secret {
 				view.Key, shown = text, text
 			}
-			if c.json {
-				printLines(c, "state-key", []keyView{view})
+			if c.JSON() {
+				c.PrintObject("state-key", view)
 				return nil
 			}
-			c.print(func(out *ui.Writer) { fmt.Fprintln(out, shown) })
+			c.Print(func(out *ui.Writer) { fmt.Fprintln(out, shown) })
 			if !secret {
-				c.warn("write this into bootstrap.yml: state_key: " + fingerprint)
+				c.Warn("write this into bootstrap.yml: state_key: " + fingerprint)
 			}
 			return nil
 		},
@@ -109,9 +74,9 @@ has no key to decrypt it with.`,
 	return cmd
 }
 
-func newStateTrust(c *console) *cobra.Command {
+func newStateTrust(c *cli.Console) *cobra.Command {
 	var choice stateChoice
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "trust {MANIFEST | --state URL}",
 		Short: "Believe what a store has, after looking at it",
@@ -125,25 +90,25 @@ Whoever may write to the store may have changed it: compare the state with what 
 the cloud, and the fingerprint with that of a colleague.`,
 		Example: "  bootstrap state trust manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			s, err := stateStore(cmd.Context(), c, path, choice)
 			if err != nil {
 				return err
 			}
-			return c.trust(cmd.Context(), s, ask)
+			return trust(cmd.Context(), c, s, ask)
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	ask.flags(cmd.Flags())
+	ask.Flags(cmd.Flags())
 	return cmd
 }
 
 // trust asks whether a store is to be believed, and makes this machine believe it.
-func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
+func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) error {
 	t := s.opts.Team
 	found, err := t.Examine(ctx)
 	if err != nil {
@@ -166,7 +131,7 @@ func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
 		}
 		signs = signs || d.Doubt != nil
 	}
-	if confirm := c.confirm(ask); confirm != nil {
+	if confirm := c.Confirm(ask); confirm != nil {
 		yes, err := confirm(ctx, deployer.Question{What: lines, Data: true})
 		if err != nil {
 			return err
@@ -181,7 +146,7 @@ func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
 		}
 		defer func() {
 			if err := t.Unlock(context.WithoutCancel(ctx)); err != nil {
-				c.warn(err.Error())
+				c.Warn(err.Error())
 			}
 		}()
 	}
@@ -189,7 +154,7 @@ func (c *console) trust(ctx context.Context, s stateFile, ask asking) error {
 		return err
 	}
 	for _, line := range lines[1:] {
-		c.say(report.Info, line)
+		c.Say(report.Info, line)
 	}
 	return printDone(c, true, fmt.Sprintf("This machine believes what %s has now: it is signed with the state key %s", s.name, found.Fingerprint), "")
 }

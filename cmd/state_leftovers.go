@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
-func newStateLeftovers(c *console) *cobra.Command {
+func newStateLeftovers(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var forget, adopt string
 	cmd := &cobra.Command{
@@ -35,34 +36,34 @@ recorded, and repeats deletes that did not finish.`,
 			if adopt != "" {
 				cids = 1
 			}
-			path, rest, err := c.split(&choice, cmd, args, 0, cids)
+			path, rest, err := split(c, &choice, cmd, args, 0, cids)
 			if err != nil {
 				return err
 			}
 			if err := checkCID("--adopt", strings.Join(rest, "")); err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			switch {
 			case forget != "":
-				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
+				return changeState(cmd.Context(), c, path, choice.wait, false, func(st *state.State) error {
 					l, err := st.ForgetLeftover(forget)
 					if err == nil {
-						c.say(report.Info, "Forgotten: "+l.Method+" "+l.ID)
+						c.Say(report.Info, "Forgotten: "+l.Method+" "+l.ID)
 					}
 					return err
 				})
 			case adopt != "":
 				cid := strings.Join(rest, "")
-				return c.changeState(cmd.Context(), path, choice.wait, false, func(st *state.State) error {
+				return changeState(cmd.Context(), c, path, choice.wait, false, func(st *state.State) error {
 					l, err := st.AdoptLeftover(adopt, cid, time.Now())
 					if err == nil {
-						c.say(report.Info, "Adopted: "+l.CID)
+						c.Say(report.Info, "Adopted: "+l.CID)
 					}
 					return err
 				})
 			}
-			return c.listLeftovers(cmd.Context(), path)
+			return listLeftovers(cmd.Context(), c, path)
 		},
 	}
 	f := cmd.Flags()
@@ -72,8 +73,8 @@ recorded, and repeats deletes that did not finish.`,
 	return cmd
 }
 
-func (c *console) listLeftovers(ctx context.Context, path string) error {
-	s, err := c.stateAt(ctx, path, 0)
+func listLeftovers(ctx context.Context, c *cli.Console, path string) error {
+	s, err := stateAt(ctx, c, path, 0)
 	if err != nil {
 		return err
 	}
@@ -82,10 +83,10 @@ func (c *console) listLeftovers(ctx context.Context, path string) error {
 		return err
 	}
 	list := ui.LeftoversOf(st)
-	if c.json {
-		printLines(c, "leftover", list)
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "leftover", list)
 		return nil
 	}
-	c.print(func(out *ui.Writer) { ui.Leftovers(out, list) })
+	c.Print(func(out *ui.Writer) { ui.Leftovers(out, list) })
 	return nil
 }

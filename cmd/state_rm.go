@@ -7,15 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/state/file"
 )
 
-func newStateRm(c *console) *cobra.Command {
+func newStateRm(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var force bool
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "rm {MANIFEST | --state FILE}",
 		Short: "Remove the state file, without deleting anything in the cloud",
@@ -26,33 +27,33 @@ restore brings the file back.
 To delete what a state file records, use bootstrap delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
-			s, err := c.stateAt(cmd.Context(), path, choice.wait)
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, choice.wait)
 			if err != nil {
 				return err
 			}
 			if force {
-				if err := c.confirmForgotten(cmd.Context(), s, c.confirm(ask)); err != nil {
+				if err := confirmForgotten(cmd.Context(), c, s, c.Confirm(ask)); err != nil {
 					return err
 				}
 			}
 			if err := file.Discard(cmd.Context(), s.path, force, s.opts); err != nil {
 				return err
 			}
-			if c.json {
-				printLines(c, "removed", []removedView{{s.name}})
+			if c.JSON() {
+				c.PrintObject("removed", removedView{s.name})
 				return nil
 			}
-			c.print(func(out *ui.Writer) { fmt.Fprintln(out, "Removed "+s.name) })
+			c.Print(func(out *ui.Writer) { fmt.Fprintln(out, "Removed "+s.name) })
 			return nil
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	ask.flags(cmd.Flags())
+	ask.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "also remove a file that records something or is damaged")
 	return cmd
 }
@@ -63,7 +64,7 @@ type removedView struct {
 }
 
 // confirmForgotten asks before the only record of something is removed.
-func (c *console) confirmForgotten(ctx context.Context, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
+func confirmForgotten(ctx context.Context, c *cli.Console, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
 	if confirm == nil {
 		return nil // and the state need not be read
 	}
@@ -75,5 +76,5 @@ func (c *console) confirmForgotten(ctx context.Context, s stateFile, confirm fun
 		}
 		what = "the state file " + s.name + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
 	}
-	return agreed(ctx, confirm, []string{what})
+	return cli.Agreed(ctx, confirm, []string{what})
 }

@@ -3,12 +3,13 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
-func newStateShow(c *console) *cobra.Command {
+func newStateShow(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:   "show {MANIFEST | --state FILE}",
@@ -17,12 +18,12 @@ func newStateShow(c *console) *cobra.Command {
 bootstrap status asks the agent. With --json, it prints one object.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
-			s, err := c.stateAt(cmd.Context(), path, 0)
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, 0)
 			if err != nil {
 				return err
 			}
@@ -47,12 +48,12 @@ func (s stateFile) read() (state.State, error) {
 }
 
 // printState prints a state, whose name is its path or its store.
-func printState(c *console, name string, st state.State) error {
+func printState(c *cli.Console, name string, st state.State) error {
 	view := ui.StateOf(name, st)
-	if c.json {
-		printLines(c, "state", []ui.State{view})
+	if c.JSON() {
+		c.PrintObject("state", view)
 		return nil
 	}
-	c.print(view.Print)
+	c.Print(view.Print)
 	return nil
 }

@@ -3,86 +3,29 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer/instance"
-	"bootstrap/deployer/report"
-	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
-// openTeam opens the store of a team, as the state of a deployment.
-func (c *console) openTeam(ctx context.Context, cfg instance.Config, address string, from *instance.Options) (*team.Copy, error) {
-	c.redactor.Add(team.Secrets(address)...)
-	cfg.Holder, cfg.Getenv = c.holder(), c.getenv
-	var err error
-	if cfg.StateKey, err = c.givenKey(); err != nil {
-		return nil, err
-	}
-	if from.Inputs.Keys == nil {
-		from.Inputs.Keys = secretsOf(c).Keys()
-	}
-	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
-		c.say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, e))
-	}, c.sayTrust)
-	if err != nil {
-		return nil, err
-	}
-	c.closers = append(c.closers, t.Close)
-	c.redactor.Name(t.Place(), t.StatePath(), t.VarsPath())
-	return t, nil
-}
-
-// varsFlag adds the flag of commands that use no state, but the vars store that is with
-// the state of a team.
-func varsFlag(f *pflag.FlagSet, address *string) {
-	stateFlag(f, address)
-	f.Lookup("state").Usage = "use the vars store of the state at this `URL` (or BOOTSTRAP_STATE)"
-}
-
-// varsOfTeam makes the vars store that is with the state of a team that of the inputs,
-// unless these name one. It returns the path of the state that --state names; empty: it
-// names none, or only the store of a team.
-func (c *console) varsOfTeam(ctx context.Context, inputs *document.Options, address string) (state string, err error) {
-	switch {
-	case !team.IsAddress(address):
-		return address, nil
-	case inputs.VarsStore != "":
-		return "", nil
-	}
-	home, err := c.boshHome()
-	if err != nil {
-		return "", err
-	}
-	from := instance.Options{Inputs: *inputs}
-	if _, err := c.openTeam(ctx, instance.Config{Home: home}, address, &from); err != nil {
-		return "", err
-	}
-	*inputs = from.Inputs
-	return from.StateFile, nil
-}
-
-// errNoStore is the error of commands that are only for the stores of teams.
-var errNoStore = errors.New("the state is a file on this machine: give the store of a team with --state, such as s3://BUCKET/PREFIX")
-
 // stateStore finds a state that must be in a store, for the commands that settle what a
 // run could not: they begin with this machine's copy as that run has left it.
-func stateStore(ctx context.Context, c *console, path string, s stateChoice) (stateFile, error) {
+func stateStore(ctx context.Context, c *cli.Console, path string, s stateChoice) (stateFile, error) {
 	if !team.IsAddress(path) {
-		return stateFile{}, errNoStore
+		return stateFile{}, cli.ErrNoStore
 	}
 	return stateIn(ctx, c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
 }
 
-func newStatePush(c *console) *cobra.Command {
+func newStatePush(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	var force bool
 	cmd := &cobra.Command{
@@ -93,11 +36,11 @@ not, and said so. It refuses if the store has changed since. Every other command
 writes the state does the same first.`,
 		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			s, err := stateStore(cmd.Context(), c, path, choice)
 			if err != nil {
 				return err
@@ -114,7 +57,7 @@ writes the state does the same first.`,
 	return cmd
 }
 
-func newStatePull(c *console) *cobra.Command {
+func newStatePull(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:   "pull {MANIFEST | --state URL}",
@@ -124,11 +67,11 @@ machine has recorded is kept as a file with the ending .unsent; what it names st
 the cloud. Without such changes every command does the same first.`,
 		Example: "  bootstrap state pull manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			s, err := stateStore(cmd.Context(), c, path, choice)
 			if err != nil {
 				return err
@@ -144,9 +87,9 @@ the cloud. Without such changes every command does the same first.`,
 	return cmd
 }
 
-func newStateUnlock(c *console) *cobra.Command {
+func newStateUnlock(c *cli.Console) *cobra.Command {
 	var choice stateChoice
-	var ask asking
+	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "unlock {MANIFEST | --state URL}",
 		Short: "Take the lock of a store from a run that cannot end",
@@ -156,11 +99,11 @@ then is recorded only on its machine. The lock of a run that was killed ends by 
 at once on the same machine, or else after a minute.`,
 		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.split(&choice, cmd, args, 0, 0)
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			c.started = true
+			c.Start()
 			s, err := stateStore(cmd.Context(), c, path, choice)
 			if err != nil {
 				return err
@@ -177,7 +120,7 @@ at once on the same machine, or else after a minute.`,
 				from = "a run that is unknown, because the lock is damaged"
 			}
 			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, from)
-			if err := agreed(cmd.Context(), c.confirm(ask), []string{what}); err != nil {
+			if err := cli.Agreed(cmd.Context(), c.Confirm(ask), []string{what}); err != nil {
 				return err
 			}
 			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
@@ -187,11 +130,11 @@ at once on the same machine, or else after a minute.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
-	ask.flags(cmd.Flags())
+	ask.Flags(cmd.Flags())
 	return cmd
 }
 
-func newStateMove(c *console) *cobra.Command {
+func newStateMove(c *cli.Console) *cobra.Command {
 	var choice stateChoice
 	cmd := &cobra.Command{
 		Use:   "move {MANIFEST | --state FROM} TO",
@@ -203,7 +146,7 @@ create-env. The vars store stays where it is: bootstrap secrets init brings it t
 store.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := c.split(&choice, cmd, args, 1, 1)
+			path, rest, err := split(c, &choice, cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}
@@ -213,12 +156,12 @@ store.`,
 					return err
 				}
 			}
-			c.started = true
-			from, err := c.stateAt(cmd.Context(), path, choice.wait)
+			c.Start()
+			from, err := stateAt(cmd.Context(), c, path, choice.wait)
 			if err != nil {
 				return err
 			}
-			to, err := c.stateAt(cmd.Context(), target, choice.wait)
+			to, err := stateAt(cmd.Context(), c, target, choice.wait)
 			if err != nil {
 				return err
 			}
@@ -246,15 +189,15 @@ type doneView struct {
 }
 
 // printDone prints what a command did, or why there was nothing to do.
-func printDone(c *console, did bool, yes, no string) error {
+func printDone(c *cli.Console, did bool, yes, no string) error {
 	text := no
 	if did {
 		text = yes
 	}
-	if c.json {
-		printLines(c, "done", []doneView{{did, text}})
+	if c.JSON() {
+		c.PrintObject("done", doneView{did, text})
 		return nil
 	}
-	c.print(func(out *ui.Writer) { ui.Say(out, cmp.Or(text, "Done")) })
+	c.Print(func(out *ui.Writer) { ui.Say(out, cmp.Or(text, "Done")) })
 	return nil
 }

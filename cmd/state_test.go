@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"gotest.tools/v3/golden"
+
+	"bootstrap/cmd/cli"
 )
 
 func TestStateHelp(t *testing.T) {
@@ -50,7 +52,7 @@ func TestStateChoice(t *testing.T) {
 		{"", []string{"m.yml", "cid", "y"}, 0, 1, "", 0},
 	} {
 		choice := stateChoice{file: c.file}
-		path, rest, err := (&console{}).split(&choice, &cobra.Command{Use: "show"}, c.args, c.min, c.max)
+		path, rest, err := split(cli.New(cli.Process{}), &choice, &cobra.Command{Use: "show"}, c.args, c.min, c.max)
 		if (err != nil) != (c.path == "") || err == nil && (filepath.Base(path) != c.path || len(rest) != c.rest) {
 			t.Errorf("--state %q, %v: %s, %v, %v", c.file, c.args, path, rest, err)
 		}

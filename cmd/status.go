@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
@@ -14,7 +16,7 @@ import (
 	"bootstrap/deployer/report"
 )
 
-func newStatus(c *console) *cobra.Command {
+func newStatus(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "status {MANIFEST | --state FILE}",
@@ -34,29 +36,29 @@ the agent does not answer, and 66 if there is no state file.`,
 			"  bootstrap status --state manifest-state.json --json",
 		Args: usage.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
-			opts.Manifest = first(args)
-			c.report = func(report.Event) {} // print only the result
-			return c.deployment(cmd.Context(), opts, c.status)
+			c.Start()
+			opts.Manifest = cli.Manifest(args)
+			c.ReportBy(func(report.Event) {}) // print only the result
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error { return status(ctx, c, opts) })
 		},
 	}
-	c.reachFlags(cmd.Flags(), &opts)
-	expiryFlag(cmd.Flags(), &opts.Inputs)
+	reachFlags(c, cmd.Flags(), &opts)
+	cli.ExpiryFlag(cmd.Flags(), &opts.Inputs)
 	return cmd
 }
 
-func (c *console) status(ctx context.Context, opts deployer.Options) error {
+func status(ctx context.Context, c *cli.Console, opts deployer.Options) error {
 	condition, err := observe.Status(ctx, opts.Config, opts.Options)
 	if err != nil {
 		return err
 	}
 	for i, text := range condition.Problems {
-		condition.Problems[i] = c.withTarget(text)
+		condition.Problems[i] = c.WithTarget(text)
 	}
-	if c.json {
-		printLines(c, "", []*observe.Condition{condition})
+	if c.JSON() {
+		c.PrintObject("", condition)
 	} else {
-		c.print(func(out *ui.Writer) { ui.Condition(out, condition, time.Now()) })
+		c.Print(func(out *ui.Writer) { ui.Condition(out, condition, time.Now()) })
 	}
 	switch agent := condition.Agent; {
 	case condition.Well:
@@ -65,4 +67,12 @@ func (c *console) status(ctx context.Context, opts deployer.Options) error {
 		return exit.Code(exit.Agent)
 	}
 	return exit.Code(exit.Failed)
+}
+
+// reachFlags adds the flags of commands that only call the VM's agent.
+func reachFlags(c *cli.Console, f *pflag.FlagSet, opts *deployer.Options) {
+	c.VarFlags(f, &opts.Inputs)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.AgentFlags(f, opts)
+	cli.AnswerFlag(f, opts)
 }

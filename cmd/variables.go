@@ -1,32 +1,37 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/usage"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
+	"bootstrap/state/team"
 )
 
-func newVariables(c *console) *cobra.Command {
+func newVariables(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "variables",
 		Short: "List the variables of a manifest, or give them new values",
 		Args:  usage.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { c.quiet = true; return cmd.Help() },
+		RunE:  c.Help,
 	}
 	cmd.AddCommand(newVariablesList(c), newVariablesRotate(c))
 	return cmd
 }
 
-func newVariablesList(c *console) *cobra.Command {
+func newVariablesList(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var address string
 	cmd := &cobra.Command{
@@ -39,30 +44,30 @@ there is one object per line.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
 		Args:    usage.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.started = true
-			defer c.sourced(&inputs)()
-			if _, err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+			c.Start()
+			defer sourced(c, &inputs)()
+			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
 				return err
 			}
 			list, err := document.Variables(cmd.Context(), args[0], inputs)
 			if err != nil {
 				return err
 			}
-			if c.json {
-				printLines(c, "variable", variableLines(list, time.Now()))
+			if c.JSON() {
+				ui.PrintAll(c.Lines(), "variable", variableLines(list, time.Now()))
 				return nil
 			}
-			c.print(func(out *ui.Writer) { variableTable(out, list, time.Now()) })
+			c.Print(func(out *ui.Writer) { variableTable(out, list, time.Now()) })
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	c.inputFlags(f, &inputs)
+	c.InputFlags(f, &inputs)
 	varsFlag(f, &address)
 	return cmd
 }
 
-func newVariablesRotate(c *console) *cobra.Command {
+func newVariablesRotate(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var what document.Rotation
 	var address string
@@ -85,24 +90,24 @@ next deploy gives the new values to the VM.`,
 			case !expiring && len(what.Names) == 0:
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
-			c.started = true
-			c.target = &deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: address, Inputs: inputs}}
-			defer c.sourced(&inputs)()
-			if _, err := c.varsOfTeam(cmd.Context(), &inputs, address); err != nil {
+			c.Start()
+			c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: address, Inputs: inputs}})
+			defer sourced(c, &inputs)()
+			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
 				return err
 			}
 			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
 				return err
 			}
-			c.printRotated(rotated, what.DryRun)
+			printRotated(c, rotated, what.DryRun)
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	c.varFlags(f, &inputs)
+	c.VarFlags(f, &inputs)
 	varsFlag(f, &address)
-	timeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
+	cli.TimeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
 	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
 	return cmd
 }
@@ -115,20 +120,20 @@ type rotatedLine struct {
 	Rotated bool   `json:"rotated"` // false with --dry-run
 }
 
-func (c *console) printRotated(rotated []document.Rotated, dry bool) {
-	if c.json {
+func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
+	if c.JSON() {
 		lines := make([]rotatedLine, len(rotated))
 		for i, r := range rotated {
 			lines[i] = rotatedLine{r.Name, r.Type, r.Why, !dry}
 		}
-		printLines(c, "rotation", lines)
+		ui.PrintAll(c.Lines(), "rotation", lines)
 		return
 	}
 	verb := "Rotated"
 	if dry {
 		verb = "Would rotate"
 	}
-	c.print(func(out *ui.Writer) {
+	c.Print(func(out *ui.Writer) {
 		for _, r := range rotated {
 			why := ""
 			if r.Why != "named" {
@@ -137,7 +142,7 @@ func (c *console) printRotated(rotated []document.Rotated, dry bool) {
 			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, r.Name, r.Type, why)
 		}
 		if len(rotated) > 0 && !dry {
-			fmt.Fprintln(out, "Run `"+c.withTarget("bootstrap deploy MANIFEST")+"` to apply the new values")
+			fmt.Fprintln(out, "Run `"+c.WithTarget("bootstrap deploy MANIFEST")+"` to apply the new values")
 		}
 		if len(rotated) == 0 {
 			fmt.Fprintln(out, "Nothing to rotate")
@@ -208,3 +213,46 @@ func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
 
 // daysLeft returns the whole days until a time; negative if it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
+
+// sourced makes inputs whose sources of values can be asked, for a command without a
+// deployment. The caller calls done.
+func sourced(c *cli.Console, inputs *document.Options) (done func()) {
+	home, _ := c.BoshHome() // it has the host keys of jumpboxes
+	env := instance.NewEnv(instance.Config{Home: home, Getenv: c.Getenv, Secret: c.Redactor.Add, Report: func(report.Event) {}})
+	*inputs = env.Inputs(*inputs)
+	if ask := inputs.Ask; ask != nil {
+		inputs.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
+			answers, err := ask(ctx, names)
+			if ctx.Err() != nil {
+				err = &report.InterruptedError{Look: true}
+			}
+			return answers, err
+		}
+	}
+	return env.Close
+}
+
+// varsFlag adds the flag of commands that use no state, but the vars store that is with
+// the state of a team.
+func varsFlag(f *pflag.FlagSet, address *string) {
+	cli.StateFlag(f, address)
+	f.Lookup("state").Usage = "use the vars store of the state at this `URL` (or BOOTSTRAP_STATE)"
+}
+
+// varsOfTeam makes the vars store that is with the state of a team that of the inputs,
+// unless these name one. It returns the path of the state that --state names; empty: it
+// names none, or only the store of a team.
+func varsOfTeam(ctx context.Context, c *cli.Console, inputs *document.Options, address string) (state string, err error) {
+	switch {
+	case !team.IsAddress(address):
+		return address, nil
+	case inputs.VarsStore != "":
+		return "", nil
+	}
+	from := instance.Options{Inputs: *inputs}
+	if _, err := c.OpenTeam(ctx, instance.Config{}, address, &from); err != nil {
+		return "", err
+	}
+	*inputs = from.Inputs
+	return from.StateFile, nil
+}

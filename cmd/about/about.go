@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"bootstrap/addresses"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/kept"
@@ -47,13 +48,10 @@ type Formats struct {
 	Addresses   int `json:"addresses"`    // of the ledger of addresses
 }
 
-// Version returns the module's version as the build recorded it.
-func Version() string { return Read().Version }
-
 // Read returns what the build recorded of this program.
 func Read() Program {
 	p := Program{
-		Version: "(unknown version)", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Ruby: templates.EmbeddedVersion(),
+		Version: cli.Version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Ruby: templates.EmbeddedVersion(),
 		Formats: Formats{
 			State: state.Format, Plan: deployer.PlanFormat, Kept: kept.Format, JSON: ui.Format, FleetRecord: rollout.Format,
 			FleetReport: report.Format, FleetTables: queue.Format, Addresses: addresses.Format,
@@ -63,7 +61,6 @@ func Read() Program {
 	if !ok {
 		return p
 	}
-	p.Version = cmp.Or(info.Main.Version, p.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

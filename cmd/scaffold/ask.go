@@ -6,27 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/term"
-
-	"bootstrap/internal/guard"
+	"bootstrap/cmd/cli"
 )
 
 // questions asks a person on a terminal; the zero value asks nothing.
 type questions struct {
-	in     *os.File
-	screen io.Writer
-	asking func(bool)
-	named  bool // flags say where the VM runs and what it is for
+	dialogue *cli.Dialogue // nil: nobody can be asked
+	named    bool          // flags say where the VM runs and what it is for
 }
 
 // complete asks for what the request leaves open, and carries it out.
 func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Result, error) {
-	if q.in != nil { // nobody answers in vain
+	if q.dialogue != nil { // nobody answers in vain
 		if err := r.refuseExisting(); err != nil {
 			return nil, err
 		}
@@ -44,7 +39,7 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 			}
 		}
 	}
-	if q.in != nil && !q.named && r.Purpose == release && r.Release == "" {
+	if q.dialogue != nil && !q.named && r.Purpose == release && r.Release == "" {
 		if err := q.release(ctx, r, from); err != nil {
 			return nil, err
 		}
@@ -53,7 +48,7 @@ func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Res
 		return nil, err
 	}
 	if jobs := r.openJobs(); len(jobs) > 0 {
-		if q.in == nil {
+		if q.dialogue == nil {
 			return nil, refuse("the release %s has several jobs: choose with --job, which is repeatable, among %s", r.found.Name, strings.Join(jobs, ", "))
 		}
 		job, err := q.choose(ctx, "Which job of the release?", jobs)
@@ -95,7 +90,7 @@ func (q *questions) release(ctx context.Context, r *Request, from Source) error 
 // all values have proposed ones.
 func (q *questions) values(ctx context.Context, r *Request) error {
 	open := slices.ContainsFunc(r.missing(), func(s *setting) bool { return r.proposed(s) == "" })
-	if q.in == nil || q.named && !open {
+	if q.dialogue == nil || q.named && !open {
 		r.fillIn()
 		return nil
 	}
@@ -134,14 +129,14 @@ func (q *questions) say(text string) {
 		text = strings.Join(wrapped(text, 79), "\n")
 	}
 	if text != "" {
-		_, _ = fmt.Fprintln(q.screen, text) // the question after it reports an error
+		q.dialogue.Say(text)
 	}
 }
 
 // choose asks for one of several words, of which the first is the default; without a
 // terminal it is chosen.
 func (q *questions) choose(ctx context.Context, about string, of []string) (string, error) {
-	if q.in == nil {
+	if q.dialogue == nil {
 		return of[0], nil
 	}
 	q.say(about)
@@ -171,68 +166,16 @@ func (q *questions) line(ctx context.Context, name, proposed string, hidden bool
 	if proposed != "" {
 		name += " [" + proposed + "]"
 	}
-	q.asking(true) // before the question can be seen: its answer may be Ctrl-C
-	if _, err := fmt.Fprint(q.screen, name+": "); err != nil {
+	ask := q.dialogue.Line
+	if hidden {
+		ask = q.dialogue.Hidden
+	}
+	answer, err := ask(ctx, name+": ")
+	switch {
+	case errors.Is(err, io.EOF):
+		return "", refuse("the terminal was closed before all questions were answered; nothing was written")
+	case err != nil:
 		return "", err
 	}
-	answer, err := q.read(ctx, hidden)
-	if err != nil {
-		return "", err // while asking stays true: the signal was the answer
-	}
-	q.asking(false)
 	return cmp.Or(strings.TrimSpace(answer), proposed), nil
-}
-
-// read reads a line of the terminal, which shows it unless it is hidden.
-func (q *questions) read(ctx context.Context, hidden bool) (string, error) {
-	state, err := term.GetState(int(q.in.Fd()))
-	if err != nil {
-		return "", err
-	}
-	type answer struct {
-		text string
-		err  error
-	}
-	done := make(chan answer, 1)
-	guard.Go(ctx, func() {
-		// A read from a terminal cannot be interrupted, but the process ends soon.
-		if hidden {
-			text, err := term.ReadPassword(int(q.in.Fd()))
-			done <- answer{string(text), err}
-			return
-		}
-		text, err := readLine(q.in)
-		done <- answer{text, err}
-	})
-	select {
-	case a := <-done:
-		if hidden {
-			q.say(" ")
-		}
-		if errors.Is(a.err, io.EOF) {
-			a.err = refuse("the terminal was closed before all questions were answered; nothing was written")
-		}
-		return a.text, a.err
-	case <-ctx.Done():
-		_ = term.Restore(int(q.in.Fd()), state) // ReadPassword has switched the echo off
-		_, _ = fmt.Fprintln(q.screen)
-		return "", context.Cause(ctx)
-	}
-}
-
-// readLine reads up to the end of a line and not further: the next question may switch
-// off what the terminal shows.
-func readLine(in io.Reader) (string, error) {
-	var line []byte
-	for one := make([]byte, 1); ; {
-		n, err := in.Read(one)
-		switch {
-		case n == 1 && one[0] == '\n':
-			return string(line), nil
-		case n == 1:
-			line = append(line, one[0])
-		case err != nil:
-			return "", err
-		}
-	}
 }

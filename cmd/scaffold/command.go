@@ -11,18 +11,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"bootstrap/artifact"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/secrets"
+	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/internal/digest"
 )
 
-// Command returns the command init. home returns ~/.bosh, and done prints what was
-// written.
-func Command(c secrets.Console, home func() (string, error), done func(*Result)) *cobra.Command {
+// New returns the command init.
+func New(c *cli.Console) *cobra.Command {
 	r := &Request{}
 	cmd := &cobra.Command{
 		Use:   "init [FOLDER]",
@@ -54,14 +53,17 @@ Ports of this machine are proposed that no other environment or program has.`,
 			if len(args) == 1 {
 				r.Dir = args[0]
 			}
-			result, err := run(cmd.Context(), c, r, home)
+			result, err := run(cmd.Context(), c, r)
 			switch {
 			case errors.Is(err, context.Canceled):
-				return c.Stopped
+				return cli.Stopped()
 			case err != nil:
 				return judged(cmd, err)
+			case c.JSON():
+				c.PrintObject("initialized", result)
+			default:
+				c.Print(func(out *ui.Writer) { ui.Say(out, result.Text()) })
 			}
-			done(result)
 			return nil
 		},
 	}
@@ -81,19 +83,14 @@ Ports of this machine are proposed that no other environment or program has.`,
 }
 
 // run completes a request, with questions if there is a terminal, and carries it out.
-func run(ctx context.Context, c secrets.Console, r *Request, home func() (string, error)) (*Result, error) {
-	r.hide = c.Hide
-	dir, noHome := home() // only what is fetched or read needs one
+func run(ctx context.Context, c *cli.Console, r *Request) (*Result, error) {
+	r.hide = c.Redactor.Add
+	dir, noHome := c.BoshHome() // only what is fetched or read needs one
 	store := artifact.Open(artifact.Config{Dir: dir, Getenv: c.Getenv})
 	defer store.Close()
-	ask := &questions{}
-	in, ok := c.Stdin.(*os.File)
-	if ok && !c.Never() && term.IsTerminal(int(in.Fd())) {
-		screen, closeIt, err := c.Screen()
-		if err == nil { // else nothing can be asked
-			defer closeIt()
-			ask = &questions{in: in, screen: screen, asking: c.Asking}
-		}
+	ask := &questions{dialogue: c.Dialogue()}
+	if ask.dialogue != nil {
+		defer ask.dialogue.Close()
 	}
 	return ask.complete(ctx, r, Source{
 		Ports: true, Home: dir,

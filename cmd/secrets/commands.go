@@ -1,63 +1,38 @@
 package secrets
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
-	"bootstrap/cmd/environment"
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/internal/sealed"
-	"bootstrap/state/team"
+	"bootstrap/manifest/document"
 )
 
-// Console is what commands use of the program.
-type Console struct {
-	Env            []string
-	Getenv         func(name string) string
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Start          func()      // the command line was understood
-	Never          func() bool // the person does not want to be asked
-	Screen         func() (w io.Writer, closeIt func(), err error)
-	Asking         func(bool) // a question waits for an answer
-	Leave          func(bool) // Ctrl-C is for another program on the terminal
-	// Flags are those of the environment, bootstrap.yml in this folder, that say which
-	// vars store is meant; nil: there is no such file.
-	Flags     func() (*environment.File, error)
-	Stopped   error // says that a signal ended the command
-	Hide      func(secrets ...string)
-	Say, Warn func(message string)
-	Done      func(*Result)
-	Print     func(text []byte)
-	PrintPart func(ctx context.Context, text []byte, path string) error
-	Confirm   func(ctx context.Context, lines ...string) (bool, error)
-	OneStore  cobra.PositionalArgs
-	// Open opens the store of a team, which may wait for a run.
-	Open func(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (*team.Copy, error)
-	// Rekey encrypts to other recipients what else the store of a team has that is secret,
-	// and signs all with a new key if it removes somebody.
-	Rekey func(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error
-}
+// commands are the commands below bootstrap secrets, on the console that they use.
+type commands struct{ *cli.Console }
 
-// Commands returns the command secrets and those below it.
-func Commands(c Console) *cobra.Command {
-	cmd := &cobra.Command{Use: "secrets", Short: "Encrypt, edit and print a vars store"}
-	cmd.AddCommand(newInit(c), newEdit(c), newRekey(c), newDecrypt(c))
+// New returns the command secrets and those below it.
+func New(c *cli.Console) *cobra.Command {
+	cmd := &cobra.Command{Use: "secrets", Short: "Encrypt, edit and print a vars store", Args: usage.NoArgs, RunE: c.Help}
+	of := commands{c}
+	cmd.AddCommand(of.newInit(), of.newEdit(), of.newRekey(), of.newDecrypt())
 	return cmd
 }
 
-func newInit(c Console) *cobra.Command {
+func (c commands) newInit() *cobra.Command {
 	var asked Init
 	var address string
 	cmd := &cobra.Command{
@@ -90,15 +65,15 @@ team, with the values of FILE if that is given.`,
 	}
 	f := cmd.Flags()
 	asked.Keys = c.KeysOf(f)
-	RecipientFlag(f, asked.Keys)
+	cli.RecipientFlag(f, asked.Keys)
 	f.StringVar(&address, "state", "", "make the vars store of the state at this `URL`")
 	f.StringVar(&asked.Store, "vars-store", "", "the vars store: this YAML `FILE`")
 	f.BoolVar(&asked.Passphrase, "passphrase", false, "encrypt with a passphrase (or BOOTSTRAP_PASSPHRASE)")
 	return cmd
 }
 
-func newEdit(c Console) *cobra.Command {
-	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: Memory, Say: c.Say, Leave: c.Leave}
+func (c commands) newEdit() *cobra.Command {
+	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: cli.Memory, Say: c.inform, Leave: c.LeaveSignals}
 	var address string
 	cmd := &cobra.Command{
 		Use:   "edit [STORE | --state URL]",
@@ -117,9 +92,9 @@ a signal. Without STORE it is the vars store of bootstrap.yml in this folder.`,
 				return err
 			}
 			asked.Editor = cmp.Or(c.Getenv("VISUAL"), c.Getenv("EDITOR"))
-			if c.terminal() != nil {
+			if c.CanAsk() {
 				asked.Again = func(ctx context.Context, wrong error) (bool, error) {
-					return c.Confirm(ctx, wrong.Error(), "the editor is opened again with your text")
+					return c.confirm(ctx, wrong.Error(), "the editor is opened again with your text")
 				}
 			}
 			return c.done(asked.Run(cmd.Context()))
@@ -130,7 +105,7 @@ a signal. Without STORE it is the vars store of bootstrap.yml in this folder.`,
 	return cmd
 }
 
-func newRekey(c Console) *cobra.Command {
+func (c commands) newRekey() *cobra.Command {
 	var asked Rekey
 	var address string
 	var wait time.Duration
@@ -163,7 +138,7 @@ folder.`,
 	return cmd
 }
 
-func newDecrypt(c Console) *cobra.Command {
+func (c commands) newDecrypt() *cobra.Command {
 	var path, address string
 	var keys *sealed.Keys
 	cmd := &cobra.Command{
@@ -185,9 +160,9 @@ STORE it is the vars store of bootstrap.yml in this folder.`,
 			case err != nil:
 				return err
 			case cmd.Flags().Changed("path"):
-				return c.PrintPart(cmd.Context(), text, path)
+				return c.printPart(cmd.Context(), text, path)
 			}
-			c.Print(text)
+			c.Product("document", string(text))
 			return nil
 		},
 	}
@@ -203,7 +178,7 @@ func stateFlag(f *pflag.FlagSet, address *string) {
 }
 
 // place returns the vars store that a command is about.
-func (c Console) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
+func (c commands) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
 	args, address, err := c.usual(args, address, keys)
 	if err != nil {
 		return Place{}, err
@@ -215,82 +190,42 @@ func (c Console) place(ctx context.Context, args []string, address string, wait 
 }
 
 // done prints what a command has done.
-func (c Console) done(r *Result, err error) error {
+func (c commands) done(r *Result, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		if kept, ok := errors.AsType[*KeptError](err); ok {
 			c.Warn(kept.All())
 		}
-		return c.Stopped
-	case err == nil:
-		c.Done(r)
+		return cli.Stopped()
+	case err != nil:
+		return err
+	case c.JSON():
+		c.PrintObject("secrets", r)
+	default:
+		c.Print(func(out *ui.Writer) { ui.Say(out, r.Text()) })
 	}
-	return err
+	return nil
 }
 
-// KeysOf adds the flag of commands that decrypt files, and returns the keys that it and
-// the environment name.
-func (c Console) KeysOf(f *pflag.FlagSet) *sealed.Keys {
-	keys := c.Keys()
-	f.Var((*values.Paths)(&keys.Identities), "identity", "decrypt with the key in `FILE`; repeatable (or BOOTSTRAP_IDENTITY)")
-	return keys
-}
+// inform prints a message beside the result.
+func (c commands) inform(message string) { c.Say(report.Info, message) }
 
-// Keys returns the keys that the environment names.
-func (c Console) Keys() *sealed.Keys {
-	if one := c.Getenv("BOOTSTRAP_IDENTITY"); sealed.Name(one) != one {
-		c.Hide(one)
+// confirm asks whether to go on; it is false if nobody can be asked.
+func (c commands) confirm(ctx context.Context, lines ...string) (bool, error) {
+	confirm := c.Confirm(cli.Asking{})
+	if confirm == nil {
+		return false, nil
 	}
-	return &sealed.Keys{Identities: Named(c.Getenv), Usual: sealed.Usual(c.Getenv), Passphrase: c.passphrase, Warn: c.Warn}
+	return confirm(ctx, deployer.Question{What: lines})
 }
 
-// Named returns the identity files that BOOTSTRAP_IDENTITY lists, or the key that it
-// contains.
-func Named(getenv func(string) string) []string {
-	return slices.DeleteFunc(filepath.SplitList(getenv("BOOTSTRAP_IDENTITY")), func(path string) bool { return path == "" })
-}
-
-// RecipientFlag adds the flag of commands that may make a vars store.
-func RecipientFlag(f *pflag.FlagSet, keys *sealed.Keys) {
-	f.Var(values.Recipients{To: &keys.Recipients, Flag: "--recipient"}, "recipient", "who can read a new encrypted vars store; repeatable")
-}
-
-// terminal returns the terminal of the person; nil: there is none.
-func (c Console) terminal() *os.File {
-	in, ok := c.Stdin.(*os.File)
-	if !ok || c.Never() || !term.IsTerminal(int(in.Fd())) {
-		return nil
-	}
-	return in
-}
-
-// passphrase returns a passphrase from the environment, or asks on the terminal.
-func (c Console) passphrase(ctx context.Context, what string, confirm bool) (string, error) {
-	if phrase := c.Getenv("BOOTSTRAP_PASSPHRASE"); phrase != "" {
-		c.Hide(phrase)
-		return phrase, nil
-	}
-	in := c.terminal()
-	if in == nil {
-		return "", errUnasked()
-	}
-	screen, closeScreen, err := c.Screen()
+// printPart prints the value at a path in the text of a vars store.
+func (c commands) printPart(ctx context.Context, text []byte, path string) error {
+	doc, err := document.Evaluate(ctx, "-", document.Options{Stdin: bytes.NewReader(text)})
 	if err != nil {
-		return "", errUnasked()
+		return err
 	}
-	defer closeScreen()
-	c.Asking(true) // Ctrl-C is an answer
-	phrase, err := Ask(ctx, in, screen, what, confirm)
-	if ctx.Err() != nil {
-		return "", c.Stopped
-	}
-	c.Asking(false)
-	c.Hide(phrase)
-	return phrase, err
-}
-
-func errUnasked() error {
-	return errors.New("a passphrase is needed, and there is no terminal to ask on; set $BOOTSTRAP_PASSPHRASE")
+	return c.PrintDocument(doc, true, path)
 }
 
 // Text returns the result for people.

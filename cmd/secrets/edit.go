@@ -44,9 +44,6 @@ type Edit struct {
 	Again func(ctx context.Context, wrong error) (bool, error)
 }
 
-// Memory is the folder of files that are only in memory, where a machine has one.
-const Memory = "/dev/shm"
-
 // folderName begins the names of the folders in which texts are edited.
 const folderName = "bootstrap-edit-"
 

@@ -3,13 +3,18 @@ package secrets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/environment"
+	"bootstrap/cmd/usage"
+	"bootstrap/deployer/instance"
 	"bootstrap/internal/sealed"
+	"bootstrap/manifest/document"
 	"bootstrap/manifest/store"
 	"bootstrap/state/team"
 )
@@ -50,7 +55,7 @@ func (p Place) open(keys *sealed.Keys) (*store.File, error) {
 
 // address returns the store of a team: that of the flag, or else of the environment;
 // empty: there is none.
-func (c Console) address(flag string) string {
+func (c commands) address(flag string) string {
 	if address := c.Getenv("BOOTSTRAP_STATE"); flag == "" && team.IsAddress(address) {
 		return address
 	}
@@ -58,7 +63,7 @@ func (c Console) address(flag string) string {
 }
 
 // oneStore requires one vars store: a file, or the store of a team.
-func (c Console) oneStore(cmd *cobra.Command, args []string) error {
+func (c commands) oneStore(cmd *cobra.Command, args []string) error {
 	address, _ := cmd.Flags().GetString("state")
 	switch {
 	case len(args) > 0 && address != "":
@@ -66,21 +71,27 @@ func (c Console) oneStore(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 && c.address(address) != "":
 		return nil
 	case len(args) == 0:
-		f, err := c.Flags()
+		f, err := environment.Here(c.Getenv)
 		if err != nil || len(f.Values("vars-store")) > 0 || slices.ContainsFunc(f.Values("state"), team.IsAddress) {
 			return err
 		}
 	}
-	return c.OneStore(cmd, args)
+	switch len(args) {
+	case 0:
+		return fmt.Errorf("%s needs a vars store: %s", usage.ShortPath(cmd), usage.Form(cmd))
+	case 1:
+		return nil
+	}
+	return usage.TooMany(cmd, args)
 }
 
 // usual adds what the environment says to a command without a vars store: which one is
 // meant, and the keys that decrypt it.
-func (c Console) usual(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
+func (c commands) usual(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
 	if len(args) > 0 || c.address(address) != "" {
 		return args, c.address(address), nil
 	}
-	f, err := c.Flags()
+	f, err := environment.Here(c.Getenv)
 	if err != nil {
 		return nil, "", err
 	}
@@ -92,8 +103,8 @@ func (c Console) usual(args []string, address string, keys *sealed.Keys) ([]stri
 }
 
 // find returns the vars store that is with the state of a team.
-func (c Console) find(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
-	t, err := c.Open(ctx, address, wait, keys)
+func (c commands) find(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
+	t, err := c.OpenStore(ctx, address, instance.Config{LockWait: wait}, &instance.Options{Inputs: document.Options{Keys: keys}})
 	if err != nil {
 		return Place{}, err
 	}
@@ -114,7 +125,7 @@ func (c Console) find(ctx context.Context, address string, wait time.Duration, k
 		return unlock, nil
 	}
 	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error {
-		return c.Rekey(ctx, t, keys, to, removes)
+		return instance.RekeyShared(ctx, t, keys, to, removes)
 	}
 	keeps.Renewed = func(ctx context.Context) (string, error) {
 		err := t.KeyRenewed(ctx)

@@ -35,6 +35,13 @@ func (l *Lines) Print(kind string, value any) {
 	l.print(kind, value, func(text string) string { return bounded(l.redactor.Shown(text), maxMessage) })
 }
 
+// PrintAll writes the objects of a list.
+func PrintAll[T any](out *Lines, kind string, list []T) {
+	for _, value := range list {
+		out.Print(kind, value)
+	}
+}
+
 // Product writes the requested result of a command, complete and unchanged.
 func (l *Lines) Product(kind string, value any) {
 	l.print(kind, value, func(text string) string { return text })

@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"bootstrap/cmd"
+	"bootstrap/cmd/cli"
 )
 
 func main() {
-	p := cmd.Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ()}
+	p := cli.Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ()}
 	var err error
 	if p.Trace, err = traceFrom(os.Getenv); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -26,7 +27,7 @@ func main() {
 	if len(p.Args) > 1 && p.Args[0] == "plugin" && p.Args[1] == "templates" {
 		traceRuby(p.Args)
 	}
-	os.Exit(p.Run())
+	os.Exit(cmd.Run(p))
 }
 
 // traceRuby appends the process and the arguments of a Ruby to the file rubies in the

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // only commands whose normal end is a signal: others may be in the middle of a
 // change. A panic in any part of fn ends the context, too, and becomes the
 // error.
-func (c *console) untilStopped(fn func(context.Context) error) error {
+func (c *Console) untilStopped(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -47,21 +47,21 @@ func (c *console) untilStopped(fn func(context.Context) error) error {
 			}
 			return err
 		case s := <-signals:
-			if c.left.Load() && (s == os.Interrupt || ctx.Err() != nil) {
+			if c.signals.left.Load() && (s == os.Interrupt || ctx.Err() != nil) {
 				continue
 			}
-			second := c.second.Swap(nil)
+			second := c.signals.second.Swap(nil)
 			switch {
 			case ctx.Err() == nil:
-				c.second.Store(second)
+				c.signals.second.Store(second)
 				cancel()
 			case second != nil:
 				(*second)()
 			default:
-				return &exit.StoppedError{Calls: c.running.List()}
+				return &exit.StoppedError{Calls: c.signals.running.List()}
 			}
 		case <-pipes:
-			if c.ends.Load() {
+			if c.signals.ends.Load() {
 				cancel()
 			}
 		}

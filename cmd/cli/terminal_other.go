@@ -1,6 +1,6 @@
 //go:build !unix
 
-package cmd
+package cli
 
 // terminalDevice is the path of this process's console.
 const terminalDevice = "CONOUT$"

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -26,86 +26,86 @@ func holderIn(err error) *report.Holder {
 
 // finish prints how the command ended, and returns its exit code. Nothing else
 // prints that.
-func (c *console) finish(err error) int {
-	code, err := ended(c, err)
-	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
+func (c *Console) finish(err error) int {
+	code, err := c.Ended(err)
+	if lost := c.out.lost(); lost != nil && (c.given.json || !failure(err)) {
 		code = exit.Failed
 		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
 	}
 	return code
 }
 
-// ended prints how the command, or one deploy of many, ended. It returns its exit code
+// Ended prints how the command, or one deploy of many, ended. It returns its exit code
 // and the error as it was printed.
-func ended(c *console, err error) (int, error) {
-	if wantsJSON(c.args) && !c.started {
-		c.json = true // the flag may follow the mistake
+func (c *Console) Ended(err error) (int, error) {
+	if wantsJSON(c.Args) && !c.line.understood {
+		c.given.json = true // the flag may follow the mistake
 	}
 	if _, usage := err.(*exit.UsageError); usage {
-		c.redactor.Add(valuesIn(c.args)...)
+		c.Redactor.Add(valuesIn(c.Args)...)
 	}
 	var panicked *guard.Panic
 	if errors.As(err, &panicked) {
 		err = c.reportPanic(panicked)
 	}
 	code, hint := exit.Judge(err)
-	hint = c.withTarget(hint)
+	hint = c.WithTarget(hint)
 	if err != nil {
-		err = &completed{err, c.withTarget(err.Error())}
+		err = &completed{err, c.WithTarget(err.Error())}
 	}
 	c.printEnd(code, err, hint)
-	if c.openEvents() == nil && c.events != nil { // the first event said why it cannot be opened
+	if c.openEvents() == nil && c.events.file != nil { // the first event said why it cannot be opened
 		shown := err
 		if !failure(shown) {
 			shown = nil
 		}
-		printTimings(c, c.events)
-		ui.JSONResult(c.events, resultOf(c, code, shown, hint))
+		c.printTimings(c.events.file)
+		ui.JSONResult(c.events.file, c.resultOf(code, shown, hint))
 	}
 	return code, err
 }
 
 // printEnd prints the end of the output.
-func (c *console) printEnd(code int, err error, hint string) {
+func (c *Console) printEnd(code int, err error, hint string) {
 	printed := err != nil && !failure(err) // by the command
 	if printed {
 		err = nil
 	}
-	if c.timings && c.timeline != nil && !c.json {
-		out := writerTo(c, c.out)
-		ui.Timings(out, c.timeline)
+	if c.given.timings && c.end.timeline != nil && !c.given.json {
+		out := c.Writer(c.out)
+		ui.Timings(out, c.end.timeline)
 		_ = out.Flush() // finish reports the error
 	}
 	switch {
-	case err == nil && c.silent:
-	case c.json:
-		out := c.redactor.Lines(c.out)
-		printTimings(c, out)
-		printProblems(out, err)
-		ui.JSONResult(out, resultOf(c, code, err, hint))
+	case err == nil && c.end.silent:
+	case c.given.json:
+		out := c.Redactor.Lines(c.out)
+		c.printTimings(out)
+		printProblemsIn(out, err)
+		ui.JSONResult(out, c.resultOf(code, err, hint))
 	case err != nil:
 		c.failed(code, err, hint)
-	case !printed && !c.quiet && c.report != nil:
+	case !printed && !c.end.quiet && c.events.show != nil:
 		stream := io.Writer(c.out)
-		if c.plain {
-			stream = c.stderr
+		if c.end.resultOnly {
+			stream = c.Stderr
 		}
-		out := writerTo(c, stream)
-		ui.Succeeded(out, c.outcome, nextAfter(c, code, ""))
+		out := c.Writer(stream)
+		ui.Succeeded(out, c.end.outcome, c.nextAfter(code, ""))
 		_ = out.Flush()
 	}
 }
 
 // printTimings prints for programs how long the parts of the run took, with --timings.
-func printTimings(c *console, out *ui.Lines) {
-	if c.timings && c.timeline != nil {
-		out.Print("timings", c.timeline)
+func (c *Console) printTimings(out *ui.Lines) {
+	if c.given.timings && c.end.timeline != nil {
+		out.Print("timings", c.end.timeline)
 	}
 }
 
 // resultOf returns the end of a run for programs.
-func resultOf(c *console, code int, err error, hint string) ui.Result {
-	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, Explain: exit.Name(err), HeldBy: holderIn(err), Outcome: c.outcome, Next: nextAfter(c, code, hint)}
+func (c *Console) resultOf(code int, err error, hint string) ui.Result {
+	r := ui.Result{Status: report.Finished, ExitCode: code, Hint: hint, Explain: exit.Name(err), HeldBy: holderIn(err), Outcome: c.end.outcome, Next: c.nextAfter(code, hint)}
 	if err != nil {
 		r.Status, r.Error = report.Failed, err.Error()
 	}
@@ -120,11 +120,11 @@ func failure(err error) bool {
 	return err != nil && !errors.As(err, &ended) && !errors.As(err, &changes)
 }
 
-func (c *console) failed(code int, err error, hint string) {
-	if c.goesOn {
+func (c *Console) failed(code int, err error, hint string) {
+	if c.end.goesOn {
 		code = exit.Done // another deploy follows
 	}
-	out := writerTo(c, c.stderr)
+	out := c.Writer(c.Stderr)
 	ui.Failed(out, code, err, hint, exit.Name(err))
 	_ = out.Flush() // no stream is left to report it on
 }

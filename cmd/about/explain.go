@@ -1,4 +1,4 @@
-package explain
+package about
 
 import (
 	"errors"
@@ -9,17 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/explain"
 	"bootstrap/cmd/ui"
 	"bootstrap/internal/spelling"
 )
-
-// Console is what the command uses of the console.
-type Console struct {
-	Start   func()                     // says that the command line was understood
-	Print   func(func(out *ui.Writer)) // prints a result for people
-	Width   func() int                 // of the terminal; 0: there is none
-	Objects func([]Explanation) bool   // prints results for programs, if these are who reads them
-}
 
 // Explanation is a page for programs.
 type Explanation struct {
@@ -29,8 +23,8 @@ type Explanation struct {
 	Text     string   `json:"text,omitempty"`     // in Markdown; empty in the list of all
 }
 
-// New returns the command explain.
-func New(c Console) *cobra.Command {
+// NewExplain returns the command explain.
+func NewExplain(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain an error or an exit code",
@@ -48,7 +42,7 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 			return nil
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, begin string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-			for _, p := range Pages() {
+			for _, p := range explain.Pages() {
 				if len(args) == 0 && strings.HasPrefix(p.Name, begin) {
 					list = append(list, cobra.CompletionWithDesc(p.Name, p.Summary()))
 				}
@@ -56,33 +50,34 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 			return list, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			pages := Pages()
+			pages := explain.Pages()
 			if len(args) == 0 {
 				c.Start()
-				c.list(pages)
+				listPages(c, pages)
 				return nil
 			}
-			page, found := Find(pages, args[0])
+			page, found := explain.Find(pages, args[0])
 			if !found {
 				if _, err := strconv.Atoi(args[0]); err == nil {
 					return fmt.Errorf("%s is not an exit code of bootstrap; of ssh it is that of the command on the VM", args[0])
 				}
-				return fmt.Errorf("there is no error with the name %q (\"bootstrap explain\" lists all)%s", args[0], spelling.Suggest(args[0], Names(pages)))
+				return fmt.Errorf("there is no error with the name %q (\"bootstrap explain\" lists all)%s", args[0], spelling.Suggest(args[0], explain.Names(pages)))
 			}
 			c.Start()
-			c.show(page)
+			showPage(c, page)
 			return nil
 		},
 	}
 }
 
-// list prints the names of all pages, each with its first sentence.
-func (c Console) list(pages []Page) {
+// listPages prints the names of all pages, each with its first sentence.
+func listPages(c *cli.Console, pages []explain.Page) {
 	list := make([]Explanation, len(pages))
 	for i, p := range pages {
 		list[i] = Explanation{Name: p.Name, Summary: p.Summary(), Messages: p.Messages}
 	}
-	if c.Objects(list) {
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "explanation", list)
 		return
 	}
 	c.Print(func(out *ui.Writer) {
@@ -94,9 +89,10 @@ func (c Console) list(pages []Page) {
 	})
 }
 
-// show prints a page as wide as the terminal, at most 100 columns, or 80.
-func (c Console) show(p Page) {
-	if c.Objects([]Explanation{{Name: p.Name, Summary: p.Summary(), Messages: p.Messages, Text: p.Text}}) {
+// showPage prints a page as wide as the terminal, at most 100 columns, or 80.
+func showPage(c *cli.Console, p explain.Page) {
+	if c.JSON() {
+		c.PrintObject("explanation", Explanation{Name: p.Name, Summary: p.Summary(), Messages: p.Messages, Text: p.Text})
 		return
 	}
 	width := 80

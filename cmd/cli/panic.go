@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"time"
 
-	"bootstrap/cmd/about"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/internal/guard"
@@ -16,11 +16,11 @@ import (
 
 // reportPanic writes a report of the panic to a file, and returns an error that
 // names the file.
-func (c *console) reportPanic(p *guard.Panic) error {
+func (c *Console) reportPanic(p *guard.Panic) error {
 	const what = "cannot continue, because of a defect of bootstrap itself"
 	text := fmt.Sprintf("bootstrap %s, %s, %s/%s\n%s\narguments: %s\n\npanic: %v\n\n%s",
-		about.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
-		c.command, p.Value, p.Stack)
+		Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, ui.Moment(time.Now()),
+		c.line.shown, p.Value, p.Stack)
 	path, err := c.writePanic(text)
 	if err != nil {
 		return &exit.DefectError{Text: fmt.Sprintf("%s: %v; please report this sentence and what you ran. The details could not be written to a file: %v", what, p.Value, err)}
@@ -30,10 +30,10 @@ func (c *console) reportPanic(p *guard.Panic) error {
 
 // writePanic writes a report with mode 0600 below ~/.bosh, or into the folder
 // for temporary files if there is no ~/.bosh.
-func (c *console) writePanic(text string) (string, error) {
+func (c *Console) writePanic(text string) (string, error) {
 	var f *os.File
 	err := errors.New("there is no home folder")
-	if home, failed := c.boshHome(); failed == nil {
+	if home, failed := c.BoshHome(); failed == nil {
 		f, err = os.CreateTemp(home, "panic-*.txt")
 	}
 	if err != nil {
@@ -42,8 +42,16 @@ func (c *console) writePanic(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := c.redactor.LogWriter(f)
+	out := c.Redactor.LogWriter(f)
 	fmt.Fprintln(out, text)
 	err = errors.Join(out.Flush(), f.Close())
 	return filepath.Clean(f.Name()), err
+}
+
+// Version returns the module's version as the build recorded it.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown version)"
 }

@@ -1,8 +1,7 @@
-package cmd
+package cli
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,9 +13,9 @@ import (
 // ofBosh is an annotation: it marks a flag that only the names of bosh accept.
 const ofBosh = "of bosh"
 
-// likeBosh gives a command the name that bosh has for it, under which it accepts the
+// LikeBosh gives a command the name that bosh has for it, under which it accepts the
 // global flags of bosh, too. Those have no effect on such a command of bosh either.
-func (c *console) likeBosh(cmd *cobra.Command, name string) *cobra.Command {
+func (c *Console) LikeBosh(cmd *cobra.Command, name string) *cobra.Command {
 	cmd.Aliases = append(cmd.Aliases, name)
 	f := cmd.Flags()
 	for _, flag := range []struct{ name, short, usage string }{
@@ -31,10 +30,10 @@ func (c *console) likeBosh(cmd *cobra.Command, name string) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if given := boshFlags(cmd); len(given) > 0 {
-			if c.report == nil {
-				c.report = c.renderer(c.out)
+			if c.events.show == nil {
+				c.events.show = c.Renderer(c.out)
 			}
-			c.warn(strings.Join(given, ", ") + ": accepted for scripts of bosh, without effect")
+			c.Warn(strings.Join(given, ", ") + ": accepted for scripts of bosh, without effect")
 		}
 		return run(cmd, args)
 	}
@@ -64,20 +63,4 @@ func refuseBoshFlags(cmd *cobra.Command) error {
 		return nil
 	}
 	return fmt.Errorf("%s has no flag %s", usage.ShortPath(cmd), given[0])
-}
-
-// asksNobody reports whether no question is asked: --yes, -n, or BOSH_NON_INTERACTIVE.
-func (c *console) asksNobody(cmd *cobra.Command) (bool, error) {
-	const name = "BOSH_NON_INTERACTIVE"
-	yes, _ := cmd.Flags().GetBool("yes")
-	silent, _ := cmd.Flags().GetBool("non-interactive")
-	value := c.getenv(name)
-	if yes || silent || value == "" {
-		return yes || silent, nil
-	}
-	never, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, fmt.Errorf("%s is %q: expected true or false", name, value)
-	}
-	return never, nil
 }

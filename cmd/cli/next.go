@@ -1,14 +1,18 @@
-package cmd
+package cli
 
 import (
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/values"
-	"bootstrap/deployer/report"
+	"bootstrap/fleet/rollout"
+	"bootstrap/state/file"
 )
 
 // namedCommand matches a command in a message. MANIFEST is the placeholder for
@@ -20,28 +24,28 @@ var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
 
 // nextAfter returns the commands to run after this one: those in its hint, or after a
 // change of the VM the one that shows it, or that starts what was stopped.
-func nextAfter(c *console, code int, hint string) (list []string) {
+func (c *Console) nextAfter(code int, hint string) (list []string) {
 	for _, m := range quotedCommand.FindAllStringSubmatch(hint, -1) {
 		list = append(list, m[1])
 	}
-	if o := c.outcome; code == exit.Done && o != nil && o.Changed && o.VM != "" {
+	if o := c.end.outcome; code == exit.Done && o != nil && o.Changed && o.VM != "" {
 		next := "bootstrap status MANIFEST"
 		if o.Down {
 			next = "bootstrap start MANIFEST"
 		}
-		list = append(list, c.withTarget(next))
+		list = append(list, c.WithTarget(next))
 	}
 	return list
 }
 
-// withTarget completes the commands in a text, so that they can be pasted.
-func (c *console) withTarget(text string) string {
-	if c.target == nil {
+// WithTarget completes the commands in a text, so that they can be pasted.
+func (c *Console) WithTarget(text string) string {
+	if c.line.target == nil {
 		return text
 	}
 	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
 		words := strings.TrimSuffix(named, " MANIFEST")
-		if cmd, _, err := c.root.Find(strings.Fields(words)[1:]); err == nil && cmd != c.root {
+		if cmd, _, err := c.line.root.Find(strings.Fields(words)[1:]); err == nil && cmd != c.line.root {
 			if args := c.memberArgs(cmd); args != "" {
 				return "bootstrap " + args
 			}
@@ -53,14 +57,14 @@ func (c *console) withTarget(text string) string {
 // targetArgs returns the arguments that name this run's deployment for another
 // command, as far as that accepts them. Values of variables may be secrets: an
 // ellipsis replaces them, which no shell accepts as a value.
-func (c *console) targetArgs(command []string) string {
-	cmd, _, err := c.root.Find(command)
-	if err != nil || cmd == c.root {
+func (c *Console) targetArgs(command []string) string {
+	cmd, _, err := c.line.root.Find(command)
+	if err != nil || cmd == c.line.root {
 		return "MANIFEST"
 	}
 	var args []string
-	t := c.target
-	line := c.line.For(cmd, t.Manifest)
+	t := c.line.target
+	line := c.line.full.For(cmd, t.Manifest)
 	// What the environment gives, the next command gets as well.
 	add := func(flag, name string, values ...string) {
 		for _, value := range values[min(line.Given(name), len(values)):] {
@@ -93,7 +97,7 @@ func (c *console) targetArgs(command []string) string {
 	add("--state", "state", quoted(t.StateArgument())...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
-	add("--database", "database", namedDatabase(c, t.Database))
+	add("--database", "database", c.namedDatabase(t.Database))
 	varsFiles := quoted(t.Inputs.VarsFiles...)
 	for i, path := range varsFiles {
 		if path == "-" { // standard input is not there again
@@ -110,7 +114,7 @@ func (c *console) targetArgs(command []string) string {
 		add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
 	}
 	if keys := t.Inputs.Keys; keys != nil {
-		add("--identity", "identity", quoted(keys.Identities[len(secrets.Named(c.getenv)):]...)...)
+		add("--identity", "identity", quoted(keys.Identities[len(c.identities()):]...)...)
 	}
 	for _, v := range t.Inputs.Vars {
 		name, _, _ := strings.Cut(v, "=")
@@ -121,9 +125,9 @@ func (c *console) targetArgs(command []string) string {
 
 // namedDatabase returns the ledger of addresses for another command; empty if the
 // environment names it.
-func namedDatabase(c *console, address string) string {
+func (c *Console) namedDatabase(address string) string {
 	var set string
-	_ = (*values.Database)(&set).Set(c.getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
+	_ = (*values.Database)(&set).Set(c.Getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
 	if address == "" || address == set {
 		return ""
 	}
@@ -140,10 +144,27 @@ func (e *completed) Error() string { return e.text }
 
 func (e *completed) Unwrap() error { return e.error }
 
-// completedEvents passes on events with commands that can be pasted.
-func (c *console) completedEvents(pass func(report.Event)) func(report.Event) {
-	return func(e report.Event) {
-		e.Message, e.Error = c.withTarget(e.Message), c.withTarget(e.Error)
-		pass(e)
+// memberArgs returns what follows bootstrap in a command about this run's deployment, if
+// that is a member of a fleet; empty: it is none, or the command needs more. The
+// variables of a member are in the fleet file, which names it.
+func (c *Console) memberArgs(cmd *cobra.Command) string {
+	member, fleet, found := strings.Cut(c.Getenv(rollout.MemberVariable), "=")
+	if !found {
+		return ""
 	}
+	switch {
+	case slices.Contains([]string{"deploy", "recreate", "plan", "delete"}, cmd.Name()) && cmd.Parent() == c.line.root:
+		return "fleet " + cmd.Name() + " " + fleet + " --only " + member
+	case strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
+		path := c.line.target.StateArgument()
+		if path == "" {
+			path = file.Beside(c.line.target.Manifest)
+		}
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		name := strings.TrimPrefix(cmd.CommandPath(), c.line.root.Name()+" ")
+		return name + " --state " + values.Quote(path)
+	}
+	return ""
 }

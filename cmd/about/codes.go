@@ -1,4 +1,4 @@
-package explain
+package about
 
 import "github.com/spf13/cobra"
 

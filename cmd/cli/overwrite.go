@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func reportKind(cmd *cobra.Command) overwrite.Kind {
 
 // refuseOverwriting refuses to write the files that the command reads, and files of
 // another kind than it writes.
-func (c *console) refuseOverwriting(cmd *cobra.Command, args []string) error {
+func (c *Console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 	flags := written(cmd)
 	var inputs []string
 	for name, kind := range flags {
@@ -62,7 +62,7 @@ func (c *console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		if inputs == nil {
-			inputs = c.inputs(cmd, args)
+			inputs = c.InputFiles(cmd, args)
 		}
 		path := f.Value.String()
 		if expanded, err := document.ExpandHome(path); err == nil {
@@ -70,7 +70,7 @@ func (c *console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 		}
 		if err := overwrite.Refuse(path, inputs, kind); err != nil {
 			if name == "events" {
-				c.eventsPath = ""
+				c.given.eventsPath = ""
 			}
 			return err
 		}
@@ -78,10 +78,10 @@ func (c *console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// inputs returns the files that a command may read or keep, as they are named: every
+// InputFiles returns the files that a command may read or keep, as they are named: every
 // word of the command line that can be a path, the flags of the environment, the state
 // and the vars store with what lies beside them.
-func (c *console) inputs(cmd *cobra.Command, args []string) []string {
+func (c *Console) InputFiles(cmd *cobra.Command, args []string) []string {
 	list := []string{}
 	add := func(word string) {
 		for _, path := range []string{word, strings.TrimPrefix(word, "file://")} {
@@ -92,7 +92,7 @@ func (c *console) inputs(cmd *cobra.Command, args []string) []string {
 	}
 	outputs := written(cmd)
 	skip, command := false, len(strings.Fields(cmd.CommandPath()))-1 // words of the command itself
-	for _, word := range c.line.Args {
+	for _, word := range c.line.full.Args {
 		name, value, whole := strings.Cut(strings.TrimPrefix(word, "--"), "=")
 		_, output := outputs[name]
 		switch {
@@ -114,8 +114,8 @@ func (c *console) inputs(cmd *cobra.Command, args []string) []string {
 			add(path)
 		}
 	}
-	if c.line.File != nil {
-		add(c.line.File.Path)
+	if c.line.full.File != nil {
+		add(c.line.full.File.Path)
 	}
 	var kept []string
 	text := func(flag string) string {

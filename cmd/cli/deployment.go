@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/addresses"
+	"bootstrap/cmd/dev"
+	"bootstrap/cmd/embedded"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/usage"
+	"bootstrap/cmd/values"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/guard"
+	"bootstrap/internal/owner"
+	"bootstrap/internal/scratch"
+	"bootstrap/state"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// Memory is the folder of files that are only in memory, where a machine has one.
+const Memory = "/dev/shm"
+
+// Deployment runs a command that works on a deployment, after filling in the
+// options from the environment and the terminal.
+func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	if strings.Contains(opts.Manifest, "://") {
+		return usage.Wrong(c.line.root, errors.New("a manifest is a file on this machine, and not a URL: download it, for example with curl -O, and name the file"))
+	}
+	home, err := c.BoshHome()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's own path: %w", err)
+	}
+	scratch.Sweep(os.TempDir(), Memory) // what killed commands have left
+	c.line.target = &opts
+	opts.Home = home
+	opts.Self = self
+	opts.Getenv = c.Getenv
+	opts.Usual = c.line.full.Usual()
+	opts.PassEnv = opts.Inputs.PassEnv
+	if err := c.FindDatabase(&opts.Database); err != nil {
+		return err
+	}
+	opts.Holder = c.Holder()
+	embedded.Offer(&opts.Config, self)
+	c.Redactor.Add(opts.OldMBus)
+	opts.Redact = c.Redactor.String
+	opts.Secret = c.Redactor.Add
+	opts.Name = c.Redactor.Name
+	c.publishPaths(home, opts)
+	opts.OpenLog = c.openLog
+	if opts.Ruby == "" {
+		opts.Ruby = c.Getenv("BOOTSTRAP_RUBY")
+	}
+	if c.events.show == nil {
+		c.events.show = c.Renderer(c.out)
+	}
+	opts.Report = func(e report.Event) {
+		if e.Kind == report.Ended { // finish prints it
+			c.end.outcome, c.end.timeline = e.Outcome, e.Timeline
+			return
+		}
+		c.Report(e)
+	}
+	opts.Running = &c.signals.running
+	opts.Trace = c.Trace
+	stop := guard.AfterDone(ctx, func() {
+		var panicked *guard.Panic
+		switch {
+		case errors.As(context.Cause(ctx), &panicked):
+			c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
+		case errors.Is(context.Cause(ctx), dev.ErrSaved):
+			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step"})
+		case !c.signals.ends.Load() && !c.signals.asking.Load():
+			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.signals.running.List(), time.Now())})
+		}
+	})
+	defer stop()
+	if team.IsAddress(opts.StateFile) {
+		if _, err := c.OpenTeam(ctx, opts.Config, opts.StateFile, &opts.Options); err != nil {
+			return err
+		}
+	}
+	statePath, err := file.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return err
+	}
+	if err := owner.Look(c.Warn, home, statePath, opts.Inputs.VarsStore); err != nil {
+		return err
+	}
+	defer owner.GiveBack(home)
+	return run(ctx, opts)
+}
+
+// FindDatabase fills in the ledger of addresses from the environment unless the
+// flag names one. Nothing shows its password.
+func (c *Console) FindDatabase(address *string) error {
+	if *address == "" {
+		if err := (*values.Database)(address).Set(c.Getenv("BOOTSTRAP_DATABASE")); err != nil {
+			return usage.Wrong(c.line.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
+		}
+	}
+	c.Redactor.Add(addresses.Secrets(*address)...)
+	return nil
+}
+
+// publishPaths adds the names of the deployment's files to the public names of
+// the redactor: a password may be a word in them.
+func (c *Console) publishPaths(home string, opts deployer.Options) {
+	paths := []string{home, opts.Manifest, opts.StateFile, opts.Inputs.VarsStore}
+	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
+		paths = append(paths, path)
+	}
+	for _, p := range slices.Concat(paths, []string{opts.Inputs.FlagsFile}, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.VarsFiles) {
+		if p == "" {
+			continue
+		}
+		c.Redactor.Name(p)
+		if abs, err := filepath.Abs(p); err == nil {
+			c.Redactor.Name(abs)
+		}
+	}
+}
+
+// BoshHome returns the folder ~/.bosh, for caches and installed CPIs.
+func (c *Console) BoshHome() (string, error) {
+	home := c.Getenv("HOME")
+	if home == "" {
+		return "", fmt.Errorf("cannot find the home folder: HOME is not set, and caches and installations are kept in ~/.bosh")
+	}
+	return filepath.Join(home, ".bosh"), nil
+}
+
+// Getenv returns a variable of the environment; empty: it is not set.
+func (c *Console) Getenv(name string) string {
+	value := ""
+	for _, kv := range c.Env { // the last one counts, as for a child process
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// Holder says who runs this command, for those who wait for its lock.
+func (c *Console) Holder() state.Holder {
+	h := state.Holder{PID: os.Getpid(), Command: c.line.shown, Since: time.Now().Truncate(time.Second)}
+	h.Host, _ = os.Hostname() // only for the message
+	if u, err := user.Current(); err == nil {
+		h.User = u.Username
+	}
+	return h
+}
+
+// OpenStore opens the store of a team for a command that works only on those.
+func (c *Console) OpenStore(ctx context.Context, address string, cfg instance.Config, from *instance.Options) (*team.Copy, error) {
+	if !team.IsAddress(address) {
+		return nil, ErrNoStore
+	}
+	return c.OpenTeam(ctx, cfg, address, from)
+}
+
+// OpenTeam opens the store of a team, as the state of a deployment.
+func (c *Console) OpenTeam(ctx context.Context, cfg instance.Config, address string, from *instance.Options) (*team.Copy, error) {
+	c.Redactor.Add(team.Secrets(address)...)
+	cfg.Holder, cfg.Getenv = c.Holder(), c.Getenv
+	var err error
+	if cfg.Home, err = c.BoshHome(); err != nil {
+		return nil, err
+	}
+	if cfg.StateKey, err = c.givenKey(); err != nil {
+		return nil, err
+	}
+	if from.Inputs.Keys == nil {
+		from.Inputs.Keys = c.Keys()
+	}
+	t, err := cfg.OpenTeam(ctx, address, from, func(e *team.HeldError) {
+		c.Say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, e))
+	}, c.sayTrust)
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, t.Close)
+	c.Redactor.Name(t.Place(), t.StatePath(), t.VarsPath())
+	return t, nil
+}
+
+// ErrNoStore is the error of commands that are only for the stores of teams.
+var ErrNoStore = errors.New("the state is a file on this machine: give the store of a team with --state, such as s3://BUCKET/PREFIX")
+
+// openLog opens a log file for appending; one larger than 10 MiB is emptied
+// first.
+func (c *Console) openLog(path string) (io.WriteCloser, error) {
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > 10<<20 {
+		flags |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log file: %w", err)
+	}
+	return &logFile{Writer: c.Redactor.LogWriter(f), file: f}, nil
+}
+
+// logFile is a file to which everything is written through the redactor.
+type logFile struct {
+	*ui.Writer
+	file *os.File
+}
+
+func (l *logFile) Close() error {
+	err := l.Flush()
+	if e := l.file.Close(); err == nil {
+		err = e
+	}
+	return err
+}

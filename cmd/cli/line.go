@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/conflict"
+	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/usage"
+	"bootstrap/cmd/values"
+	"bootstrap/state/team"
+)
+
+// FullLine returns the command line with what people leave out: values, and the flags of
+// the environment. The error is reported by the command, too.
+func (c *Console) FullLine(root *cobra.Command) (environment.Line, error) {
+	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], cobra.ShellCompRequestCmd) {
+		return environment.Line{Args: append(c.Args[:1:1], environment.CompleteWords(root, c.Args[1:], c.Getenv)...)}, nil
+	}
+	c.line.full, c.line.wrong = environment.Complete(root, c.Args, c.Getenv)
+	return c.line.full, c.line.wrong
+}
+
+// Begin adds the flags that every command accepts.
+func (c *Console) Begin(root *cobra.Command) {
+	c.everywhereFlags(root.PersistentFlags())
+	c.line.root = root
+}
+
+// Prepare completes the commands: it adds --state-key to each that has --state, and has
+// each check its command line.
+func (c *Console) Prepare(root *cobra.Command) {
+	c.stateKeyFlags(root)
+	c.checkArgs(root)
+}
+
+// checkArgs makes every command check which flags are given together before it
+// checks its arguments, and remember its command line.
+func (c *Console) checkArgs(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		c.checkArgs(sub)
+	}
+	if !cmd.Runnable() {
+		return
+	}
+	positional := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if c.line.wrong != nil {
+			code, _ := exit.Judge(c.line.wrong)
+			c.line.understood = code != exit.Failed // no mistake of the command line
+			return c.line.wrong
+		}
+		if err := errors.Join(refuseBoshFlags(cmd), conflict.Check(cmd)); err != nil {
+			return err
+		}
+		c.line.shown = c.withoutValues(cmd, args)
+		var err error
+		if c.given.neverAsks, err = c.asksNobody(cmd); err != nil {
+			return err
+		}
+		if positional != nil {
+			if err := positional(cmd, args); err != nil {
+				return err
+			}
+		}
+		return c.refuseOverwriting(cmd, args)
+	}
+}
+
+// withoutValues returns the command line for other users to see: the command,
+// the manifest, and the names of the flags. Every other word may be a secret.
+func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
+	words := []string{usage.ShortPath(cmd)}
+	if len(args) > 0 && usage.Exists(args[0]) {
+		words = append(words, args[0])
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if c.line.full.Untyped(f.Name) {
+			return
+		}
+		word := "--" + f.Name
+		if f.Value.Type() != "bool" {
+			word += "=…"
+		}
+		words = append(words, word)
+	})
+	return strings.Join(words, " ")
+}
+
+// asksNobody reports whether no question is asked: --yes, -n, or BOSH_NON_INTERACTIVE.
+func (c *Console) asksNobody(cmd *cobra.Command) (bool, error) {
+	const name = "BOSH_NON_INTERACTIVE"
+	yes, _ := cmd.Flags().GetBool("yes")
+	silent, _ := cmd.Flags().GetBool("non-interactive")
+	value := c.Getenv(name)
+	if yes || silent || value == "" {
+		return yes || silent, nil
+	}
+	never, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("%s is %q: expected true or false", name, value)
+	}
+	return never, nil
+}
+
+// stateKeyFlags adds --state-key to each command that has --state.
+func (c *Console) stateKeyFlags(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		c.stateKeyFlags(sub)
+	}
+	if cmd.Flags().Lookup("state") != nil {
+		cmd.Flags().Var((*values.StateKey)(&c.given.stateKey), "state-key", "fingerprint of the `KEY` of the store (or BOOTSTRAP_STATE_KEY)")
+	}
+}
+
+// givenKey returns what the person said of the state key: on the command line, in the
+// environment, or in bootstrap.yml.
+func (c *Console) givenKey() (team.Given, error) {
+	text := c.Getenv("BOOTSTRAP_STATE_KEY")
+	if c.given.stateKey != "" && (text == "" || !c.line.full.Untyped("state-key")) {
+		text = c.given.stateKey
+	}
+	given, err := team.ParseGiven(text)
+	if err != nil {
+		return given, usage.Wrong(c.line.root, fmt.Errorf("BOOTSTRAP_STATE_KEY: %w", err))
+	}
+	if given.IsSecret() {
+		c.Redactor.Add(strings.TrimSpace(text))
+	}
+	return given, nil
+}
+
+// Manifest returns the manifest, or an empty text if none is named.
+func Manifest(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}

@@ -1,0 +1,19 @@
+package cli
+
+import "bootstrap/deployer/report"
+
+// Many begins a command that deploys again and again. The caller calls done after the
+// last time.
+func (c *Console) Many() (done func()) {
+	c.end.goesOn = true
+	return func() { c.end.goesOn, c.end.quiet = false, true }
+}
+
+// OneOfMany runs one deploy of many, which shows its events with show.
+func (c *Console) OneOfMany(show func(report.Event), run func() error) error {
+	all := c.events.show
+	c.end.outcome, c.end.quiet, c.events.show = nil, false, show
+	defer func() { c.events.show = all }()
+	defer c.closeOpened()
+	return run()
+}
