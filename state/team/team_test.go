@@ -641,6 +641,53 @@ func TestClockSkewOfS3(t *testing.T) {
 	}
 }
 
+// Before each step a run makes sure that it holds the lease. A store that does not
+// answer takes it from nobody; somebody who has broken it does, and the run is told
+// who, again and again.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{}
+	var down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(out, "maintenance", http.StatusServiceUnavailable)
+			return
+		}
+		web.ServeHTTP(out, r)
+	}))
+	t.Cleanup(server.Close)
+	ann := config("ann")
+	ann.TTL, ann.Renew = time.Hour, time.Hour
+	a, b := open(t, server.URL+"/confirm", ann), open(t, server.URL+"/confirm", config("bob"))
+	if err := a.Confirm(t.Context()); err != nil {
+		t.Errorf("without a lease: %v", err)
+	}
+	lock(t, a)
+	if err := a.Confirm(t.Context()); err != nil {
+		t.Errorf("with the lease: %v", err)
+	}
+	down.Store(true)
+	if err := a.Confirm(t.Context()); err != nil {
+		t.Errorf("while the store is down: %v", err)
+	}
+	down.Store(false)
+	who, err := b.Holder(t.Context())
+	if err != nil || who == nil {
+		t.Fatal(who, err)
+	}
+	if err := b.Break(t.Context(), who.Fence); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, b)
+	for range 2 {
+		lost, ok := errors.AsType[*team.LostError](a.Confirm(t.Context()))
+		if !ok || lost.By == nil || lost.By.User != "bob" {
+			t.Errorf("after bob has the lock: %v", lost)
+		}
+	}
+	unlock(t, b)
+}
+
 // A server that has no clock is watched.
 func TestServerWithoutClock(t *testing.T) {
 	t.Parallel()
