@@ -74,6 +74,20 @@ func TestSearchIndex(t *testing.T) {
 	}
 }
 
+// Pages that are made from the program are the last of the navigation, and of the index.
+func TestMadePagesAreLast(t *testing.T) {
+	_, index := site(t)
+	var order []string
+	for _, p := range index {
+		if len(order) == 0 || order[len(order)-1] != p.Page {
+			order = append(order, p.Page)
+		}
+	}
+	if got := strings.Join(order[len(order)-2:], " "); order[0] != "index.html" || got != "docs/troubleshooting.html docs/reference.html" {
+		t.Errorf("the first page is %s, the last ones are %s", order[0], got)
+	}
+}
+
 // The search finds what the pages say, and puts the best part first.
 func TestSearch(t *testing.T) {
 	node, err := exec.LookPath("node")
