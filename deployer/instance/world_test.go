@@ -167,11 +167,3 @@ func (w *world) mustSay(t *testing.T, text string) {
 		t.Errorf("it reported %q, want %q", all, text)
 	}
 }
-
-// refused checks that an error contains text; empty: that there is none.
-func refused(t *testing.T, err error, text string) {
-	t.Helper()
-	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
-		t.Errorf("error %v, want %q", err, text)
-	}
-}

@@ -1,0 +1,128 @@
+package instance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"bootstrap/artifact"
+	"bootstrap/manifest"
+)
+
+// What a stemcell is compared with, if the manifest says more of it than its URL.
+func TestCheckStemcell(t *testing.T) {
+	t.Parallel()
+	got := &artifact.Stemcell{Name: "bosh-warden", OS: "ubuntu-jammy", Version: "1.5"}
+	for name, c := range map[string]struct {
+		ref     manifest.StemcellRef
+		refused string
+	}{
+		"nothing is said":  {},
+		"all is right":     {ref: manifest.StemcellRef{Name: "bosh-warden", OS: "ubuntu-jammy", Version: "1.5"}},
+		"latest":           {ref: manifest.StemcellRef{Version: "latest"}},
+		"latest of a line": {ref: manifest.StemcellRef{Version: "1.latest"}},
+		"another name":     {ref: manifest.StemcellRef{Name: "other"}, refused: `its name is "other" in stemcells, but "bosh-warden"`},
+		"another os":       {ref: manifest.StemcellRef{OS: "ubuntu-noble"}, refused: `its os is "ubuntu-noble"`},
+		"another version":  {ref: manifest.StemcellRef{Version: "1.6"}, refused: "correct the version or the url"},
+		"latest as a name": {ref: manifest.StemcellRef{Name: "latest"}, refused: `its name is "latest"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, checkStemcell(c.ref, got), c.refused)
+		})
+	}
+}
+
+// What releases must have, and in which order their packages are compiled.
+func TestCheckJobs(t *testing.T) {
+	t.Parallel()
+	source := func(name string, needs ...string) *artifact.Package {
+		return &artifact.Package{Name: name, Fingerprint: name, Dependencies: needs}
+	}
+	compiled := source("go")
+	compiled.Stemcell = "ubuntu-jammy/1.4"
+	other := source("openssl")
+	other.Fingerprint = "other"
+	for name, c := range map[string]struct {
+		jobs     []manifest.JobRef
+		releases map[string]*artifact.Release
+		provided string // a job that the stemcell has
+		order    []string
+		refused  string
+	}{
+		"no jobs": {},
+		"dependencies first": {
+			jobs:     []manifest.JobRef{{Name: "web", Release: "r"}},
+			releases: release("r", []*artifact.Job{{Name: "web", Packages: []string{"page"}}}, source("page", "go", "openssl"), source("go"), source("openssl", "go")),
+			order:    []string{"go", "openssl", "page"},
+		},
+		"a job that is not there": {
+			jobs: []manifest.JobRef{{Name: "wbe", Release: "r"}}, releases: release("r", []*artifact.Job{{Name: "web"}}), refused: "wbe",
+		},
+		"a package that is not there": {
+			jobs:     []manifest.JobRef{{Name: "web", Release: "r"}},
+			releases: release("r", []*artifact.Job{{Name: "web", Packages: []string{"page"}}}),
+			refused:  "release r has no package page, which job web needs",
+		},
+		"a circle": {
+			jobs:     []manifest.JobRef{{Name: "web", Release: "r"}},
+			releases: release("r", []*artifact.Job{{Name: "web", Packages: []string{"a"}}}, source("a", "b"), source("b", "a")),
+			refused:  "depend on each other in a circle: a -> b -> a",
+		},
+		"compiled for another stemcell": {
+			jobs:     []manifest.JobRef{{Name: "web", Release: "r"}},
+			releases: release("r", []*artifact.Job{{Name: "web", Packages: []string{"go"}}}, compiled),
+			refused:  "was compiled for stemcell ubuntu-jammy/1.4",
+		},
+		"a job that the stemcell provides": {
+			jobs:     []manifest.JobRef{{Name: "bpm", Release: "r"}},
+			releases: release("r", []*artifact.Job{{Name: "bpm", Packages: []string{"missing"}}}),
+			provided: "bpm",
+		},
+		"two of one name": {
+			jobs: []manifest.JobRef{{Name: "web", Release: "r"}, {Name: "db", Release: "s"}},
+			releases: map[string]*artifact.Release{
+				"r": release("r", []*artifact.Job{{Name: "web", Packages: []string{"openssl"}}}, source("openssl"))["r"],
+				"s": release("s", []*artifact.Job{{Name: "db", Packages: []string{"openssl"}}}, other)["s"],
+			},
+			refused: "releases r and s contain different packages named openssl",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := New(NewEnv(Config{}), Options{})
+			d.Manifest = &manifest.Manifest{Group: manifest.InstanceGroup{Name: "web", Jobs: c.jobs}}
+			d.Artifacts.Releases = c.releases
+			d.Artifacts.Stemcell = &artifact.Stemcell{Name: "s", OS: "ubuntu-jammy", Version: "1.5"}
+			if c.provided != "" {
+				d.Artifacts.Stemcell.ProvidedJobs = []string{c.provided}
+			}
+			if refused(t, d.Artifacts.checkJobs(), c.refused); c.refused != "" {
+				return
+			}
+			order, err := d.Artifacts.PackageOrder()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, l := range order {
+				names = append(names, l.Package.Name)
+			}
+			if !slices.Equal(names, c.order) {
+				t.Errorf("the order is %q, want %q", names, c.order)
+			}
+		})
+	}
+}
+
+func release(name string, jobs []*artifact.Job, packages ...*artifact.Package) map[string]*artifact.Release {
+	return map[string]*artifact.Release{name: {Name: name, Jobs: jobs, Packages: packages}}
+}
+
+// refused checks that an error contains text; empty: that there is none.
+func refused(t *testing.T, err error, text string) {
+	t.Helper()
+	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
+		t.Errorf("error %v, want %q", err, text)
+	}
+}
