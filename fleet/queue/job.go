@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 )
 
 // job is what River hands to a worker. It is unique, and contains no secrets.
@@ -41,7 +42,7 @@ type told struct {
 // ended is a rollout.Outcome in the table.
 type ended struct {
 	Verdict  schedule.Verdict `json:"verdict"`
-	ExitCode int              `json:"exit_code"`
+	ExitCode exitcode.Code    `json:"exit_code"`
 	Error    string           `json:"error,omitempty"`
 	Hint     string           `json:"hint,omitempty"`
 	Killed   bool             `json:"killed,omitempty"`
@@ -60,15 +61,8 @@ func endOf(o rollout.Outcome) ended {
 
 // lost returns the outcome of a member that is to be started again.
 func lost(why string) ended {
-	return ended{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: why, Lost: true}
+	return ended{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: why, Lost: true}
 }
 
 // withdrawn is the outcome of a member that was never started.
 func withdrawn() ended { return ended{Verdict: schedule.Waiting} }
-
-// The exit codes of outcomes that no process returned.
-const (
-	exitFailed      = 1
-	exitManifest    = 65
-	exitInterrupted = 130
-)

@@ -21,6 +21,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
@@ -111,9 +112,9 @@ func (w *worker) notStarted(r *running, err error) ended {
 	case w.leaving:
 		return lost("its worker was asked to end")
 	case r.asked > 0:
-		return ended{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: "it was asked to end before it was started"}
+		return ended{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: "it was asked to end before it was started"}
 	}
-	return ended{Verdict: schedule.Failed, ExitCode: exitFailed, Error: w.opts.Redact(err.Error()), Hint: w.hint()}
+	return ended{Verdict: schedule.Failed, ExitCode: exitcode.Failed, Error: w.opts.Redact(err.Error()), Hint: w.hint()}
 }
 
 func (w *worker) event(id job, e Event) Event {
@@ -176,7 +177,7 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 
 // refused returns the outcome of a start that this worker refuses.
 func (w *worker) refused(hint, format string, args ...any) *ended {
-	return &ended{Verdict: schedule.Failed, ExitCode: exitManifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
+	return &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
 }
 
 // unproven returns why a start is refused that the coordinator has not written, or that
@@ -223,7 +224,7 @@ func (w *worker) once(id job, t *taken) *ended {
 // member returns the member as the coordinator meant it, or why it is not started.
 func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	refuse := func(format string, args ...any) (fleet.Member, *ended) {
-		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: exitManifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
+		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
 	}
 	f, err := w.opts.Read(id.Fleet)
 	if err != nil {

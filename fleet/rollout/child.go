@@ -21,6 +21,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
@@ -53,7 +54,7 @@ type Progress struct {
 // Outcome is how a start of a member ended.
 type Outcome struct {
 	Verdict  schedule.Verdict
-	ExitCode int
+	ExitCode exitcode.Code
 	Error    string // one sentence, without secrets
 	Hint     string
 	Killed   bool // a signal that nobody here sent ended its process
@@ -235,7 +236,7 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	}
 	h.mu.Lock()
 	if h.asked[name] && outcome.ExitCode == exitTerminated {
-		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: exitInterrupted, Error: "it was asked to end before it began"}
+		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: "it was asked to end before it began"}
 	}
 	delete(h.running, name)
 	delete(h.asked, name)
@@ -345,29 +346,23 @@ func changes(v *plan.View) []string {
 	return list
 }
 
-// The exit codes of this program that say more than that it failed.
-const (
-	exitNothing     = 0
-	exitChanges     = 2
-	exitLocked      = 75
-	exitInterrupted = 130
-	exitTerminated  = 143 // of a process that did not catch the signal yet
-)
+// exitTerminated is the exit code of a process that did not catch the signal yet.
+const exitTerminated exitcode.Code = 143
 
 // outcome returns how the process ended.
 func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
-	o := Outcome{ExitCode: process.ExitCode(cmd.ProcessState), Error: f.result.Error, Hint: f.result.advice()}
+	o := Outcome{ExitCode: exitcode.Code(process.ExitCode(cmd.ProcessState)), Error: f.result.Error, Hint: f.result.advice()}
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit):
 		o.Verdict, o.Error = schedule.Failed, fmt.Sprintf("its process was lost: %v", err)
-	case o.ExitCode == exitNothing && (f.plan == nil || f.plan.Nothing()):
+	case o.ExitCode == exitcode.Done && (f.plan == nil || f.plan.Nothing()):
 		o.Verdict = schedule.Unchanged
-	case o.ExitCode == exitNothing:
+	case o.ExitCode == exitcode.Done:
 		o.Verdict = schedule.Done
-	case o.ExitCode == exitLocked:
+	case o.ExitCode == exitcode.Locked:
 		o.Verdict = schedule.Busy
-	case o.ExitCode == exitInterrupted:
+	case o.ExitCode == exitcode.Interrupted:
 		o.Verdict = schedule.Interrupted
 	default:
 		o.Verdict = schedule.Failed
@@ -382,7 +377,7 @@ func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
 // Plan is the plan of a member, or why there is none.
 type Plan struct {
 	View     *plan.View
-	ExitCode int
+	ExitCode exitcode.Code
 	Error    string
 	Hint     string
 	HeldBy   *report.Holder // who holds the address that was refused, if that is the error
@@ -401,10 +396,10 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	process.OwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
-		return Plan{ExitCode: 1, Error: fmt.Sprintf("cannot start its process: %v", err)}
+		return Plan{ExitCode: exitcode.Failed, Error: fmt.Sprintf("cannot start its process: %v", err)}
 	}
 	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
-	made := Plan{ExitCode: process.ExitCode(cmd.ProcessState)}
+	made := Plan{ExitCode: exitcode.Code(process.ExitCode(cmd.ProcessState))}
 	told := false
 	lines := bufio.NewScanner(&out)
 	lines.Buffer(nil, 64<<20)

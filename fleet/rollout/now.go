@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/fleet"
+	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 )
@@ -96,13 +97,6 @@ type condition struct {
 	ExitCode int    `json:"exit_code"`
 }
 
-// exitNoState is the exit code of status without a state file, and exitSilent that of
-// one whose agent does not answer.
-const (
-	exitNoState = 66
-	exitSilent  = 69
-)
-
 // status asks one member how it is.
 func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
 	one := NowMember{Name: m.Name, Labels: m.Labels, State: Unknown}
@@ -141,11 +135,11 @@ func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
 	if len(seen.Problems) > 0 {
 		one.Problem = seen.Problems[0]
 	}
-	code := process.ExitCode(cmd.ProcessState)
+	code := exitcode.Code(process.ExitCode(cmd.ProcessState))
 	switch {
-	case code == exitNoState || seen.Kind != "" && seen.VM == nil:
+	case code == exitcode.NoState || seen.Kind != "" && seen.VM == nil:
 		one.State, one.Problem = NoVM, ""
-	case code == exitSilent || seen.Agent != nil && !seen.Agent.Answers:
+	case code == exitcode.Agent || seen.Agent != nil && !seen.Agent.Answers:
 		one.State = Unreachable
 	case seen.Kind == "":
 		one.Problem = failure

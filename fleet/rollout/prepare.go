@@ -326,7 +326,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	}
 	if c.record.Action == fleet.RecreateStrategy && slices.ContainsFunc(c.opts.Only, func(s fleet.Selector) bool { return s.Outdated }) {
-		if p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: fleet.UpdateStrategy}); p.ExitCode == exitNothing {
+		if p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: fleet.UpdateStrategy}); p.ExitCode == exitcode.Done {
 			m.Verdict, m.Reason = schedule.Unchanged, "it is not outdated"
 			return m
 		}
@@ -334,22 +334,22 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Killed: m.killed, Run: c.record.ID})
 	m.heldBy, m.gives = p.HeldBy, givenUp(p.View)
 	switch {
-	case p.ExitCode == exitNothing && was == schedule.Done:
+	case p.ExitCode == exitcode.Done && was == schedule.Done:
 		m.Verdict = schedule.Done
-	case p.ExitCode == exitNothing && m.killed:
+	case p.ExitCode == exitcode.Done && m.killed:
 		m.Verdict = schedule.Done // before its run was killed
 		now := time.Now().UTC()
 		m.Ended = &now
-	case p.ExitCode == exitNothing:
+	case p.ExitCode == exitcode.Done:
 		m.Verdict = schedule.Unchanged
 		if c.stopped(one) {
 			m.Reason = "it was stopped with bootstrap stop"
 		}
-	case p.ExitCode == exitChanges && p.View != nil:
+	case p.ExitCode == exitcode.Changes && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Down
 	case m.killed: // what its earlier start left may be in the middle of a change
 	default:
-		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, p.ExitCode, p.Error, p.Hint
+		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, int(p.ExitCode), p.Error, p.Hint
 	}
 	return m
 }

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/exitcode"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -250,7 +251,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	}
 	c.emit(Event{Kind: OfMember, Member: m.Name, Status: "started", Canary: m.Canary, Wave: m.Wave, Log: m.Log, Counts: c.counts()})
 	if err := c.hands.Start(ctx, task); err != nil {
-		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: 1, Error: err.Error()}, now)
+		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: exitcode.Failed, Error: err.Error()}, now)
 	}
 	return nil
 }
@@ -320,7 +321,7 @@ const maxLost = 5
 // verdict records how a member ended.
 func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	m := c.record.Members[i]
-	m.Ended, m.ExitCode, m.Reason, m.Hint, m.Process, m.Step, m.Since = &at, o.ExitCode, o.Error, o.Hint, 0, "", nil
+	m.Ended, m.ExitCode, m.Reason, m.Hint, m.Process, m.Step, m.Since = &at, int(o.ExitCode), o.Error, o.Hint, 0, "", nil
 	m.Verdict = o.Verdict
 	switch {
 	case c.late[m.Name] && (o.Verdict == schedule.Interrupted || o.Verdict == schedule.Failed):
