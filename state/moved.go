@@ -8,7 +8,7 @@ import (
 	"bootstrap/internal/exitcode"
 )
 
-// MovedError says that a state stands elsewhere since `bootstrap state move`.
+// MovedError says that `bootstrap state move` has moved a state to another place.
 type MovedError struct{ To string }
 
 func (e *MovedError) Error() string {

@@ -121,7 +121,7 @@ func (w *world) parse(c testCase, list []any) {
 	w.networks = networks
 }
 
-// rebuild makes the ledger in memory anew, as each run of a deployment does.
+// rebuild makes a new ledger in memory, as each run of a deployment does.
 func (w *world) rebuild() {
 	again, err := addresses.Memory(w.all(), w.ledger.Released(), time.Now)
 	w.must(err)

@@ -92,7 +92,7 @@ func Unverified(name string, wrong, reading error) error {
 // tarBlock is the size of a tar's header.
 const tarBlock = 512
 
-// mistaken says what a file is whose beginning is not a tar header; empty: perhaps a
+// mistaken describes a file that does not begin with a tar header; empty: it may be a
 // damaged tar.
 func mistaken(head []byte, err error) string {
 	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))

@@ -79,7 +79,7 @@ func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(strin
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if before != nil && errors.Is(err, late) { // it was cut short, which says nothing about the service
+		if before != nil && errors.Is(err, late) { // an interrupted attempt says nothing about the service
 			err = before
 		}
 		before = err

@@ -35,7 +35,7 @@ type Coordinator struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	tell    func(rollout.Progress)
+	notify  func(rollout.Progress)
 	pending []*start
 	asked   []string // members to be interrupted; empty name: all
 	taken   error    // another coordinator has taken over
@@ -73,7 +73,7 @@ func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 	c := &Coordinator{
 		db: db, fleet: opts.Fleet, flags: slices.DeleteFunc(slices.Clone(opts.Flags), func(f string) bool { return !Sent(f) }), key: opts.Key, by: opts.By, stop: ctx, beats: cmp.Or(opts.beats, beatEvery), dead: opts.dead,
 		ended: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1),
-		tell: func(rollout.Progress) {}, watched: map[string]*start{},
+		notify: func(rollout.Progress) {}, watched: map[string]*start{},
 	}
 	if c.dead == nil {
 		c.dead = func() time.Duration { return deadAfter }
@@ -95,14 +95,14 @@ func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 	return c, nil
 }
 
-// Hands returns the coordinator as hands of a run; tell is called from another
+// Hands returns the coordinator as hands of a run; notify is called from another
 // goroutine.
-func (c *Coordinator) Hands(tell func(rollout.Progress)) rollout.Hands {
+func (c *Coordinator) Hands(notify func(rollout.Progress)) rollout.Hands {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tell = tell
+	c.notify = notify
 	if err := c.taken; err != nil {
-		guard.Go(c.stop, func() { tell(rollout.Progress{Err: err}) })
+		guard.Go(c.stop, func() { notify(rollout.Progress{Err: err}) })
 	}
 	return c
 }
@@ -125,7 +125,7 @@ func (c *Coordinator) Start(_ context.Context, t rollout.Task) error {
 	c.mu.Lock()
 	c.pending = append(c.pending, s)
 	c.mu.Unlock()
-	c.hurry()
+	c.wakeUp()
 	return nil
 }
 
@@ -134,10 +134,10 @@ func (c *Coordinator) Interrupt(name string) {
 	c.mu.Lock()
 	c.asked = append(c.asked, name)
 	c.mu.Unlock()
-	c.hurry()
+	c.wakeUp()
 }
 
-func (c *Coordinator) hurry() {
+func (c *Coordinator) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -146,13 +146,13 @@ func (c *Coordinator) hurry() {
 
 func (c *Coordinator) say(p rollout.Progress) {
 	c.mu.Lock()
-	tell := c.tell
+	notify := c.notify
 	c.mu.Unlock()
 	p.At = time.Now()
-	tell(p)
+	notify(p)
 }
 
-// loop does what was asked for and tells what happens, until Close.
+// loop does what was asked for and reports what happens, until Close.
 func (c *Coordinator) loop(ctx context.Context) {
 	defer close(c.over)
 	pauses := wait.Jitter(lookEvery, longestPause)

@@ -24,7 +24,7 @@ type start struct {
 	job      int64
 	host     string
 	worker   string
-	seen     int // how much of its progress was told
+	seen     int // how much of its progress was reported
 	since    time.Time
 	waited   bool      // it was said that an earlier start is in the way
 	lookedAt time.Time // when River was asked about its job

@@ -30,8 +30,8 @@ func (job) InsertOpts() river.InsertOpts {
 // line is River's queue.
 const line = "members"
 
-// told is one rollout.Progress in the table.
-type told struct {
+// progressRow is one rollout.Progress in the table.
+type progressRow struct {
 	Step    string    `json:"step,omitempty"`
 	Down    bool      `json:"down,omitempty"`
 	Changes []string  `json:"changes,omitempty"`

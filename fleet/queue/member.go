@@ -127,8 +127,8 @@ func (w *worker) hint() string {
 }
 
 // take claims a start, and tries that until the database answers or this worker
-// is to end. It returns when it asked for it, by the clock that goes on while the
-// machine sleeps.
+// is to end. It returns the time of its request, by the clock that also runs while
+// the machine sleeps.
 func (w *worker) take(ctx context.Context, j *river.Job[job]) (*taken, time.Time, error) {
 	pauses := wait.Jitter(askEvery, longestPause)
 	for {
@@ -247,7 +247,7 @@ func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 
 // follow records what a member's process does, until it has ended.
 func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout.Progress) ended {
-	var all []told
+	var all []progressRow
 	var again <-chan time.Time // when to try to write what was not written
 	pauses := wait.Jitter(askEvery, longestPause)
 	for {
@@ -256,7 +256,7 @@ func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout
 			if p.Ended != nil {
 				return w.judge(r, endOf(*p.Ended))
 			}
-			all = append(all, told{Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, At: p.At})
+			all = append(all, progressRow{Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, At: p.At})
 		case <-again:
 		}
 		again = nil
@@ -280,7 +280,7 @@ func (w *worker) judge(r *running, e ended) ended {
 }
 
 // write writes the progress of a member.
-func (w *worker) write(ctx context.Context, r *running, all []told) error {
+func (w *worker) write(ctx context.Context, r *running, all []progressRow) error {
 	if r.isGone() {
 		return nil
 	}

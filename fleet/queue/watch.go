@@ -38,7 +38,7 @@ type seen struct {
 	dead     bool
 }
 
-// look tells what became of the members.
+// look reports what the workers have written about the members.
 func (c *Coordinator) look(ctx context.Context) error {
 	if len(c.watched) == 0 {
 		return nil
@@ -71,22 +71,22 @@ func (c *Coordinator) look(ctx context.Context) error {
 	return nil
 }
 
-// follow tells what became of one member.
+// follow reports what a worker has written about one member.
 func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 	name := now.member
 	if now.worker != nil {
 		s.worker, s.host = *now.worker, *now.host
 	}
-	var all []told
+	var all []progressRow
 	if err := json.Unmarshal(now.progress, &all); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	tell := c.tell
+	notify := c.notify
 	c.mu.Unlock()
 	for ; s.seen < len(all); s.seen++ {
 		p := all[s.seen]
-		tell(rollout.Progress{Member: name, Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, Machine: s.host, At: p.At})
+		notify(rollout.Progress{Member: name, Step: p.Step, Down: p.Down, Changes: p.Changes, Process: p.Process, Machine: s.host, At: p.At})
 	}
 	switch {
 	case now.outcome != nil:
@@ -122,7 +122,7 @@ func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
 	err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
 		return c.close(ctx, tx, s.run, s.task.Member.Name, s.attempt, s.job, e)
 	})
-	return err // the next look tells the outcome, which may be that of the worker
+	return err // the next look reports the outcome, which may be that of the worker
 }
 
 // nobody finds out why nobody has taken a member: no worker is running, all are

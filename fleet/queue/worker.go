@@ -274,7 +274,7 @@ func (w *worker) keep(ctx context.Context) error {
 }
 
 // lose records that a member does not belong to this worker any more. Its process
-// goes on, and whoever has the member now waits for its end.
+// continues to run, and the worker that has the member now waits for its end.
 func (w *worker) lose(r *running) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

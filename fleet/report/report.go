@@ -17,7 +17,7 @@ import (
 // Format is the format of a Report.
 const Format = 1
 
-// Status says whether a run goes on.
+// Status is the state of a run.
 type Status string
 
 // The statuses.

@@ -71,8 +71,8 @@ type Program struct {
 	Fleet string
 }
 
-// MemberVariable is the variable of the environment that tells the process of a member
-// which member it is, and the fleet: NAME=ARGUMENTS.
+// MemberVariable is the environment variable with which the process of a member gets the
+// name of the member and the arguments that name its fleet: NAME=ARGUMENTS.
 const MemberVariable = "BOOTSTRAP_MEMBER"
 
 // of returns the program for a member.
@@ -154,7 +154,7 @@ func once(run string, killed bool) []string {
 type Here struct {
 	program Program
 	width   int
-	tell    func(Progress)
+	notify  func(Progress)
 
 	mu      sync.Mutex
 	running map[string]*os.Process
@@ -162,10 +162,10 @@ type Here struct {
 	stopped bool            // Interrupt was called for all
 }
 
-// NewHere returns the hands of this machine; tell is called from several
+// NewHere returns the hands of this machine; notify is called from several
 // goroutines.
-func NewHere(p Program, width int, tell func(Progress)) *Here {
-	return &Here{program: p, width: width, tell: tell, running: map[string]*os.Process{}, asked: map[string]bool{}}
+func NewHere(p Program, width int, notify func(Progress)) *Here {
+	return &Here{program: p, width: width, notify: notify, running: map[string]*os.Process{}, asked: map[string]bool{}}
 }
 
 // killedWait is how long a member that was killed waits for what its earlier start left
@@ -218,8 +218,8 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, from int64) {
 	name := t.Member.Name
 	ended := guard.Start(ctx, cmd.Wait)
-	h.tell(Progress{Member: name, Process: cmd.Process.Pid, At: time.Now()})
-	f := follower{name: name, path: events, at: from, tell: h.tell}
+	h.notify(Progress{Member: name, Process: cmd.Process.Pid, At: time.Now()})
+	f := follower{name: name, path: events, at: from, notify: h.notify}
 	var err error
 	for done := false; !done; {
 		select {
@@ -241,7 +241,7 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	delete(h.running, name)
 	delete(h.asked, name)
 	h.mu.Unlock()
-	h.tell(Progress{Member: name, Ended: &outcome, At: time.Now()})
+	h.notify(Progress{Member: name, Ended: &outcome, At: time.Now()})
 }
 
 // Interrupt asks one member, or all if name is empty, to end at their next safe
@@ -267,7 +267,7 @@ type follower struct {
 	path   string
 	at     int64
 	rest   []byte // the beginning of a line that is not complete
-	tell   func(Progress)
+	notify func(Progress)
 	plan   *plan.View
 	result event
 }
@@ -327,9 +327,9 @@ func (f *follower) line(line []byte) {
 	switch e.Kind {
 	case report.Planned:
 		f.plan = e.Plan
-		f.tell(Progress{Member: f.name, Changes: changes(e.Plan), At: e.Time})
+		f.notify(Progress{Member: f.name, Changes: changes(e.Plan), At: e.Time})
 	case report.Step:
-		f.tell(Progress{Member: f.name, Step: e.Name, Down: e.Down, At: e.Time})
+		f.notify(Progress{Member: f.name, Step: e.Name, Down: e.Down, At: e.Time})
 	case "result":
 		f.result = e
 	}
@@ -400,7 +400,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	}
 	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
 	made := Plan{ExitCode: exitcode.Code(process.ExitCode(cmd.ProcessState))}
-	told := false
+	hasResult := false
 	lines := bufio.NewScanner(&out)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -412,10 +412,10 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		case report.Planned:
 			made.View = e.Plan
 		case "result":
-			made.Error, made.Hint, made.HeldBy, told = e.Error, e.advice(), e.HeldBy, true
+			made.Error, made.Hint, made.HeldBy, hasResult = e.Error, e.advice(), e.HeldBy, true
 		}
 	}
-	if !told {
+	if !hasResult {
 		made.Error = fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
 	}
 	return made

@@ -55,7 +55,7 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	for i, m := range members {
 		c.index[m.Name], c.byName[m.Name] = i, m
 	}
-	continued, anew := continues(old, opts), *c.record
+	continued, fresh := continues(old, opts), *c.record
 	if continued {
 		c.record.take(old)
 	}
@@ -65,7 +65,7 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	c.expectHandOvers()
 	if continued && c.record.changedSince(old) {
 		c.record.forget()
-		c.record.ID, c.record.Started, c.record.Logs = anew.ID, anew.Started, anew.Logs
+		c.record.ID, c.record.Started, c.record.Logs = fresh.ID, fresh.Started, fresh.Logs
 		continued = false
 	}
 	if !continued {
@@ -112,7 +112,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	}
 	for _, m := range all {
 		wanted := func(s fleet.Selector) bool {
-			last := old.Find(m.Name) // of a run that goes on: selected when it began
+			last := old.Find(m.Name) // of a run that is continued: selected when it began
 			return s.Matches(m) && (!s.Failed || last != nil && (continued || last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
 		}
 		if len(opts.Only) == 0 || slices.ContainsFunc(opts.Only, wanted) {
@@ -127,7 +127,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 		slices.SortStableFunc(list, func(a, b fleet.Member) int { return keyorder.Names(a.Name, b.Name) })
 	case fleet.RandomOrder:
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		if old != nil && old.Ended == nil { // a run that goes on keeps its order
+		if old != nil && old.Ended == nil { // a continued run keeps its order
 			at := map[string]int{}
 			for i, m := range old.Members {
 				at[m.Name] = i + 1
@@ -227,7 +227,7 @@ func (r *Record) take(old *Record) {
 }
 
 // changedSince reports whether a member that the last run has done is to be done
-// again: somebody has changed it meanwhile, and it is no proof for the others.
+// again: somebody has changed it since, so it proves nothing about the others.
 func (r *Record) changedSince(old *Record) bool {
 	return slices.ContainsFunc(r.Members, func(m *Member) bool {
 		last := old.Find(m.Name)

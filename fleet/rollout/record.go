@@ -1,7 +1,7 @@
 // Package rollout updates the members of a fleet on one machine. Each member is a
-// child process of this program; which one starts when is decided by
-// fleet/schedule. A record beside the fleet file says what became of each, so that
-// the same command goes on after a kill.
+// child process of this program; fleet/schedule decides which one starts when. A
+// record in the folder of the fleet file has the verdict of each, so that the same
+// command continues after a kill.
 package rollout
 
 import (

@@ -29,9 +29,9 @@ type Options struct {
 	// Urgent is closed when running members are asked to end at their next safe
 	// step; nil: that is never asked.
 	Urgent <-chan struct{}
-	// Hands returns the hands of a run, which call tell from several goroutines;
+	// Hands returns the hands of a run, which call notify from several goroutines;
 	// nil: members run on this machine.
-	Hands func(tell func(Progress)) Hands
+	Hands func(notify func(Progress)) Hands
 	Logs  string // folder for the logs of runs; empty: below Home
 }
 
@@ -47,7 +47,7 @@ type Choice struct {
 	CreatedBefore time.Time
 }
 
-// Hands start members and tell what happens to them.
+// Hands start members and report what happens to them.
 type Hands interface {
 	// Start starts a member and returns at once.
 	Start(ctx context.Context, t Task) error
@@ -104,16 +104,16 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 		return nil, err
 	}
 	defer close(c.gone)
-	tell := func(p Progress) {
+	notify := func(p Progress) {
 		select {
 		case c.progress <- p:
 		case <-c.gone:
 		}
 	}
 	if opts.Hands != nil {
-		c.hands = opts.Hands(tell)
+		c.hands = opts.Hands(notify)
 	} else {
-		c.hands = NewHere(opts.Program, c.rules.Width, tell)
+		c.hands = NewHere(opts.Program, c.rules.Width, notify)
 	}
 	return c.record, c.run(ctx)
 }
@@ -303,7 +303,7 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 	case !down && was:
 		delete(c.down, m.Name)
 		if n := len(m.Outages); n > 0 && !since.After(m.Outages[n-1].From) {
-			return // a worker tells a continued run everything again
+			return // a worker reports everything again to a continued run
 		}
 		m.Down = inMilliseconds(m.Down + at.Sub(since).Seconds())
 		m.Outages = append(m.Outages, Outage{From: since, To: at})

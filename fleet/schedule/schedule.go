@@ -1,6 +1,5 @@
-// Package schedule decides which members of a fleet start next. It is pure: from
-// the rules, what became of each member so far and the time it tells what to do
-// now.
+// Package schedule decides which members of a fleet start next. It is pure:
+// what to do now depends only on the rules, the verdicts so far and the time.
 //
 // Members are started in the order of their list: canaries first, then the others
 // in waves. Members whose state another run had locked are tried again after the
