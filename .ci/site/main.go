@@ -120,7 +120,7 @@ func build(root, out string) (int, error) {
 	for file := range files {
 		data, err := os.ReadFile(filepath.Join(root, file))
 		if err == nil {
-			err = put(out, file, data)
+			err = put(out, copied(file), data)
 		}
 		if err != nil {
 			return 0, err
@@ -271,7 +271,16 @@ func target(root, source, to string, sources []string) (string, string, error) {
 	case info.IsDir():
 		return "", "", fmt.Errorf("the link to %s leads to a folder, which a site does not show: name a file in it", to)
 	}
-	return relative(source, at), at, nil
+	return relative(source, copied(at)), at, nil
+}
+
+// copied returns where a file of the repository is in the site. Go files get another
+// ending, because a site below the repository would be a package of it.
+func copied(file string) string {
+	if strings.HasSuffix(file, ".go") {
+		return file + ".txt"
+	}
+	return file
 }
 
 // relative returns the link from a page to a path of the site.

@@ -9,7 +9,7 @@ import (
 
 // A site is built of the pages, and a link that leads nowhere is an error.
 func TestBuild(t *testing.T) {
-	const readme = "# A `tool`\n\n<!-- not run: x -->\n```sh\nls <x>\n```\n\n[b](docs/b.md#the-second-part) ![p](docs/p.svg) [o](https://example.com) [e](examples/one)\n\n| a | b |\n|---|---|\n| <a id=\"c\"></a>c | [d](#c) |\n"
+	const readme = "# A `tool`\n\n<!-- not run: x -->\n```sh\nls <x>\n```\n\n[b](docs/b.md#the-second-part) ![p](docs/p.svg) [o](https://example.com) [e](examples/one) [g](x_test.go)\n\n| a | b |\n|---|---|\n| <a id=\"c\"></a>c | [d](#c) |\n"
 	for name, c := range map[string]struct {
 		readme string
 		dead   string
@@ -25,7 +25,7 @@ func TestBuild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, out := t.TempDir(), filepath.Join(t.TempDir(), "site")
-			for file, text := range map[string]string{"README.md": c.readme, "docs/b.md": "# B\n\n## The second, `part`!\n\n[home](../README.md)\n", "docs/p.svg": "<svg/>", "examples/one/README.md": "# One\n"} {
+			for file, text := range map[string]string{"README.md": c.readme, "docs/b.md": "# B\n\n## The second, `part`!\n\n[home](../README.md)\n", "docs/p.svg": "<svg/>", "x_test.go": "package x\n", "examples/one/README.md": "# One\n"} {
 				if err := put(root, file, []byte(text)); err != nil {
 					t.Fatal(err)
 				}
@@ -44,7 +44,7 @@ func TestBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range []string{`<a href="docs/b.html#the-second-part">`, `<img src="docs/p.svg"`, `<div class="table"><table>`, `href="examples/one/index.html"`, "ls &lt;x&gt;", `<a id="c"></a>`, `aria-current="page"`} {
+			for _, want := range []string{`<a href="docs/b.html#the-second-part">`, `<img src="docs/p.svg"`, `<a href="x_test.go.txt">`, `<div class="table"><table>`, `href="examples/one/index.html"`, "ls &lt;x&gt;", `<a id="c"></a>`, `aria-current="page"`} {
 				if !strings.Contains(string(data), want) {
 					t.Errorf("%s is not in %s", want, data)
 				}
