@@ -38,7 +38,7 @@ func (l located) orElse(v document.Value) document.Value {
 // otherPlaceholder finds words in braces, which may be meant as placeholders.
 var otherPlaceholder = regexp.MustCompile(`\{[A-Za-z_]*\}`)
 
-// readPath reads a path.
+// readPath reads a path, which may contain {name}.
 func (r *reader) readPath(v document.Value) located {
 	text, ok := v.Text()
 	if ok && strings.TrimSpace(text) == "" {
@@ -54,8 +54,8 @@ func (r *reader) readPath(v document.Value) located {
 	return located{v, text}
 }
 
-// readState reads the path of a state. The store of a team is no path, and a file of that
-// name would be another state of the same VM.
+// readState reads the path of a state file. It refuses the URL of a store of a team,
+// because a file of that name would be another state of the same VM.
 func (r *reader) readState(v document.Value) located {
 	if text, _ := v.Text(); strings.Contains(text, "://") {
 		v.Fail("must be the path of a file: the members of a fleet cannot have their state in the store of a team; deploy these one by one, with bootstrap deploy --state URL")
@@ -86,7 +86,7 @@ func (r *reader) readPaths(v document.Value) []located {
 type files struct {
 	dir     string // of the fleet file
 	looked  map[string]error
-	folders map[string]string          // the same folder without links
+	folders map[string]string          // resolves links: folder -> the same folder without links
 	states  map[string][]existingState // by size and time
 }
 
@@ -119,7 +119,7 @@ func (f files) path(l located, member string) string {
 	return filepath.Join(f.dir, text)
 }
 
-// existing returns what path returns, and reports a file that does not exist.
+// existing returns the result of path, and reports a file that does not exist.
 func (f files) existing(l located, member string) string {
 	path := f.path(l, member)
 	err, known := f.looked[path]
@@ -143,7 +143,7 @@ func (f files) existing(l located, member string) string {
 	return path
 }
 
-// inFolder returns what path returns, and reports a folder that does not exist.
+// inFolder returns the result of path, and reports a folder that does not exist.
 func (f files) inFolder(l located, member string) string {
 	path := f.path(l, member)
 	if path == "" {
@@ -168,7 +168,7 @@ func (f files) inFolder(l located, member string) string {
 	return path
 }
 
-// allExisting returns what existing returns for each path of a list.
+// allExisting returns the result of existing for each path of a list.
 func (f files) allExisting(list []located, member string) []string {
 	if len(list) == 0 {
 		return nil
@@ -203,7 +203,7 @@ func (f files) stateOf(m Member) (string, error) {
 		path = filepath.Join(real, filepath.Base(path))
 	}
 	if info, err := os.Stat(path); err == nil {
-		key := fmt.Sprint(info.Size(), info.ModTime().UnixNano()) // the same for hard links of a file
+		key := fmt.Sprint(info.Size(), info.ModTime().UnixNano()) // hard links of one file have the same key
 		for _, other := range f.states[key] {
 			if other.path != path && os.SameFile(info, other.info) {
 				return other.path, nil
@@ -212,7 +212,7 @@ func (f files) stateOf(m Member) (string, error) {
 		f.states[key] = append(f.states[key], existingState{path, info})
 	}
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
-		path = strings.ToLower(path) // most of their file systems ignore case
+		path = strings.ToLower(path) // most file systems of these two systems ignore case
 	}
 	return path, nil
 }
@@ -233,8 +233,8 @@ func (f files) glob(pattern string) ([]string, error) {
 		volume := filepath.VolumeName(expanded)
 		base, rest = volume+string(filepath.Separator), strings.TrimPrefix(text[len(volume):], "/")
 	}
-	// The folders before the first wildcard are no part of the pattern, so that
-	// .. is allowed among them.
+	// The pattern begins at the first wildcard, so that the folders before it may
+	// contain "..".
 	for {
 		first, more, found := strings.Cut(rest, "/")
 		if !found || strings.ContainsAny(first, `*?[\`) {

@@ -33,16 +33,16 @@ type Member struct {
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none
-	PackagesGroup                string // whose members use what the VMs of each other compiled; empty: none
-	// Vars is a JSON map of variables, which is also YAML; nil: none. Members may
-	// share it and Labels, so that nobody may change them.
+	PackagesGroup                string // members of one group use packages that the VMs of the others compiled; empty: none
+	// Vars is a JSON map of variables, which is also YAML; nil: none. Vars and Labels
+	// are never changed, because members may share them.
 	Vars    []byte
 	Labels  map[string]string
 	Blocked *Blocked          // nil: not blocked
-	Pos     document.Position // of its entry or row
+	Pos     document.Position // position of its entry or row
 }
 
-// Blocked says that a member is not touched.
+// Blocked says that a run skips a member.
 type Blocked struct {
 	By  string // who blocked it; may be empty
 	Why string // never empty
@@ -57,11 +57,11 @@ type Update struct {
 	// BakeCanaries is how long to wait after the canaries, BakeWaves after each
 	// wave but the last.
 	BakeCanaries, BakeWaves time.Duration
-	MaxFailures             int // of members that are not canaries
+	MaxFailures             int // counts members that are not canaries
 	RetryBusy               RetryBusy
 	OnFailure               OnFailure
 	Order                   Order
-	Timeout                 time.Duration // of one member; 0: none
+	Timeout                 time.Duration // limit for one member; 0: none
 	// CanaryWatch and UpdateWatch are "SHORTEST-LONGEST" in milliseconds, in place
 	// of the manifest's update_watch_time; empty: the manifest's.
 	CanaryWatch, UpdateWatch string
@@ -74,7 +74,7 @@ type Strategy string
 const (
 	UpdateStrategy   Strategy = "update"   // deploy what changed
 	RecreateStrategy Strategy = "recreate" // replace the VM, also if its agent is silent
-	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; no fleet file says so
+	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; a fleet file cannot choose it
 )
 
 // OnFailure says what happens to a member whose new jobs do not run.
@@ -83,7 +83,7 @@ type OnFailure string
 // What happens after a failure.
 const (
 	KeepFailed OnFailure = "keep"     // it stays as it is
-	PutBack    OnFailure = "previous" // its own previous version is put back
+	PutBack    OnFailure = "previous" // its previous version is deployed again
 )
 
 // Order is the order in which members are started.
@@ -108,7 +108,7 @@ type RetryBusy struct {
 	Wait   time.Duration // before each round
 }
 
-// defaults returns the rules of a file that says nothing.
+// defaults returns the rules for a file without any.
 func defaults() Update {
 	return Update{
 		Strategy:    UpdateStrategy,

@@ -12,8 +12,9 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// FuzzRead looks for fleet files that make Read panic, hang, or accept without an
-// answer. Members may have the manifests a.yml and x/manifest.yml.
+// FuzzRead looks for fleet files that make Read panic or hang, or for which it returns
+// neither a fleet nor an error. Members may have the manifests a.yml and
+// x/manifest.yml.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -279,14 +279,14 @@ func (s settings) encoded() []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(s.vars); err != nil { // a number that is not finite, which is reported
+	if err := encoder.Encode(s.vars); err != nil { // a number is infinite or not a number: this is reported elsewhere
 		return nil
 	}
 	return escaped(bytes.TrimSpace(b.Bytes()))
 }
 
-// escaped writes the characters that YAML allows only in escaped form, and JSON
-// in any form, in that form.
+// escaped returns JSON in which characters that YAML allows only in escaped form are
+// escaped.
 func escaped(text []byte) []byte {
 	forbidden := func(c rune) bool { return 0x7f <= c && c <= 0x9f || c == 0xfeff || c == 0xfffe || c == 0xffff }
 	if bytes.IndexFunc(text, forbidden) < 0 {
@@ -389,8 +389,8 @@ func (r *reader) add(c candidate) {
 	r.fleet.Members = append(r.fleet.Members, m)
 }
 
-// failName reports a name: that of a manifest, for the reason given, or one of the
-// fleet file.
+// failName reports a wrong name: at the manifest that it is made from, with why, or at
+// its own place in the fleet file.
 func (r *reader) failName(c candidate, reason, wrong string) {
 	r.unsure = true
 	switch {

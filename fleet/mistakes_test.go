@@ -16,7 +16,7 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// A URL is no path: a file of that name would be another state of the same VM.
+// A URL is not a path: a file of that name would be another state of the same VM.
 func TestStateInStore(t *testing.T) {
 	t.Parallel()
 	dir := unpacked(t, "-- fleet.yml --\nmembers:\n- {manifest: a.yml, state: 's3://team/{name}'}\n-- a.yml --\n")

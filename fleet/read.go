@@ -61,7 +61,8 @@ func locate(path string) (string, error) {
 	return expanded, nil
 }
 
-// publicNames adds the names of the fleet's parts to those of its document.
+// publicNames adds the names of the fleet's members, labels and variables to those of
+// its document.
 func (f *Fleet) publicNames(document []string) []string {
 	names := map[string]bool{f.Name: true}
 	for _, name := range document {
@@ -73,7 +74,7 @@ func (f *Fleet) publicNames(document []string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// longestName leaves room in a file name for what follows the member's name.
+// longestName leaves room in a file name for the suffix after the member's name.
 const longestName = 100
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)

@@ -128,11 +128,12 @@ defaults:
 	}
 }
 
-// Members of a pattern get the names of their files, or else of their folders.
+// Members of a pattern get the names of their files or, if these are not unique, of
+// their folders.
 func TestNamesOfGlob(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ glob, files, want string }{
-		{"*.yml", "b.yml a.yml fleet.yml", "a b"}, // the fleet file is no member
+		{"*.yml", "b.yml a.yml fleet.yml", "a b"}, // the fleet file is not a member
 		{"x/*/m.yml", "x/one/m.yml x/two/m.yml", "one two"},
 		{"x/*/*.yml", "x/one/a.yml x/two/b.yml", "a b"},
 		{"x/*/manifest.yml", "x/one/manifest.yml", "one"},

@@ -23,8 +23,8 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	return manifesttest.Schema(t, Schema, "")
 }
 
-// The schema accepts and refuses what Read does, except for what depends on
-// other files or other parts of the fleet file.
+// The schema and Read accept and refuse the same, except for rules that depend on other
+// files or other parts of the fleet file.
 func TestSchemaAgreesWithRead(t *testing.T) {
 	t.Parallel()
 	schema := compiled(t)

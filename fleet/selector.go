@@ -10,13 +10,13 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// Selector selects members: one by its name, those with a label, or those that
-// the caller knows to be outdated or to have failed.
+// Selector selects members: one by its name, those with a label, or those that the
+// caller knows to be outdated or failed.
 type Selector struct {
 	Name         string // empty: none
 	Label, Value string // Label empty: none
-	// Outdated and Failed need facts that a fleet file does not have: Matches
-	// reports true for every member, and the caller decides.
+	// Outdated and Failed need facts that a fleet file does not contain: Matches
+	// returns true for every member, and the caller decides.
 	Outdated, Failed bool
 }
 
@@ -67,7 +67,7 @@ func (s Selector) Matches(m Member) bool {
 	return m.Name == s.Name
 }
 
-// Check returns an error if the selector matches no member, with similar names.
+// Check returns an error, which names similar members, if the selector matches none.
 func (s Selector) Check(members []Member) error {
 	if slices.ContainsFunc(members, s.Matches) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A share is never more than the total nor negative, a percentage is rounded
-// down, and a larger share is never fewer members.
+// A share is never larger than the total, nor negative. A percentage is rounded down,
+// and a larger share never has fewer members.
 func TestShareOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

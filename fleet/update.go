@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// readUpdate reads the rules of the update, once the members are known.
+// readUpdate reads the rules of the update. The members are read before it.
 func (r *reader) readUpdate(v document.Value) {
 	if !sections.StrictMap(v, "update") {
 		return

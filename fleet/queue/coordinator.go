@@ -27,31 +27,31 @@ type Coordinator struct {
 	key    Key
 	by     state.Holder
 	client *river.Client[pgx.Tx]
-	stop   context.Context      // done when no member is to be started any more
+	stop   context.Context      // done when no more members are started
 	ended  chan struct{}        // closed by Close
 	over   chan struct{}        // closed when the loop has ended
-	beats  time.Duration        // how often this process reports, and looks for starts that nobody takes
-	dead   func() time.Duration // when a worker that does not report has lost its members
+	beats  time.Duration        // how often this process reports, and looks for starts that no worker takes
+	dead   func() time.Duration // how long after its last report a worker loses its members
 	wake   chan struct{}
 
 	mu      sync.Mutex
 	notify  func(rollout.Progress)
 	pending []*start
 	asked   []string // members to be interrupted; empty name: all
-	taken   error    // another coordinator has taken over
+	taken   error    // the error if another coordinator has taken over
 
 	// Only the loop uses these.
 	conn    *pgx.Conn // holds the lock; nil: none
 	backend uint32
 	epoch   int64
-	since   *time.Time // by the database's clock: since when it can be reached again
+	since   *time.Time // when the server became reachable again, by the database's clock
 	beaten  time.Time
 	watched map[string]*start
-	idle    bool // it was said that no worker is running
-	away    bool // it was said that the database cannot be reached
+	idle    bool // it was reported that no worker is running
+	away    bool // it was reported that the database cannot be reached
 }
 
-// Options contains what a Coordinator gets from outside.
+// Options contains the inputs of a Coordinator.
 type Options struct {
 	Database string   // postgres:// URL
 	Fleet    string   // absolute path of the fleet file
@@ -62,9 +62,9 @@ type Options struct {
 	dead     func() time.Duration // in place of deadAfter, for tests; nil: deadAfter
 }
 
-// Coordinate becomes the coordinator of a fleet. The error is a *file.LockedError
-// if there is one. When ctx ends, members that no worker has taken are not started
-// any more.
+// Coordinate becomes the coordinator of a fleet. The error is a *file.LockedError if
+// there is one already. When ctx ends, members that no worker has taken are not
+// started.
 func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 	db, err := open(ctx, opts.Database)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Coordinator) Hands(notify func(rollout.Progress)) rollout.Hands {
 	return c
 }
 
-// Close gives up the fleet. Members that run go on.
+// Close ends the coordination. Running members continue.
 func (c *Coordinator) Close() {
 	close(c.ended)
 	<-c.over
@@ -115,7 +115,7 @@ func (c *Coordinator) Close() {
 	c.db.close()
 }
 
-// Start hands a member to a worker.
+// Start queues a member for a worker.
 func (c *Coordinator) Start(_ context.Context, t rollout.Task) error {
 	s := &start{task: t, salt: newSalt(), since: time.Now()}
 	var err error
@@ -192,7 +192,7 @@ func (c *Coordinator) loop(ctx context.Context) {
 	}
 }
 
-// round does everything once.
+// round passes all requests on and reports all progress.
 func (c *Coordinator) round(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -200,7 +200,7 @@ func (c *Coordinator) round(ctx context.Context) error {
 		if err := c.connect(limited); err != nil {
 			return err
 		}
-		if c.away { // said before what happened to members meanwhile
+		if c.away { // before the progress during the outage
 			c.say(rollout.Progress{Notice: fmt.Sprintf("The database %s answers again", c.db.place)})
 			c.away = false
 		}

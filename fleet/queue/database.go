@@ -30,17 +30,17 @@ import (
 	"bootstrap/internal/pgconnect"
 )
 
-// The times of a run on several machines. The database's clock measures those
-// between machines.
+// The times of a run on several machines. Only the database's clock is compared between
+// machines.
 const (
 	// beatEvery is how often coordinators and workers report that they are alive.
 	beatEvery = 10 * time.Second
-	// deadAfter is when a worker that does not report has lost its members. A
-	// worker that is killed is noticed within a minute.
+	// deadAfter is how long after its last report a worker loses its members. A worker
+	// that is killed is noticed within a minute.
 	deadAfter = 55 * time.Second
-	// lookEvery is how often a coordinator looks what became of members.
+	// lookEvery is how often a coordinator looks at the state of its members.
 	lookEvery = 200 * time.Millisecond
-	// askEvery is how often a worker looks whether its members are to end.
+	// askEvery is how often a worker looks for requests to end.
 	askEvery = time.Second
 	// patience limits each exchange with the database.
 	patience = 15 * time.Second
@@ -53,7 +53,7 @@ type database struct {
 	pool    *pgxpool.Pool
 	driver  *riverpgxv5.Driver
 	config  *pgx.ConnConfig
-	place   string   // for people: without password and parameters
+	place   string   // the address without password and parameters, for messages
 	secrets []string // texts that no message may contain
 }
 
@@ -63,7 +63,7 @@ func IsDatabase(address string) bool {
 	return found && (scheme == "postgres" || scheme == "postgresql")
 }
 
-// open connects to a database, and creates the tables if there are none.
+// open connects to a database, and creates the tables if they do not exist.
 func open(ctx context.Context, address string) (*database, error) {
 	d := &database{place: addresses.Place(address), secrets: addresses.Secrets(address)}
 	if !IsDatabase(address) {
@@ -71,7 +71,7 @@ func open(ctx context.Context, address string) (*database, error) {
 	}
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		// The error has a part of the URL.
+		// The error contains a part of the URL.
 		return nil, fmt.Errorf("%s is not the URL of a PostgreSQL database, such as postgres://user@host/database", d.place)
 	}
 	if err := pgconnect.Check(address, &config.ConnConfig.Config); err != nil {
@@ -101,10 +101,11 @@ func open(ctx context.Context, address string) (*database, error) {
 
 func (d *database) close() { d.pool.Close() }
 
-// silent is River's log: what a person must know is reported by this package.
+// silent is the log for River, which discards everything: this package reports what
+// matters to people.
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// migrate creates the tables, or refuses those of a newer version.
+// migrate creates the tables, and refuses those of a newer version.
 func (d *database) migrate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
@@ -161,7 +162,7 @@ func (d *database) current(ctx context.Context, conn *pgxpool.Conn) (bool, error
 	return found == Format, nil
 }
 
-// failed returns what went wrong with the database, for people; nil for nil.
+// failed describes an error of the database for people, without secrets; nil for nil.
 func (d *database) failed(verb string, err error) error {
 	if err == nil {
 		return nil

@@ -12,19 +12,19 @@ import (
 	"bootstrap/fleet"
 )
 
-// hashes makes it slow to guess a password in a manifest from the digest.
+// hashes is the number of rounds, which makes guessing a password in a manifest slow.
 const hashes = 50_000
 
 // newSalt returns the salt of a digest.
 func newSalt() []byte {
 	salt := make([]byte, 16)
-	_, _ = rand.Read(salt) // never fails
+	_, _ = rand.Read(salt) // rand.Read never fails
 	return salt
 }
 
-// digest returns a salted digest of everything that a person wrote for a member:
-// its part of the fleet file with the values of variables, and its files. The vars
-// store is left out, because a deploy writes it.
+// digest returns a salted digest of everything that people wrote for a member: its part
+// of the fleet file with the values of variables, and its files. The vars store is not
+// included, because a deploy writes it.
 func digest(m fleet.Member, salt []byte) ([]byte, error) {
 	type content struct {
 		Path string
@@ -47,7 +47,7 @@ func digest(m fleet.Member, salt []byte) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, string(text), salt, hashes, sha256.Size)
 }
 
-// matches reports whether a digest is that of the member as it is now.
+// matches reports whether a digest fits the member as it is at present.
 func matches(m fleet.Member, salt, sum []byte) bool {
 	now, err := digest(m, salt)
 	return err == nil && same(now, sum)

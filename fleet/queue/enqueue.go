@@ -14,23 +14,23 @@ import (
 	"bootstrap/fleet/rollout"
 )
 
-// start is a member that was handed over.
+// start is a member that was queued.
 type start struct {
 	task     rollout.Task
 	salt     []byte
 	digest   []byte
 	run      string // of the open task that is watched
-	attempt  int    // 0: it has none
+	attempt  int    // 0: it has no task
 	job      int64
 	host     string
 	worker   string
 	seen     int // how much of its progress was reported
 	since    time.Time
-	waited   bool      // it was said that an earlier start is in the way
-	lookedAt time.Time // when River was asked about its job
+	waited   bool      // it was reported that an earlier start still runs
+	lookedAt time.Time // when the state of its job was last read
 }
 
-// withdraw ends open tasks that no worker has taken: of one member, or of all if
+// withdraw ends open tasks that no worker has taken, of one member, or of all if
 // members is nil. It returns their members.
 func (c *Coordinator) withdraw(ctx context.Context, members []string) ([]string, error) {
 	outcome, err := json.Marshal(c.key.proven(job{Fleet: c.fleet}, withdrawn()))
@@ -64,7 +64,7 @@ func (c *Coordinator) withdraw(ctx context.Context, members []string) ([]string,
 	return names, err
 }
 
-// cancel has River forget a job, whether a worker has it or not.
+// cancel cancels a job in River, also if a worker has it.
 func (c *Coordinator) cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 	_, err := c.client.JobCancelTx(ctx, tx, id)
 	if errors.Is(err, rivertype.ErrNotFound) {
@@ -73,12 +73,12 @@ func (c *Coordinator) cancel(ctx context.Context, tx pgx.Tx, id int64) error {
 	return err
 }
 
-// interrupt passes on the requests to end.
+// interrupt passes on requests to end.
 func (c *Coordinator) interrupt(ctx context.Context) error {
 	c.mu.Lock()
 	asked := c.asked
 	c.mu.Unlock()
-	var members []string // whose tasks are withdrawn if nobody has them
+	var members []string // members whose tasks are withdrawn if no worker has them
 	stop := c.stop.Err() != nil
 	for _, name := range asked {
 		if name == "" {
@@ -128,7 +128,7 @@ func (c *Coordinator) end(s *start, e ended) {
 	c.say(rollout.Progress{Member: s.task.Member.Name, Machine: s.host, Ended: &o})
 }
 
-// enqueue hands over the members that are to be started.
+// enqueue queues the members that are to be started.
 func (c *Coordinator) enqueue(ctx context.Context) error {
 	c.mu.Lock()
 	pending := c.pending
@@ -154,8 +154,8 @@ func (c *Coordinator) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// enqueueOne hands over one member. It returns false if an earlier start of
-// another run, or with other files or variables, still runs.
+// enqueueOne queues one member. It returns false if an earlier start still runs, of
+// another run or with other files or variables.
 func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err error) {
 	name := s.task.Member.Name
 	err = pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
@@ -179,7 +179,7 @@ func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err 
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
-		case bytes.Equal(salt, s.salt): // handed over already, by a commit that was not answered
+		case bytes.Equal(salt, s.salt): // queued already, by a commit whose answer was lost
 			s.run, s.attempt, s.job, done = run, attempt, id, true
 			return nil
 		case dead:

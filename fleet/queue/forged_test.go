@@ -13,7 +13,7 @@ import (
 	"bootstrap/internal/postgrestest"
 )
 
-// Nothing that others write to the database has a worker start a program.
+// No row that others write to the database makes a worker start a program.
 func testForged(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -27,7 +27,7 @@ func testForged(t *testing.T, l *lab) {
 			t.Errorf("%+v", o)
 		}
 	}
-	// A row that nobody has handed over: with another fleet file, and a job.
+	// Somebody adds a start of a member with another fleet file, and its job.
 	postgrestest.Exec(t, l.url, "INSERT INTO "+schema+".tasks (fleet, run, member, attempt, job, action, watch, waits, logs, flags, salt, digest, queued) "+
 		"SELECT fleet, run, 'c', attempt, job, action, watch, waits, logs, flags, salt, digest, now() FROM "+schema+".tasks WHERE member = 'a'; "+
 		again("a", `, args = jsonb_set(args, '{member}', '"c"'), unique_key = NULL`))
@@ -38,7 +38,7 @@ func testForged(t *testing.T, l *lab) {
 			t.Errorf("%s was started: %q", name, list)
 		}
 	}
-	// The worker goes on.
+	// The worker continues.
 	l.release("b")
 	l.start(c, "b")
 	if o := l.outcome("b"); o.Verdict != schedule.Done {
@@ -46,12 +46,13 @@ func testForged(t *testing.T, l *lab) {
 	}
 }
 
-// again returns a statement that has River hand out the job of a member again.
+// again returns a statement that makes River hand out the job of a member again.
 func again(member, change string) string {
 	return "UPDATE " + schema + ".river_job SET state = 'available', finalized_at = NULL, attempt = 0, scheduled_at = now()" + change + " WHERE args->>'member' = '" + member + "'"
 }
 
-// A coordinator whose flags name a program is not obeyed, whatever its key is.
+// A worker does not obey flags that name a program, even if the coordinator has the
+// key.
 func testFlags(t *testing.T, l *lab) {
 	opts := l.options("anna")
 	opts.Flags = []string{"--fix", "--ruby=/bin/other", "--var-source=exec=/bin/other", "--yes"}
@@ -66,7 +67,7 @@ func testFlags(t *testing.T, l *lab) {
 	if list := l.starts("a"); strings.Contains(list[0], "/bin/other") || !strings.Contains(list[0], "--fix --yes") {
 		t.Errorf("%q", list)
 	}
-	c.flags = append(c.flags, "--var-source=exec=/bin/other") // as of another version
+	c.flags = append(c.flags, "--var-source=exec=/bin/other") // another version might send this flag
 	l.start(c, "b")
 	if o := l.outcome("b"); o.Verdict != schedule.Failed || !strings.Contains(o.Error, "may not send the flag --var-source") {
 		t.Errorf("%+v", o)
@@ -76,7 +77,7 @@ func testFlags(t *testing.T, l *lab) {
 	}
 }
 
-// A row of an earlier start is proven, and nobody obeys it.
+// A row of an earlier start has a valid proof, but workers refuse it.
 func testReplayed(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -101,7 +102,7 @@ func testReplayed(t *testing.T, l *lab) {
 		}
 	}
 	refused("its start number 1 was made before")
-	// Also when the logs of that run are gone, and with them who was started.
+	// They also do if the logs of that run, which list the starts, were removed.
 	marks, err := filepath.Glob(filepath.Join(l.dir, "*.taken"))
 	if err != nil || len(marks) != 1 {
 		t.Fatal(marks, err)
@@ -119,7 +120,7 @@ func testReplayed(t *testing.T, l *lab) {
 	}
 }
 
-// What others say of a member's end is not believed.
+// The coordinator does not believe a member's end that others wrote.
 func testForgedEnd(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()

@@ -21,8 +21,8 @@ type job struct {
 // Kind returns River's name for such jobs.
 func (job) Kind() string { return "bootstrap_member" }
 
-// InsertOpts returns that a job is handed out once: a start that fails is not
-// repeated by River, but by the coordinator.
+// InsertOpts returns that a job is handed out only one time: the coordinator, not
+// River, repeats a start that failed.
 func (job) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: line, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true}}
 }
@@ -47,7 +47,7 @@ type ended struct {
 	Hint     string           `json:"hint,omitempty"`
 	Killed   bool             `json:"killed,omitempty"`
 	Lost     bool             `json:"lost,omitempty"`
-	Proof    []byte           `json:"proof,omitempty"` // that somebody with the key wrote it
+	Proof    []byte           `json:"proof,omitempty"` // proves that the writer has the key
 }
 
 func (e ended) outcome() rollout.Outcome {

@@ -33,11 +33,11 @@ func (e *TakenOverError) Hint() string {
 	return `"bootstrap fleet status FLEET" shows what the other process does`
 }
 
-// noticed is how long a server may take to notice that the process of a
-// coordinator was killed.
+// noticed is how long a server may take to notice that a coordinator's process was
+// killed.
 const noticed = 2 * time.Second
 
-// first connects for the first time.
+// first makes the first connection.
 func (c *Coordinator) first(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,25 +53,26 @@ func (c *Coordinator) first(ctx context.Context) error {
 	})
 }
 
-// key returns the advisory lock of a fleet.
+// key returns the number of the fleet's advisory lock.
 func key(fleet string) int64 {
 	sum := sha256.Sum256([]byte("bootstrap fleet\x00" + fleet))
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// connect connects to the database and takes the lock of the fleet, which ends
-// with the connection.
+// connect connects to the database and locks the fleet. The lock ends with the
+// connection.
 func (c *Coordinator) connect(ctx context.Context) (err error) {
 	if c.conn, err = pgx.ConnectConfig(ctx, c.db.config.Copy()); err != nil {
 		c.conn = nil
 		return err
 	}
-	// The lock of a machine that lost its network must not outlive it for long.
+	// The lock of a machine that lost its network must not last much longer than the
+	// machine's connection.
 	if _, err := c.conn.Exec(ctx, "SET tcp_keepalives_idle = 20; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"); err != nil {
 		return err
 	}
 	if c.epoch != 0 {
-		// The server may not know yet that our own last connection is broken.
+		// The server may not know yet that our last connection is broken.
 		_, err := c.conn.Exec(ctx, `SELECT pg_terminate_backend(l.pid) FROM pg_locks l
 			JOIN `+schema+`.coordinators c ON c.fleet = $1 AND c.epoch = $2 AND c.backend = l.pid
 			WHERE l.locktype = 'advisory' AND l.pid = $3 AND l.pid <> pg_backend_pid()`, c.fleet, c.epoch, int32(c.backend))
@@ -124,8 +125,8 @@ func (c *Coordinator) holder(ctx context.Context) (state.Holder, int64, error) {
 // keptTasks is how long the starts of earlier runs are kept.
 const keptTasks = 30 * 24 * time.Hour
 
-// begin records that this process is the coordinator, and withdraws what an
-// earlier one has left in the queue.
+// begin records that this process is the coordinator, and withdraws queued starts of an
+// earlier one.
 func (c *Coordinator) begin(ctx context.Context) error {
 	holder, err := json.Marshal(c.by)
 	if err != nil {

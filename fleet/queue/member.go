@@ -26,12 +26,12 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// running is a member that this worker has.
+// running is a member of this worker.
 type running struct {
 	job   job
 	here  *rollout.Here
 	asked int           // how often it was asked to end
-	lost  chan struct{} // closed when it does not belong to this worker any more
+	lost  chan struct{} // closed when the member does not belong to this worker any more
 }
 
 // taken is a start as the coordinator wrote it.
@@ -48,7 +48,7 @@ func (w *worker) Work(ctx context.Context, j *river.Job[job]) error {
 }
 
 func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // River cancels it when the coordinator gives the member to another worker
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // River cancels ctx when the coordinator gives the member to another worker
 	defer end()
 	t, asked, err := w.take(ctx, j)
 	if err != nil || t == nil {
@@ -87,14 +87,14 @@ func (w *worker) work(ctx context.Context, j *river.Job[job]) error {
 	if refusal != nil {
 		return w.finish(ctx, j, asked, *refusal)
 	}
-	// A machine that slept may have lost the member meanwhile.
+	// This worker may have lost the member while the machine slept.
 	if time.Now().Round(0).Sub(asked) > deadAfter/4 {
 		if err := w.keep(ctx); err != nil || r.isGone() {
 			return w.finish(ctx, j, asked, lost("its worker was away"))
 		}
 	}
 	task := rollout.Task{Member: m, Action: fleet.Strategy(t.Action), Watch: t.Watch, Killed: t.Waits, Logs: t.Logs, Run: j.Args.Run}
-	if refusal := w.once(j.Args, t); refusal != nil {
+	if refusal := w.madeBefore(j.Args, t); refusal != nil {
 		return w.finish(ctx, j, asked, *refusal)
 	}
 	w.say(w.event(j.Args, Event{Status: Started, Log: filepath.Join(t.Logs, m.Name+".log")}))
@@ -133,7 +133,7 @@ func (w *worker) take(ctx context.Context, j *river.Job[job]) (*taken, time.Time
 	pauses := wait.Jitter(askEvery, longestPause)
 	for {
 		if w.ending.Err() != nil {
-			return nil, time.Time{}, river.JobSnooze(0) // for another worker
+			return nil, time.Time{}, river.JobSnooze(0) // another worker gets the job
 		}
 		asked := time.Now().Round(0)
 		t, err := w.claim(ctx, j)
@@ -147,8 +147,9 @@ func (w *worker) take(ctx context.Context, j *river.Job[job]) (*taken, time.Time
 	}
 }
 
-// claim takes a start for this worker. It returns nil if it is not to be started.
-// It can be repeated: the answer may be lost when the start is this worker's already.
+// claim claims a start for this worker. It returns nil if the member must not be
+// started. It may be repeated: if the first answer was lost, the start is this worker's
+// already.
 func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -170,7 +171,7 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 	err = w.db.pool.QueryRow(ctx, `SELECT count(*) > 0 FROM `+schema+`.tasks t
 		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND coalesce(t.worker, $5) = $5 AND t.ended IS NULL`, a.Fleet, a.Run, a.Member, a.Attempt, w.id).Scan(&open)
 	if err == nil && open {
-		return nil, river.JobSnooze(beatEvery) // its coordinator is away: without one, nothing starts
+		return nil, river.JobSnooze(beatEvery) // its coordinator is away, and without one nothing starts
 	}
 	return nil, err
 }
@@ -180,9 +181,9 @@ func (w *worker) refused(hint, format string, args ...any) *ended {
 	return &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
 }
 
-// unproven returns why a start is refused that the coordinator has not written, or that
-// it has written for an earlier time; nil: it is not refused. Nothing of the row is used
-// before that.
+// unproven returns why a start is refused whose row the coordinator has not written, or
+// has written for an earlier start; nil: it is not refused. No value of the row is used
+// before this check.
 func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
 	if !holds(t.Proof, w.opts.Key.ofStart(id, *t)) {
 		return w.refused(fmt.Sprintf("coordinator and workers need the same %s in their ~/.bosh; if they have it, somebody else has written to the database", keyFile),
@@ -207,8 +208,8 @@ func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
 	return nil
 }
 
-// once returns why a start is refused that was made before; nil: it was not.
-func (w *worker) once(id job, t *taken) *ended {
+// madeBefore returns why a start is refused that has been made already; nil: it is new.
+func (w *worker) madeBefore(id job, t *taken) *ended {
 	path := filepath.Join(t.Logs, fmt.Sprintf("%s.%s-%d.taken", id.Member, id.Run, id.Attempt))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	switch {
@@ -217,11 +218,12 @@ func (w *worker) once(id job, t *taken) *ended {
 	case err != nil:
 		return w.refused(w.hint(), "the worker on %s cannot write to the folder of the run's logs: %v", w.opts.By.Host, err)
 	}
-	_ = f.Close() // its name is all that counts
+	_ = f.Close() // only the file's name matters
 	return nil
 }
 
-// member returns the member as the coordinator meant it, or why it is not started.
+// member reads the member that the coordinator means; otherwise it returns why it is
+// not started.
 func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	refuse := func(format string, args ...any) (fleet.Member, *ended) {
 		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
@@ -245,7 +247,7 @@ func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	return m, nil
 }
 
-// follow records what a member's process does, until it has ended.
+// follow writes what a member's process does, until the process has ended.
 func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout.Progress) ended {
 	var all []progressRow
 	var again <-chan time.Time // when to try to write what was not written
@@ -268,8 +270,8 @@ func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout
 	}
 }
 
-// judge returns the outcome for the coordinator: a member that ended because this
-// worker does is to be started again elsewhere.
+// judge returns the outcome for the coordinator. A member that ended because this
+// worker ends is to be started elsewhere.
 func (w *worker) judge(r *running, e ended) ended {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,9 +310,9 @@ func (r *running) isGone() bool {
 	}
 }
 
-// finish records how a member ended, together with the end of River's job, and
-// tries that until the database answers. Of a member that this worker has lost it
-// records nothing.
+// finish records how a member ended, together with the end of River's job, and repeats
+// that until the database answers. It records nothing about a member that this worker
+// has lost.
 func (w *worker) finish(ctx context.Context, j *river.Job[job], since time.Time, e ended) error {
 	pauses := wait.Jitter(askEvery, longestPause)
 	recorded, err := w.record(ctx, j, e)
@@ -331,9 +333,9 @@ func (w *worker) finish(ctx context.Context, j *river.Job[job], since time.Time,
 	return nil
 }
 
-// record writes the outcome of a member and the end of River's job, both or none.
-// It returns false if the member does not belong to this worker any more. It can
-// be repeated: the answer may be lost when all is written.
+// record writes the outcome of a member and the end of River's job in one transaction.
+// It returns false if the member does not belong to this worker any more. It may be
+// repeated if an answer was lost.
 func (w *worker) record(ctx context.Context, j *river.Job[job], e ended) (recorded bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -353,7 +355,7 @@ func (w *worker) record(ctx context.Context, j *river.Job[job], e ended) (record
 				WHERE fleet = $1 AND run = $2 AND member = $3 AND attempt = $4 AND worker = $5 AND outcome = $6`, id.Fleet, id.Run, id.Member, id.Attempt, w.id, outcome).Scan(&recorded)
 		}
 		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, j)
-		if errors.Is(err, rivertype.ErrNotFound) { // somebody has removed it, for example in River's web page
+		if errors.Is(err, rivertype.ErrNotFound) { // somebody has removed the job, for example in River's web page
 			return nil
 		}
 		return err

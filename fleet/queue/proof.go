@@ -19,8 +19,8 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// Key is what coordinators and workers share and the database does not contain. Who can
-// write to the database cannot make a row that a worker obeys.
+// Key is the secret that coordinators and workers share and the database does not
+// contain. Without it, nobody can write a row to the database that a worker obeys.
 type Key []byte
 
 // keyFile is the name of the file with the key, in ~/.bosh.
@@ -29,7 +29,7 @@ const keyFile = "fleet.key"
 // KeyPath returns the path of the file with the key.
 func KeyPath(home string) string { return filepath.Join(home, keyFile) }
 
-// ReadKey reads the key from ~/.bosh, and makes it there at the first use.
+// ReadKey reads the key in ~/.bosh, and creates it at the first use.
 func ReadKey(home string) (Key, error) {
 	path := KeyPath(home)
 	key, err := readKey(path)
@@ -49,7 +49,7 @@ func readKey(path string) (Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = f.Close() // it was only read
+	_ = f.Close() // closing a file that was only read loses nothing
 	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("other users may read it (mode %04o): chmod 600 %s", info.Mode().Perm(), path)
 	}
@@ -64,20 +64,20 @@ func readKey(path string) (Key, error) {
 	return key, nil
 }
 
-// makeKey makes a key, unless another process is faster.
+// makeKey creates a key, unless another process creates it first.
 func makeKey(home, path string) error {
 	if err := atomicfile.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails
+	_, _ = rand.Read(key) // rand.Read never fails
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := atomicfile.Write(temp, []byte(hex.EncodeToString(key)+"\n")); err != nil {
 		return err
 	}
 	defer os.Remove(temp)
 	if err := os.Link(temp, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		// A file system without hard links.
+		// The file system has no hard links.
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			return nil
@@ -91,11 +91,11 @@ func makeKey(home, path string) error {
 	return nil
 }
 
-// proof returns the proof that somebody with the key has written values of that kind.
+// proof returns the proof that whoever wrote these values has the key.
 func (k Key) proof(kind string, id job, values ...any) []byte {
 	text, err := json.Marshal([]any{kind, id, values})
 	if err != nil || len(k) == 0 {
-		return nil // no proof is equal to it
+		return nil // no proof is equal to nil
 	}
 	h := hmac.New(sha256.New, k)
 	h.Write(text)
@@ -119,17 +119,17 @@ func (k Key) proven(id job, e ended) ended {
 	return e
 }
 
-// holds reports whether a proof is the one that it should be.
+// holds reports whether a proof is the expected one.
 func holds(got, want []byte) bool { return len(want) > 0 && hmac.Equal(got, want) }
 
-// sentFlags are the flags for members that coordinators send and workers obey. None
-// names a program, a file, a source of values or a variable of the environment:
-// each worker has its own.
+// sentFlags are the flags for members that coordinators send and workers obey. No flag
+// in the list names a program, a file, a source of values or an environment variable,
+// because each worker has its own.
 func sentFlags() []string {
 	return []string{"yes", "fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "via", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"}
 }
 
-// Sent reports whether a coordinator sends a flag, --NAME or --NAME=VALUE, to workers.
+// Sent reports whether coordinators send a flag, --NAME or --NAME=VALUE, to workers.
 func Sent(flag string) bool {
 	name, found := strings.CutPrefix(flag, "--")
 	name, _, _ = strings.Cut(name, "=")

@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// proxy passes on the connections to a server, and breaks one when it is asked to.
+// proxy forwards connections to a server, and breaks one on request.
 type proxy struct {
 	mu   sync.Mutex
-	next *cut
+	next *breakRequest
 	open map[net.Conn]bool
 }
 
-// cut is a break of a connection: when it has sent text and later on at, the
-// server's answer to that is not passed on.
-type cut struct {
+// breakRequest is a request to break a connection: after the client has sent text and then at,
+// the server's answer to at is not forwarded.
+type breakRequest struct {
 	text, at string
-	conn     net.Conn // that has sent text
+	conn     net.Conn // the connection that has sent text
 	done     chan struct{}
 }
 
@@ -79,11 +79,11 @@ func newProxy(t *testing.T, address string) (*proxy, string) {
 	return p, u.String()
 }
 
-// cut asks for a break. The channel is closed when it has happened.
-func (p *proxy) cut(text, at string) <-chan struct{} {
+// breakAfter requests a break. The channel is closed when it has happened.
+func (p *proxy) breakAfter(text, at string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = &cut{text: text, at: at, done: make(chan struct{})}
+	p.next = &breakRequest{text: text, at: at, done: make(chan struct{})}
 	return p.next.done
 }
 
@@ -96,7 +96,7 @@ func (p *proxy) close(client, server net.Conn) {
 	}
 }
 
-// requests passes on what a client sends.
+// requests forwards what a client sends.
 func (p *proxy) requests(client, server net.Conn, broken chan<- chan struct{}) {
 	defer p.close(client, server)
 	buffer := make([]byte, 64<<10)
@@ -121,7 +121,7 @@ func (p *proxy) requests(client, server net.Conn, broken chan<- chan struct{}) {
 	}
 }
 
-// answers passes on what the server sends.
+// answers forwards what the server sends.
 func (p *proxy) answers(client, server net.Conn, broken <-chan chan struct{}) {
 	defer p.close(client, server)
 	buffer := make([]byte, 64<<10)

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// member is a process of a member: it writes what deploy writes, and ends when
-// the file that the test names exists.
+// member is the process of a member: it writes events like deploy, and ends when the
+// file GO-NAME of the test exists.
 func member(folder string) {
 	var events string
 	for _, arg := range os.Args {
@@ -67,7 +67,7 @@ func member(folder string) {
 	os.Exit(0)
 }
 
-// lab is a fleet of three members, a database and what was told.
+// lab is a fleet of three members, a database, and the progress that was reported.
 type lab struct {
 	t        *testing.T
 	dir      string
@@ -76,9 +76,9 @@ type lab struct {
 	url      string
 	ctx      context.Context
 	progress chan rollout.Progress
-	told     []rollout.Progress // what the test has seen of it
+	seen     []rollout.Progress // the progress that the test has read
 	events   chan Event
-	dead     atomic.Bool  // workers that do not report are dead at once
+	dead     atomic.Bool  // workers that do not report count as dead at once
 	current  atomic.Value // func(ctx, fleet, run, member) error, in place of the record of the run
 }
 
@@ -132,7 +132,7 @@ func (l *lab) options(user string) Options {
 	return Options{Database: l.url, Fleet: l.path, Key: labKey(), By: state.Holder{User: user, Host: "h1", PID: 7, Command: "fleet deploy", Since: time.Now()}, dead: dead}
 }
 
-// coordinate returns a coordinator that tells l.progress.
+// coordinate returns a coordinator that reports to l.progress.
 func (l *lab) coordinate(user string) *Coordinator {
 	l.t.Helper()
 	return l.begin(l.options(user))
@@ -161,7 +161,7 @@ func (l *lab) task(name string) rollout.Task {
 	return rollout.Task{Member: l.fleet.Members[i], Action: fleet.UpdateStrategy, Logs: l.dir, Run: "r1"}
 }
 
-// work starts a worker; end ends it as the first Ctrl-C does.
+// work starts a worker; end ends it like the first Ctrl-C.
 func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 	l.t.Helper()
 	self, err := os.Executable()
@@ -196,14 +196,14 @@ func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 	}
 }
 
-// next returns the next progress that has what is wanted.
+// next returns the next progress that matches.
 func (l *lab) next(what string, wanted func(rollout.Progress) bool) rollout.Progress {
 	l.t.Helper()
 	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case p := <-l.progress:
-			l.told = append(l.told, p)
+			l.seen = append(l.seen, p)
 			if wanted(p) {
 				return p
 			}
@@ -213,10 +213,10 @@ func (l *lab) next(what string, wanted func(rollout.Progress) bool) rollout.Prog
 	}
 }
 
-// history returns all that was told, in order.
+// history returns all progress in order.
 func (l *lab) history() string {
 	var text strings.Builder
-	for _, p := range l.told {
+	for _, p := range l.seen {
 		fmt.Fprintf(&text, "\n%s %s: step %q, notice %q, %v", p.At.Format(time.StampMilli), p.Member, p.Step, p.Notice, p.Err)
 		if p.Ended != nil {
 			fmt.Fprintf(&text, ", ended %+v", *p.Ended)
@@ -276,7 +276,7 @@ func (l *lab) release(names ...string) {
 	}
 }
 
-// starts returns the command lines with which a member was started.
+// starts returns the command lines of a member's starts.
 func (l *lab) starts(name string) []string {
 	l.t.Helper()
 	data, err := os.ReadFile(filepath.Join(l.dir, name+".starts"))
@@ -286,8 +286,8 @@ func (l *lab) starts(name string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// dies makes every open task look as if its worker had not reported for a while,
-// until live is called.
+// dies makes every open task look as if its worker had not reported for a while, until
+// live is called.
 func (l *lab) dies() (live func()) {
 	l.t.Helper()
 	postgrestest.Exec(l.t, l.url, "UPDATE "+schema+".tasks SET worker = 'gone', beat = now() - interval '1 hour' WHERE ended IS NULL AND worker IS NOT NULL")
@@ -384,7 +384,7 @@ func testTwoWorkers(t *testing.T, l *lab) {
 	}
 }
 
-// The next start of a member waits for what the lost worker left running.
+// The next start of a member waits for processes that the lost worker left running.
 func testLost(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -411,7 +411,7 @@ func testLost(t *testing.T, l *lab) {
 	}
 }
 
-// What a worker says about a member that it has lost changes nothing.
+// Reports of a worker about a member that it has lost change nothing.
 func testFencing(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -455,7 +455,7 @@ func testTwoCoordinators(t *testing.T, l *lab) {
 	l.coordinate("ben").Close()
 }
 
-// A coordinator whose connection broke ends if another has begun meanwhile.
+// A coordinator whose connection broke ends if another one has begun since.
 func testTakenOver(t *testing.T, l *lab) {
 	c := l.busy()
 	defer c.Close()
@@ -465,12 +465,12 @@ func testTakenOver(t *testing.T, l *lab) {
 	if !errors.As(p.Err, &taken) || taken.Holder.User != "ben" {
 		t.Errorf("%v", p.Err)
 	}
-	// It is told again to who listens later.
+	// A later listener gets the error, too.
 	c.Hands(func(p rollout.Progress) { l.progress <- p })
 	l.next("the end", func(p rollout.Progress) bool { return p.Err != nil })
 }
 
-// A member that runs for the same run is not started again, whoever asks.
+// A member that runs for the same run is not started a second time, whoever asks.
 func testNextCoordinator(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	end := l.work("h1", "hush-hush", nil)
@@ -495,7 +495,7 @@ func testNextCoordinator(t *testing.T, l *lab) {
 	}
 }
 
-// The end of a start with the earlier manifest says nothing about the present one.
+// The result of a start with an older manifest says nothing about the present manifest.
 func testChangedMeanwhile(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer l.work("h1", "hush-hush", nil)()
@@ -548,8 +548,8 @@ func testWithdrawn(t *testing.T, l *lab) {
 	}
 }
 
-// A member that still runs for an earlier run is awaited, and what nobody has
-// taken of that run is withdrawn.
+// The coordinator waits for a member that an earlier run started, and withdraws starts
+// of that run that no worker has taken.
 func testOtherRun(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	end := l.work("h1", "hush-hush", nil)
@@ -591,7 +591,7 @@ func testInterrupted(t *testing.T, l *lab) {
 	}
 }
 
-// A worker that ends takes nothing, and lets its members end.
+// A worker that ends takes no more members, and waits for its members.
 func testLeaves(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -613,7 +613,7 @@ func testLeaves(t *testing.T, l *lab) {
 	}
 }
 
-// A worker that is to end soon gives its members to others.
+// A worker that must end soon leaves its members to others.
 func testLeavesAtOnce(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer c.Close()
@@ -628,7 +628,7 @@ func testLeavesAtOnce(t *testing.T, l *lab) {
 	}
 }
 
-// A start that River hands to nobody any more is made again.
+// A start whose job River has lost is queued again.
 func testJobGone(t *testing.T, l *lab) {
 	c := l.busy()
 	defer c.Close()
@@ -694,7 +694,7 @@ func testDigest(t *testing.T, l *lab) {
 	}
 }
 
-// A worker starts nothing for a coordinator that was killed.
+// A worker does not start members for a coordinator that was killed.
 func testNoCoordinator(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	l.start(c, "a")
@@ -732,7 +732,7 @@ func testFormat(t *testing.T, l *lab) {
 	if _, err := Coordinate(l.ctx, l.options("anna")); err == nil || !strings.Contains(err.Error(), "newer version of bootstrap") {
 		t.Errorf("%v", err)
 	}
-	// A version of River with other tables needs another format.
+	// Another version of River with other tables needs a new number of the format.
 	d, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Logger: silent()})
 	if err != nil {
 		t.Fatal(err)
@@ -772,22 +772,22 @@ func testNoSecrets(t *testing.T, l *lab) {
 	}
 }
 
-// A connection that breaks after a commit and before its answer changes nothing:
-// no member is left behind, started twice or said to be another worker's.
+// A connection that breaks after a commit and before its answer changes nothing: each
+// member is started exactly once, and by the right worker.
 func testLostAnswers(t *testing.T, l *lab) {
 	server := l.url
 	var through *proxy
 	through, l.url = newProxy(t, server)
 	c := l.coordinate("anna")
 	defer c.Close()
-	handed := through.cut("INSERT INTO "+schema+".tasks", "commit")
+	handed := through.breakAfter("INSERT INTO "+schema+".tasks", "commit")
 	l.start(c, "a")
 	<-handed
-	claimed := through.cut("SET worker = $5", "")
+	claimed := through.breakAfter("SET worker = $5", "")
 	defer l.work("h1", "hush-hush", nil)()
 	<-claimed
 	l.step("a")
-	recorded := through.cut("SET ended = now(), outcome = $6", "commit")
+	recorded := through.breakAfter("SET ended = now(), outcome = $6", "commit")
 	l.release("a")
 	<-recorded
 	if o := l.outcome("a"); o.Verdict != schedule.Done {
@@ -801,8 +801,8 @@ func testLostAnswers(t *testing.T, l *lab) {
 	}
 }
 
-// A worker that stops before it knows that a start is its own does not keep it
-// because other members still run.
+// A worker that is stopped before it knows that a start is its own does not keep that
+// start just because its other members run.
 func testKeeps(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	l.start(c, "a", "b")
@@ -830,7 +830,7 @@ func testKeeps(t *testing.T, l *lab) {
 	}
 }
 
-// Members go on while the server is away, and nobody takes them for lost when it
+// Members continue during an outage of the server, and do not count as lost when it
 // returns.
 func testServerStops(t *testing.T, l *lab, server *postgrestest.Server) {
 	c := l.coordinate("anna")

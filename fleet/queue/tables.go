@@ -67,8 +67,8 @@ CREATE TABLE IF NOT EXISTS ` + schema + `.format (one boolean PRIMARY KEY DEFAUL
 INSERT INTO ` + schema + `.format (format) VALUES (2) ON CONFLICT (one) DO UPDATE SET format = excluded.format;
 COMMIT`
 
-// The times that are compared with the database's clock. A server that was away
-// heard nobody: nobody is dead before it has run for a while again.
+// These expressions compare times of the database's clock. After an outage of the server,
+// no worker counts as dead before the server has run for a while again.
 const (
 	sinceServer = `pg_postmaster_start_time()`
 	workerDead  = `greatest(t.beat, ` + sinceServer + `, $1) < now() - $2::interval`

@@ -15,7 +15,7 @@ import (
 	"bootstrap/internal/exitcode"
 )
 
-// close ends an open task of which its worker has not reported the end.
+// close ends an open task whose worker has not reported its end.
 func (c *Coordinator) close(ctx context.Context, tx pgx.Tx, run, member string, attempt int, id int64, e ended) error {
 	outcome, err := json.Marshal(c.key.proven(job{Fleet: c.fleet, Run: run, Member: member, Attempt: attempt}, e))
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Coordinator) close(ctx context.Context, tx pgx.Tx, run, member string, 
 	return c.cancel(ctx, tx, id)
 }
 
-// seen is a watched task as it is now.
+// seen is the present state of a watched task.
 type seen struct {
 	member   string
 	worker   *string
@@ -112,11 +112,10 @@ func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 	return nil
 }
 
-// usuallyTaken is how long it takes at most until a worker has taken a member, if
-// one is running and has room.
+// usuallyTaken is how long it takes at most until a worker with room takes a member.
 const usuallyTaken = 2 * time.Second
 
-// lose ends a task whose worker is gone, unless it reports in this moment.
+// lose ends a task whose worker is dead, unless the worker reports at this moment.
 func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
 	e := lost(why)
 	err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
@@ -125,8 +124,8 @@ func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
 	return err // the next look reports the outcome, which may be that of the worker
 }
 
-// nobody finds out why nobody has taken a member: no worker is running, all are
-// busy, or the one that took it from River was killed at that moment.
+// nobody finds out why no worker has taken a member: none is running, all are busy, or
+// the one that took it from River was killed at that moment.
 func (c *Coordinator) nobody(ctx context.Context, s *start) error {
 	var workers int
 	if err := c.conn.QueryRow(ctx, "SELECT count(*) FROM "+schema+".workers t WHERE NOT ("+workerDead+")", c.since, c.dead()).Scan(&workers); err != nil {

@@ -19,17 +19,17 @@ import (
 	"bootstrap/state"
 )
 
-// Work contains what a worker gets from outside.
+// Work contains the inputs of a worker.
 type Work struct {
-	Database string // postgres:// URL
-	Width    int    // members at the same time
+	Database string // postgres:// a postgres:// URL
+	Width    int    // how many members run at the same time
 	By       state.Holder
 	Program  rollout.Program           // with the flags that this worker gives to every member
-	Next     func(fleet string) string // the arguments that name a fleet for another command; nil: none
+	Next     func(fleet string) string // returns the arguments that name a fleet in a command; nil: none
 	Key      Key
 	Read     func(path string) (*fleet.Fleet, error)
-	// Current returns why a run of a fleet file is not starting a member at present:
-	// the record beside the fleet file says so. nil: it is.
+	// Current returns an error unless the record beside the fleet file says that the
+	// run has started the member and is running.
 	Current func(ctx context.Context, fleet, run, member string) error
 	Redact  func(string) string
 	Report  func(Event)
@@ -41,7 +41,7 @@ type Work struct {
 // Event is one message of a worker.
 type Event struct {
 	Time    time.Time        `json:"time"`
-	Kind    string           `json:"kind"` // worker
+	Kind    string           `json:"kind"` // always "worker"
 	Status  string           `json:"status"`
 	Fleet   string           `json:"fleet,omitempty"` // path
 	Run     string           `json:"run,omitempty"`
@@ -60,7 +60,7 @@ const (
 	Started = "started"
 	Noticed = "notice"
 	Ended   = "ended"
-	Lost    = "lost" // the member does not belong to this worker any more
+	Lost    = "lost" // the database has given the member to another worker
 )
 
 // worker runs members.
@@ -73,10 +73,10 @@ type worker struct {
 
 	mu      sync.Mutex
 	running map[job]*running
-	leaving bool // running members were asked to end because this worker is
+	leaving bool // running members were asked to end because this worker ends
 }
 
-// Run runs members until ctx ends and the members that then run have ended.
+// Run runs members until ctx ends, and then waits for the running members.
 func Run(ctx context.Context, opts Work) error {
 	db, err := open(ctx, opts.Database)
 	if err != nil {
@@ -88,7 +88,7 @@ func Run(ctx context.Context, opts Work) error {
 	client, err := river.NewClient(db.driver, &river.Config{
 		ID: w.id, Schema: schema, Logger: silent(), Workers: workers,
 		Queues:     map[string]river.QueueConfig{line: {MaxWorkers: opts.Width}},
-		JobTimeout: -1, // a member has the timeout of its fleet
+		JobTimeout: -1, // the fleet file has the timeout of members
 	})
 	if err == nil {
 		err = river.AddWorkerSafely(workers, w)
@@ -121,7 +121,7 @@ func Run(ctx context.Context, opts Work) error {
 	<-beating
 	limited, cancel := context.WithTimeout(lasting, time.Second)
 	defer cancel()
-	_, _ = db.pool.Exec(limited, "DELETE FROM "+schema+".workers WHERE id = $1", w.id) // otherwise it is taken for dead
+	_, _ = db.pool.Exec(limited, "DELETE FROM "+schema+".workers WHERE id = $1", w.id) // otherwise the others wait until it counts as dead
 	return nil
 }
 
@@ -136,8 +136,8 @@ func (w *worker) count() int {
 	return len(w.running)
 }
 
-// leave asks all members to end at their next safe step, for other workers to go
-// on with them.
+// leave asks all members to end at their next safe step, so that other workers continue
+// them.
 func (w *worker) leave() {
 	w.mu.Lock()
 	w.leaving = true
@@ -163,8 +163,8 @@ func (w *worker) enlist(ctx context.Context) error {
 	return err
 }
 
-// beat reports that this worker is alive, and passes on what is asked of its
-// members, until over is closed.
+// beat reports that this worker is alive and passes requests on to its members, until
+// over is closed.
 func (w *worker) beat(ctx context.Context, over <-chan struct{}) {
 	pauses := wait.Jitter(askEvery, longestPause)
 	var beaten time.Time
@@ -214,7 +214,7 @@ func (w *worker) list() []*running {
 	return list
 }
 
-// obey passes on what is asked of the members.
+// obey passes requests on to the members.
 func (w *worker) obey(ctx context.Context) error {
 	if len(w.list()) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func (w *worker) obey(ctx context.Context) error {
 	return err
 }
 
-// keep keeps the members for this worker, and finds out which it has lost.
+// keep renews this worker's hold on its members, and finds out which ones it has lost.
 func (w *worker) keep(ctx context.Context) error {
 	list := w.list()
 	if len(list) == 0 {
@@ -252,8 +252,8 @@ func (w *worker) keep(ctx context.Context) error {
 		fleets, runs = append(fleets, r.job.Fleet), append(runs, r.job.Run)
 		members, attempts = append(members, r.job.Member), append(attempts, int32(r.job.Attempt))
 	}
-	// A start that the database gives to this worker and that it does not run, as
-	// after an answer that was lost, must not be kept.
+	// If the answer to a claim was lost, the database gives a start to this worker that
+	// it does not run. Such a start is not renewed.
 	rows, err := w.db.pool.Query(ctx, `UPDATE `+schema+`.tasks t SET beat = now() FROM unnest($2::text[], $3::text[], $4::text[], $5::int[]) AS r (fleet, run, member, attempt)
 		WHERE t.worker = $1 AND t.ended IS NULL AND t.fleet = r.fleet AND t.run = r.run AND t.member = r.member AND t.attempt = r.attempt
 		RETURNING t.fleet, t.run, t.member, t.attempt`, w.id, fleets, runs, members, attempts)

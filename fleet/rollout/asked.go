@@ -14,17 +14,17 @@ import (
 	"bootstrap/state/file"
 )
 
-// Wish is what a person asks of a running run.
+// Wish is a request to a running run.
 type Wish string
 
 // The wishes.
 const (
 	Pause  Wish = "pause"  // start no member
 	Resume Wish = "resume" // start members again
-	Abort  Wish = "abort"  // start no member any more, and have running ones end
+	Abort  Wish = "abort"  // start no more members, and ask the running ones to end
 )
 
-// note is the file by which another process asks.
+// note is the file with a request.
 type note struct {
 	Wish Wish   `json:"wish"`
 	By   string `json:"by"`
@@ -57,9 +57,9 @@ func (e *NotRunningError) Hint() string {
 	return fmt.Sprintf("\"bootstrap fleet deploy %s\" starts one", e.Fleet)
 }
 
-// Ask asks the running run of a fleet. Abort also ends a run that was killed, so
-// that the next command begins a new one. The error is a *NotRunningError if none
-// is running.
+// Ask writes a request for the running run of a fleet. Abort also ends a run that was
+// killed, so that the next command begins a new one. The error is a *NotRunningError if
+// no run is running.
 func Ask(fleetFile string, w Wish, by state.Holder) error {
 	lock, err := file.LockFleet(lockPath(fleetFile), by)
 	var locked *file.LockedError
@@ -87,7 +87,7 @@ func Ask(fleetFile string, w Wish, by state.Holder) error {
 	return &NotRunningError{Fleet: fleetFile, Record: r}
 }
 
-// takeAsked returns what was asked since the last call; empty: nothing.
+// takeAsked returns the request since the last call; empty: there is none.
 func takeAsked(fleetFile string) (w Wish, by string, err error) {
 	path := askedPath(fleetFile)
 	data, err := regular.Read(path)
@@ -102,7 +102,7 @@ func takeAsked(fleetFile string) (w Wish, by string, err error) {
 	}
 	var n note
 	if json.Unmarshal(data, &n) != nil {
-		return "", "", nil // no bootstrap wrote it
+		return "", "", nil // it was not written by bootstrap
 	}
 	return n.Wish, n.By, nil
 }

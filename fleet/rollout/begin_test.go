@@ -316,9 +316,9 @@ func TestChangedSince(t *testing.T) {
 	}
 }
 
-// Only the same command continues a run: an ended update begins again, and so does
-// another choice of members. A recreate that did not end well continues, so that no
-// VM is replaced twice.
+// Only the same command continues a run. An ended update and another choice of members
+// begin a new one. A recreate that did not end well is continued, so that no VM is
+// replaced twice.
 func TestContinues(t *testing.T) {
 	t.Parallel()
 	name, err := fleet.ParseSelector("a")
@@ -357,7 +357,7 @@ func TestContinues(t *testing.T) {
 	}
 }
 
-// The command that goes on has the same members.
+// The command in a hint has the same members.
 func TestNextCommand(t *testing.T) {
 	t.Parallel()
 	for result, want := range map[Result]string{
@@ -379,8 +379,8 @@ func TestNextCommand(t *testing.T) {
 	}
 }
 
-// What a worker on another machine may rely on: the record says that this run has
-// started the member.
+// Current, which workers on other machines call, succeeds only if the record says that
+// this run has started the member.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)

@@ -32,7 +32,7 @@ type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
 	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
-	Killed bool   // an earlier start was killed: what it left may still run
+	Killed bool   // an earlier start was killed, and its processes may still run
 	Logs   string // folder
 	Run    string // the run's ID
 }
@@ -42,11 +42,11 @@ type Progress struct {
 	Member  string
 	Step    string   // the step that begins; empty: none does
 	Down    bool     // during the step the service is down
-	Changes []string // of its plan, when that is known
+	Changes []string // of its plan; nil: not known yet
 	Machine string   // where it runs, if not here
 	Process int
 	Ended   *Outcome // nil: it has not ended
-	Notice  string   // for the person, of the run as a whole
+	Notice  string   // a message about the run as a whole
 	Err     error    // the run cannot continue
 	At      time.Time
 }
@@ -57,17 +57,17 @@ type Outcome struct {
 	ExitCode exitcode.Code
 	Error    string // one sentence, without secrets
 	Hint     string
-	Killed   bool // a signal that nobody here sent ended its process
-	Lost     bool // the machine that ran it was lost: it is to be started again
+	Killed   bool // a signal that the run did not send ended its process
+	Lost     bool // the machine that ran it was lost: it is started again
 }
 
-// Program is how this program is started for a member.
+// Program says how to start this program for a member.
 type Program struct {
 	Self  string   // its path
 	Env   []string // its whole environment
-	Flags []string // of deploy and recreate, without secrets, for every member
-	// Fleet are the arguments that name the fleet for another command, in messages of
-	// members; empty: they name the deployment of the member.
+	Flags []string // flags of deploy and recreate for every member, without secrets
+	// Fleet are the arguments that name the fleet in commands of members' messages;
+	// empty: such commands name the member's deployment.
 	Fleet string
 }
 
@@ -90,8 +90,7 @@ const memoryShare = 80
 // leastMemory is the least that one member gets, in bytes.
 const leastMemory = 96 << 20
 
-// bounded returns the environment with a limit of the memory of one of width
-// processes.
+// bounded returns the environment with a memory limit for each of width processes.
 func (p Program) bounded(width int) []string {
 	limit := max(memory()/100*memoryShare/uint64(max(width, 1)), leastMemory)
 	return append(append([]string(nil), p.Env...), "GOMEMLIMIT="+strconv.FormatUint(limit, 10))
@@ -103,7 +102,7 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	if m.Manifest != "" {
 		list = append(list, m.Manifest)
 	}
-	list = append(list, "--bootstrap-yml=") // the fleet file has all flags
+	list = append(list, "--bootstrap-yml=") // the fleet file contains all flags
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			if v != "" {
@@ -128,14 +127,14 @@ func command(t Task) []string {
 		return []string{"delete", "--skip-if-missing"}
 	}
 	if t.Action == fleet.RecreateStrategy {
-		return append([]string{"recreate", "--fix"}, once(t.Run, t.Killed)...)
+		return append([]string{"recreate", "--fix"}, keepCreated(t.Run, t.Killed)...)
 	}
 	return []string{"deploy"}
 }
 
-// once returns the flag by which a recreate that was killed does not replace a VM that
-// its run has created. The ID of the run is the time at which it began.
-func once(run string, killed bool) []string {
+// keepCreated returns the flag by which a recreate that was killed keeps a VM that its run has
+// created. The ID of a run begins with the time at which it began.
+func keepCreated(run string, killed bool) []string {
 	if !killed || len(run) < len(idTime) {
 		return nil
 	}
@@ -168,8 +167,8 @@ func NewHere(p Program, width int, notify func(Progress)) *Here {
 	return &Here{program: p, width: width, notify: notify, running: map[string]*os.Process{}, asked: map[string]bool{}}
 }
 
-// killedWait is how long a member that was killed waits for what its earlier start left
-// running.
+// killedWait is how long a member that was killed waits for processes of its earlier
+// start.
 const killedWait = "2h"
 
 // Start starts a member.
@@ -186,7 +185,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	}
 	member := t.Member
 	if t.Action == fleet.DeleteStrategy {
-		member.PackagesGroup = "" // nothing is compiled
+		member.PackagesGroup = "" // delete compiles no packages
 	}
 	list, stdin := args(member)
 	list = append(append(command(t), list...), h.program.Flags...)
@@ -200,7 +199,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	cmd := exec.Command(h.program.Self, list...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.of(t.Member).bounded(h.width), log, log
 	cmd.Stdin = bytes.NewReader(stdin)
-	process.OwnGroup(cmd) // an interrupt at the terminal is for the coordinator
+	process.OwnGroup(cmd) // the coordinator handles an interrupt at the terminal
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
@@ -214,7 +213,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	return nil
 }
 
-// watch passes on what a process writes until it has ended.
+// watch reports the events of a process until it has ended.
 func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, from int64) {
 	name := t.Member.Name
 	ended := guard.Start(ctx, cmd.Wait)
@@ -244,8 +243,8 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	h.notify(Progress{Member: name, Ended: &outcome, At: time.Now()})
 }
 
-// Interrupt asks one member, or all if name is empty, to end at their next safe
-// step. Asked twice, a member ends at once.
+// Interrupt asks one member, or all if name is empty, to end at their next safe step.
+// Asked twice, a member ends at once.
 func (h *Here) Interrupt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -281,7 +280,7 @@ type event struct {
 	HeldBy   *report.Holder `json:"held_by"`
 }
 
-// advice returns what to do about an error, and where more is said of it.
+// advice returns the hint of an error and the command that explains it.
 func (e event) advice() string {
 	switch {
 	case e.Explain == "":
@@ -296,7 +295,7 @@ func (e event) advice() string {
 func (f *follower) read() {
 	file, err := os.Open(f.path)
 	if err != nil {
-		return // nothing was written so far
+		return // there are no events yet
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.NewSectionReader(file, f.at, 1<<62))
@@ -322,7 +321,7 @@ func (f *follower) lines(data []byte) {
 func (f *follower) line(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		return // of a process that was killed while it wrote
+		return // the process was killed while it wrote this line
 	}
 	switch e.Kind {
 	case report.Planned:
@@ -335,7 +334,7 @@ func (f *follower) line(line []byte) {
 	}
 }
 
-// changes returns what a plan does, in short.
+// changes returns the changes of a plan as short texts.
 func changes(v *plan.View) []string {
 	var list []string
 	for _, c := range v.Changes {
@@ -380,7 +379,7 @@ type Plan struct {
 	ExitCode exitcode.Code
 	Error    string
 	Hint     string
-	HeldBy   *report.Holder // who holds the address that was refused, if that is the error
+	HeldBy   *report.Holder // who holds the refused address, if that is the error
 }
 
 // MakePlan plans what a task would do. It changes nothing.
@@ -388,7 +387,7 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	list, stdin := args(t.Member)
 	words := append([]string{"plan"}, list...)
 	if t.Action == fleet.RecreateStrategy {
-		words = append(append(words, "--recreate", "--fix"), once(t.Run, t.Killed)...)
+		words = append(append(words, "--recreate", "--fix"), keepCreated(t.Run, t.Killed)...)
 	}
 	cmd := exec.Command(p.Self, append(append(words, p.Flags...), "--json")...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdin = p.of(t.Member).Env, bytes.NewReader(stdin)

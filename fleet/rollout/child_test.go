@@ -11,8 +11,8 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-// A process that is asked to end before it can catch the signal was interrupted: it
-// has done nothing, and the member did not fail.
+// A process that is asked to end before it can catch the signal counts as interrupted:
+// it has done nothing, and the member did not fail.
 func TestInterruptOfAProcessThatBegins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ type Event struct {
 	Run     string           `json:"run,omitempty"`
 	Member  string           `json:"member,omitempty"`
 	Verdict schedule.Verdict `json:"-"`
-	Status  string           `json:"status,omitempty"` // of a member: started, step, and its verdict
+	Status  string           `json:"status,omitempty"` // of a member: started, step, or its verdict
 	Step    string           `json:"step,omitempty"`
 	Canary  bool             `json:"canary,omitempty"`
 	Wave    int              `json:"wave,omitempty"`
@@ -26,7 +26,7 @@ type Event struct {
 	Log     string           `json:"log,omitempty"`
 	Message string           `json:"message,omitempty"`
 	Counts  map[string]int   `json:"counts,omitempty"`
-	// Record is the run itself, for who shows all of it.
+	// Record is the whole run.
 	Record *Record `json:"-"`
 }
 

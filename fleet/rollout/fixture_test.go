@@ -37,9 +37,9 @@ const (
 	nothingPlan = `{"kind":"plan","plan":{"changes":[]}}`
 )
 
-// program is a program that lists its calls in the file calls, keeps the arguments
-// and standard input of the last one for each member, and copies the record of the
-// run as it finds it. What it does else is in the file VERB-MEMBER.
+// program is a program that lists its calls in the file calls, keeps the arguments and
+// standard input of the last one for each member, and copies the record of the run as
+// it finds it. The file VERB-MEMBER may contain more commands.
 const program = `#!/bin/bash
 cd "${0%/*}"
 verb=$1 events=/dev/null member=

@@ -8,15 +8,15 @@ import (
 	"bootstrap/state/file"
 )
 
-// handOver is an address that a member gets from another one in the same run. Until
-// that one has ended, no plan of the member can be made.
+// handOver is an address that one member gives up and another one gets in the same run.
+// The second can be planned only after the first has ended.
 type handOver struct {
-	to, from int // members
+	to, from int // indexes of members
 	address  address
-	refused  Member // the one that gets it, as its plan was refused
+	refused  Member // the member that gets it, with the verdict that its plan was refused
 }
 
-// address is an address of a member that holds it, or a block.
+// address is an address or a block, and the member that holds it.
 type address struct {
 	holder int
 	text   string
@@ -36,8 +36,8 @@ func givenUp(v *plan.View) map[string]bool {
 	return list
 }
 
-// expectHandOvers has those members wait whose plan was refused because of an address
-// that another member gives up in this run.
+// expectHandOvers sets members to waiting if their plan was refused because of an
+// address that another member gives up in this run.
 func (c *coordinator) expectHandOvers() {
 	var refused []int
 	for i, m := range c.record.Members {
@@ -79,9 +79,10 @@ func (c *coordinator) byInstallation() map[string]int {
 	return of
 }
 
-// givesUp reports whether a member gives up in this run what the plan of another one
-// was refused. Of one whose own plan was refused, only that is known: it asks for
-// another address on that network. A member that was killed may be about to.
+// givesUp reports whether member from gives up in this run the address that the plan of
+// member to was refused. If the plan of from was refused, too, it gives up its address
+// if it asks for another one of that network. If a killed run has started from, it may
+// have changed already.
 func (c *coordinator) givesUp(from, to int) bool {
 	giver, wanted := c.record.Members[from], c.record.Members[to].heldBy
 	switch {
@@ -93,12 +94,12 @@ func (c *coordinator) givesUp(from, to int) bool {
 	return giver.Verdict == schedule.Waiting && giver.killed && giver.gives == nil
 }
 
-// refuseHandOvers reports whether there are members that may start before the one has
-// ended whose address they take over. These have failed.
+// refuseHandOvers fails the members that may start before the member whose address they
+// take over has ended. It reports whether there are any.
 func (c *coordinator) refuseHandOvers() bool {
 	ended := c.endedBefore()
 	refused := false
-	for again := true; again; { // a member that is refused gives up nothing
+	for again := true; again; { // a member that is refused does not give up its address
 		again = false
 		taken := map[address]string{}
 		for _, h := range c.handOvers {
@@ -127,7 +128,7 @@ func (c *coordinator) refuseHandOvers() bool {
 	return refused
 }
 
-// swaps reports whether the member that gives up the address waits itself for one of
+// swaps reports whether the member that gives up the address waits for an address of
 // the member that gets it, directly or through others.
 func (c *coordinator) swaps(h handOver) bool {
 	from := map[int]int{}

@@ -11,8 +11,8 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-// A member may take over an address only of a member that has ended by then, however
-// long that one takes.
+// A member may take over an address only if the member that gives it up has certainly
+// ended before.
 func TestEndedBefore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -43,8 +43,8 @@ func TestEndedBefore(t *testing.T) {
 	}
 }
 
-// A member whose plan was refused because another one holds its address waits for
-// that one, if it gives the address up in this run and has ended by then.
+// A member whose plan was refused because another one holds its address waits for that
+// member, if that one gives up the address in this run and ends before.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	const givesUp = `echo '{"kind":"plan","plan":{"changes":[{"action":"hold","what":"address","name":"10.0.0.5 of default"}]}}'; echo '{"kind":"result","exit_code":2}'; exit 2`

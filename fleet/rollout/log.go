@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The end of a log that a report shows.
+// The part of a log that a report shows.
 const (
 	maxLogEnd   = 8 << 10 // bytes
 	maxLogLines = 40
@@ -29,7 +29,7 @@ func LogEnd(path string) string {
 		return ""
 	}
 	text := string(data)
-	if from > 0 { // it begins within a line
+	if from > 0 { // the text begins within a line
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")

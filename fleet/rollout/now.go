@@ -16,40 +16,40 @@ import (
 	"bootstrap/internal/process"
 )
 
-// Condition is the state of a member at present.
+// Condition is the present state of a member.
 type Condition string
 
 // The states of members.
 const (
 	NoVM        Condition = "no VM"
 	Unreachable Condition = "unreachable" // its agent does not answer
-	Stopped     Condition = "stopped"     // with bootstrap stop
+	Stopped     Condition = "stopped"     // with `bootstrap stop`
 	Runs        Condition = "running"     // and all is well
 	NotWell     Condition = "not well"
 	Unknown     Condition = "unknown" // bootstrap status failed
 )
 
-// Now is what the members of a fleet are at present.
+// Now is the present state of all members of a fleet.
 type Now struct {
 	Fleet   string      `json:"fleet"` // its name
 	File    string      `json:"file"`  // path of the fleet file
 	Asked   time.Time   `json:"asked"`
 	Well    bool        `json:"well"` // all members run, and all is well
 	Members []NowMember `json:"members"`
-	Removed []Removed   `json:"removed,omitempty"` // that the fleet file does not have any more
+	Removed []Removed   `json:"removed,omitempty"` // not in the fleet file any more
 }
 
-// NowMember is what a member is at present.
+// NowMember is the present state of a member.
 type NowMember struct {
 	Name    string            `json:"name"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	State   Condition         `json:"state"`
 	VM      string            `json:"vm,omitempty"`      // CID
-	Problem string            `json:"problem,omitempty"` // the first one
+	Problem string            `json:"problem,omitempty"` // the first of its problems
 	Blocked string            `json:"blocked,omitempty"` // why
 }
 
-// AskNow asks every member of a fleet how it is. It changes nothing.
+// AskNow runs `bootstrap status` for every member of a fleet. It changes nothing.
 func AskNow(ctx context.Context, p Program, f *fleet.Fleet, members []fleet.Member, removed []Removed) (*Now, error) {
 	now := &Now{Fleet: f.Name, File: f.Path, Asked: time.Now().UTC().Truncate(time.Millisecond), Well: true, Members: make([]NowMember, len(members)), Removed: removed}
 	next := make(chan int)
@@ -85,7 +85,7 @@ func AskNow(ctx context.Context, p Program, f *fleet.Fleet, members []fleet.Memb
 	return now, nil
 }
 
-// condition is what AskNow reads of the output of status.
+// condition is the part of the output of status that AskNow reads.
 type condition struct {
 	Kind     string
 	Well     bool
@@ -93,7 +93,7 @@ type condition struct {
 	Stopped  bool
 	VM       *struct{ CID string }
 	Agent    *struct{ Answers bool }
-	Error    string // of a result
+	Error    string // of the last line, the result
 	ExitCode int    `json:"exit_code"`
 }
 
@@ -103,7 +103,7 @@ func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
 	if m.Blocked != nil {
 		one.Blocked = m.Blocked.Why
 	}
-	m.PackagesGroup = "" // nothing is compiled
+	m.PackagesGroup = "" // status compiles no packages
 	list, stdin := args(m)
 	cmd := exec.Command(p.Self, append(append(append([]string{"status"}, list...), p.Flags...), "--json")...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdin = p.of(m).Env, bytes.NewReader(stdin)

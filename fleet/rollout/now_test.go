@@ -48,7 +48,7 @@ func TestAskNow(t *testing.T) {
 	}
 }
 
-// An interrupted question says what it was about.
+// The error of an interrupted AskNow says what was interrupted.
 func TestAskNowInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)

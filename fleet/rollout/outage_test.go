@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A worker tells a continued run everything again: no outage counts twice.
+// A worker reports everything again to a continued run: no outage counts twice.
 func TestOutagesCountOnce(t *testing.T) {
 	m := &Member{Name: "a"}
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }

@@ -83,11 +83,11 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	return c, nil
 }
 
-// decide turns the rules into numbers: those of the old run, if that is continued.
+// decide turns the rules into numbers, or takes the numbers of a continued run.
 func (c *coordinator) decide(old *Record) {
 	c.count()
 	if old != nil {
-		n := &c.record.Numbers // fewer if members were removed from the fleet file
+		n := &c.record.Numbers // the fleet file may have fewer members than before
 		n.ToDo, n.Waves = min(old.Numbers.ToDo, n.Members), old.Numbers.Waves
 		n.Canaries = min(old.Numbers.Canaries, n.ToDo)
 	}
@@ -138,7 +138,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	return list, nil
 }
 
-// idTime is the form of the time with which the ID of a run begins.
+// idTime is the format of the time with which the ID of a run begins.
 const idTime = "20060102-150405"
 
 func newRecord(opts Options, members []fleet.Member) *Record {
@@ -167,7 +167,7 @@ func newRecord(opts Options, members []fleet.Member) *Record {
 	return r
 }
 
-// String returns the choice, to be compared with that of another run.
+// String returns the choice as text, which is compared with that of another run.
 func (c Choice) String() string {
 	var words []string
 	for _, s := range c.Only {
@@ -191,8 +191,9 @@ func canBeCanary(c fleet.Canaries, m fleet.Member) bool {
 	return c.Of == "" || ok && has == value
 }
 
-// continues reports whether a run goes on with the last one: one that was killed,
-// and a recreate that did not end well, whose members would be recreated twice.
+// continues reports whether this run continues the last one: a run that was killed, or
+// a recreate or delete that did not end well, because a new one would recreate members
+// twice.
 func continues(old *Record, opts Options) bool {
 	if old == nil || old.Action != opts.Action || old.Chosen != opts.Choice.String() {
 		return false
@@ -206,7 +207,7 @@ func continues(old *Record, opts Options) bool {
 	return false
 }
 
-// take takes over what the members of the last run became.
+// take copies the results of the last run's members.
 func (r *Record) take(old *Record) {
 	r.ID, r.Started = old.ID, old.Started
 	r.Logs = filepath.Join(filepath.Dir(r.Logs), filepath.Base(old.ID)) // the record may be from another machine
@@ -235,7 +236,7 @@ func (r *Record) changedSince(old *Record) bool {
 	})
 }
 
-// forget forgets what was taken over.
+// forget removes the results that take copied.
 func (r *Record) forget() {
 	for _, m := range r.Members {
 		m.Canary, m.Wave, m.Attempts, m.Down, m.Outages = false, 0, 0, 0, nil
@@ -245,11 +246,10 @@ func (r *Record) forget() {
 	}
 }
 
-// atOnce is how many members are planned at the same time: most of the time they
-// wait for agents.
+// atOnce is how many members are planned at the same time. They mostly wait for agents.
 const atOnce = 8
 
-// plan plans every member that may be to do.
+// plan plans every member that may have changes.
 func (c *coordinator) plan(ctx context.Context) error {
 	var mu sync.Mutex
 	next := make(chan *Member)
@@ -260,7 +260,7 @@ func (c *coordinator) plan(ctx context.Context) error {
 				planned := c.planOne(ctx, *m)
 				mu.Lock()
 				*m = planned
-				if m.heldBy == nil { // or else it may wait for another member
+				if m.heldBy == nil { // otherwise it may wait for another member
 					c.planned(m)
 				}
 				mu.Unlock()
@@ -291,10 +291,10 @@ func (c *coordinator) plan(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// InterruptedError says that a run was interrupted before it had begun, or a question
-// to the members.
+// InterruptedError says that a run was interrupted before it began, or that AskNow was
+// interrupted.
 type InterruptedError struct {
-	Asking bool // while members were asked how they are
+	Asking bool // while AskNow asked members for their state
 }
 
 func (e *InterruptedError) Error() string {
@@ -306,12 +306,12 @@ func (e *InterruptedError) Error() string {
 
 func (e *InterruptedError) ExitCode() exitcode.Code { return exitcode.Interrupted }
 
-// planned reports what the plan of a member makes of it.
+// planned reports the result of a member's plan.
 func (c *coordinator) planned(m *Member) {
 	c.emit(Event{Kind: Planning, Member: m.Name, Verdict: m.Verdict, Status: m.Verdict.String(), Reason: m.Reason, Hint: m.Hint})
 }
 
-// planOne returns what the plan of a member makes of it.
+// planOne returns the member with the result of its plan.
 func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	if c.record.Action == fleet.DeleteStrategy {
 		return c.planDelete(m)
@@ -347,14 +347,14 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	case p.ExitCode == exitcode.Changes && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Down
-	case m.killed: // what its earlier start left may be in the middle of a change
+	case m.killed: // its earlier start may have been in the middle of a change
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, int(p.ExitCode), p.Error, p.Hint
 	}
 	return m
 }
 
-// stopped reports whether somebody has stopped the jobs of a member.
+// stopped reports whether the member was stopped with bootstrap stop.
 func (c *coordinator) stopped(m fleet.Member) bool {
 	path, err := file.Path(m.Manifest, m.State)
 	if err != nil {
@@ -364,11 +364,11 @@ func (c *coordinator) stopped(m fleet.Member) bool {
 	return err == nil && found && st.Own.Stopped
 }
 
-// skips returns why a member is not recreated, or is too new; empty: it is not.
+// skips returns why a member is not recreated or is too new; empty: it is not skipped.
 func (c *coordinator) skips(m fleet.Member) string {
 	path, err := file.Path(m.Manifest, m.State)
 	if err != nil {
-		return "" // its plan says what is wrong
+		return "" // its plan reports the error
 	}
 	st, found, err := file.Read(path, c.opts.Home)
 	switch {
@@ -385,7 +385,7 @@ func (c *coordinator) skips(m fleet.Member) string {
 	return ""
 }
 
-// unfinished reports whether the last deploy did not finish.
+// unfinished reports whether the last deploy was interrupted.
 func unfinished(st state.State) bool {
 	return len(st.Own.Intents) > 0 || st.CurrentVMCID == "" || st.CurrentManifestSHA == ""
 }
@@ -421,17 +421,17 @@ func rules(u fleet.Update, n Numbers) schedule.Rules {
 // keptRuns is how many runs of a fleet keep their logs.
 const keptRuns = 20
 
-// prune removes the logs of the oldest runs, but not those in the folder keep: the
-// clock may have been set back.
+// prune removes the logs of the oldest runs, but never the folder keep, even if the
+// clock was set back.
 func prune(keep string) {
 	dir := filepath.Dir(keep)
-	entries, err := os.ReadDir(dir) // sorted by name, which is the time
+	entries, err := os.ReadDir(dir) // sorted by name, which begins with the time
 	if err != nil {
 		return
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == filepath.Base(keep) })
 	for len(entries) >= keptRuns {
-		_ = removal.Tree(filepath.Join(dir, entries[0].Name())) // tried again by the next run
+		_ = removal.Tree(filepath.Join(dir, entries[0].Name())) // the next run tries again
 		entries = entries[1:]
 	}
 }

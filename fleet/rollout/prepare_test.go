@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The logs of the oldest runs are removed, but not those of the run that begins,
-// though the clock was set back.
+// The logs of the oldest runs are removed, but never those of the run that begins, even
+// if the clock was set back.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

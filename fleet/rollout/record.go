@@ -28,24 +28,24 @@ const Format = 1
 // Result is how a run ended.
 type Result string
 
-// The results. A run without one has not ended, or was killed.
+// The results. A run without a result has not ended, or was killed.
 const (
 	Done        Result = "done"
 	Failed      Result = "failed"
 	Busy        Result = "busy"        // some members could not be locked
-	Interrupted Result = "interrupted" // it was to end
-	Aborted     Result = "aborted"     // it was to end, and is not to be continued
+	Interrupted Result = "interrupted" // somebody asked it to end
+	Aborted     Result = "aborted"     // somebody asked it to end and not to be continued
 )
 
-// Record is a run of a fleet, as it is written after every verdict.
+// Record is a run of a fleet. It is written after every verdict.
 type Record struct {
 	Format  int            `json:"format"`
 	ID      string         `json:"id"`
 	Fleet   string         `json:"fleet"` // absolute path of the fleet file
 	Name    string         `json:"name"`
 	Action  fleet.Strategy `json:"action"`
-	Chosen  string         `json:"chosen,omitempty"` // which members, as the command line said
-	By      state.Holder   `json:"by"`               // who started it, or continued it last
+	Chosen  string         `json:"chosen,omitempty"` // the selectors and flags of the command line
+	By      state.Holder   `json:"by"`               // who started or last continued it
 	Started time.Time      `json:"started"`
 	Ended   *time.Time     `json:"ended,omitempty"`
 	Result  Result         `json:"result,omitempty"`
@@ -54,17 +54,17 @@ type Record struct {
 	Numbers Numbers        `json:"numbers"`
 	Logs    string         `json:"logs"`    // folder of the members' logs
 	Members []*Member      `json:"members"` // in the order in which they start
-	// Known are all members that the fleet file has, and those that it had and that
-	// were still deployed.
+	// Known lists the members of the fleet file, and removed ones that were still
+	// deployed.
 	Known []Known `json:"known,omitempty"`
-	// Removed are the members that the fleet file did not have any more when the run
-	// began, and that were still deployed.
+	// Removed lists the members that were not in the fleet file any more when the run
+	// began and that were still deployed.
 	Removed []Removed `json:"removed,omitempty"`
 }
 
 // Numbers are the rules of a run, in members.
 type Numbers struct {
-	Members     int   `json:"members"` // all that were selected
+	Members     int   `json:"members"` // all selected ones
 	ToDo        int   `json:"to_do"`   // those with changes when the run began
 	Canaries    int   `json:"canaries"`
 	MaxInFlight int   `json:"max_in_flight"`
@@ -72,7 +72,7 @@ type Numbers struct {
 	MaxFailures int   `json:"max_failures"`
 }
 
-// Member is what became of a member.
+// Member is a member in a Record.
 type Member struct {
 	Name     string            `json:"name"`
 	Labels   map[string]string `json:"labels,omitempty"`
@@ -93,14 +93,14 @@ type Member struct {
 	Step     string            `json:"step,omitempty"`         // the step of its plan that runs
 	Since    *time.Time        `json:"since,omitempty"`        // when that step began
 	Log      string            `json:"log,omitempty"`          // path
-	Machine  string            `json:"machine,omitempty"`      // where it runs or ran last, if not here
+	Machine  string            `json:"machine,omitempty"`      // where it runs or ran last; empty: on this machine
 	Process  int               `json:"process,omitempty"`
 
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
 	killed    bool // an earlier run was killed while it ran
 	lost      int  // how often the machine that ran it was lost
 
-	heldBy *report.Holder  // who holds the address that its plan was refused
+	heldBy *report.Holder  // who holds the address that its plan asked for
 	gives  map[string]bool // addresses that its plan gives up, as "10.0.0.5 of default"
 }
 
@@ -150,7 +150,7 @@ func Load(fleetFile string) (*Record, error) {
 	case r.Format != Format:
 		return nil, fmt.Errorf("the record of the last run, %s, has the format %d, and this bootstrap reads format %d: use the version that wrote it, or move it away to begin a new run", path, r.Format, Format)
 	}
-	r.Fleet = fleetFile // also of a folder that was moved or copied
+	r.Fleet = fleetFile // the folder may have been moved or copied
 	return &r, nil
 }
 
@@ -168,7 +168,7 @@ func (r *Record) save() error {
 // Deletes reports whether the run deletes members.
 func (r *Record) Deletes() bool { return r.Action == fleet.DeleteStrategy }
 
-// Count returns how many members have each verdict.
+// Count returns the number of members for each verdict.
 func (r *Record) Count() map[schedule.Verdict]int {
 	counts := map[schedule.Verdict]int{}
 	for _, m := range r.Members {
@@ -177,7 +177,7 @@ func (r *Record) Count() map[schedule.Verdict]int {
 	return counts
 }
 
-// Summary returns the numbers of members of all classes: "3 done, 1 failed".
+// Summary returns these numbers as text: "3 done, 1 failed".
 func (r *Record) Summary() string {
 	counts := r.Count()
 	var words []string
@@ -202,8 +202,8 @@ func (r *Record) Find(name string) *Member {
 	return nil
 }
 
-// abort ends a run that was killed or did not end well, so that it is not continued.
-// It reports whether there was one.
+// abort marks a run that was killed or did not end well as aborted, so that it is not
+// continued. It reports whether it was such a run.
 func (r *Record) abort(by state.Holder) bool {
 	if r.Result == Done || r.Result == Aborted {
 		return false

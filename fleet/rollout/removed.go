@@ -13,7 +13,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Known is a member that the fleet file has, or had when an earlier run began.
+// Known is a member of the fleet file, now or when an earlier run began.
 type Known struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // path of its state file; a relative one starts from the fleet file's folder
@@ -30,7 +30,7 @@ type Removed struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// String returns the member with what it still has.
+// String returns the member's name with its VM and disks.
 func (r Removed) String() string {
 	var has []string
 	if r.VM != "" {
@@ -75,9 +75,9 @@ func knownOf(f *fleet.Fleet, removed []Removed) []Known {
 	return list
 }
 
-// RemovedFrom returns the members of an earlier run that the fleet file does not have
-// any more and that are still deployed. If f is nil, the file cannot be read: then only
-// those are known that the run found.
+// RemovedFrom returns the members of an earlier run that the fleet file does not
+// contain any more and that are still deployed. If f is nil, because the file cannot be
+// read, it returns those that the run itself found.
 func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 	if r == nil {
 		return nil
@@ -122,7 +122,7 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 	return list
 }
 
-// deployed reports whether something of a deployment exists that delete removes.
+// deployed reports whether anything exists that delete removes.
 func deployed(st state.State) bool {
 	return st.CurrentVMCID != "" || len(st.Disks) > 0 || len(st.Stemcells) > 0 || st.Own.Swap != nil || len(st.Own.Intents) > 0
 }
@@ -134,14 +134,14 @@ func Members(removed []Removed, has []fleet.Member) []fleet.Member {
 	for _, r := range removed {
 		m := fleet.Member{Name: r.Name, State: r.State}
 		for slices.ContainsFunc(has, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) || slices.ContainsFunc(list, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) {
-			m.Name += ".removed" // its state moved, and the member of that name is another one
+			m.Name += ".removed" // a member whose state has moved may have the same name
 		}
 		list = append(list, m)
 	}
 	return list
 }
 
-// planDelete returns what there is to delete of a member.
+// planDelete returns the member with what a delete would remove.
 func (c *coordinator) planDelete(m Member) Member {
 	was, one := m.Verdict, c.byName[m.Name]
 	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil
@@ -160,7 +160,7 @@ func (c *coordinator) planDelete(m Member) Member {
 				m.Changes = append(m.Changes, what)
 			}
 		}
-		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // vm, stemcell, disk
+		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // the order is vm, stemcell, disk
 	case was == schedule.Done || m.killed:
 		m.Verdict = schedule.Done
 	default:

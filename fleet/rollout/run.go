@@ -15,7 +15,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Options contains what a run gets from outside.
+// Options are the inputs of a run.
 type Options struct {
 	Fleet   *fleet.Fleet
 	Action  fleet.Strategy
@@ -23,11 +23,11 @@ type Options struct {
 	Home    string // ~/.bosh
 	By      state.Holder
 	Choice
-	// Confirm asks whether a planned run is to begin; nil: it is.
+	// Confirm asks whether a planned run may begin; nil: it begins.
 	Confirm func(context.Context, *Record) error
 	Report  func(Event)
-	// Urgent is closed when running members are asked to end at their next safe
-	// step; nil: that is never asked.
+	// Urgent is closed to ask running members to end at their next safe step; nil:
+	// nobody asks.
 	Urgent <-chan struct{}
 	// Hands returns the hands of a run, which call notify from several goroutines;
 	// nil: members run on this machine.
@@ -35,15 +35,15 @@ type Options struct {
 	Logs  string // folder for the logs of runs; empty: below Home
 }
 
-// Choice says which members a run is about.
+// Choice says which members a run updates or deletes.
 type Choice struct {
-	Only           []fleet.Selector // members that one of them selects; none: all
+	Only           []fleet.Selector // any of them selects a member; empty: all members
 	IncludeBlocked bool
-	// Removed leaves out the members of the fleet file when others are deleted that
-	// it does not have any more.
+	// Removed says to delete only members that the fleet file does not contain any
+	// more.
 	Removed bool
-	// CreatedBefore leaves out members whose VM was created later and whose last
-	// deploy was not interrupted; zero: none.
+	// CreatedBefore leaves out members whose VM was created later and whose last deploy
+	// was not interrupted; zero: none is left out.
 	CreatedBefore time.Time
 }
 
@@ -51,8 +51,8 @@ type Choice struct {
 type Hands interface {
 	// Start starts a member and returns at once.
 	Start(ctx context.Context, t Task) error
-	// Interrupt asks a member, or all if name is empty, to end at their next safe
-	// step, or at once when they were asked before.
+	// Interrupt asks a member, or all if name is empty, to end at their next safe step.
+	// Asked a second time, a member ends at once.
 	Interrupt(name string)
 }
 
@@ -69,7 +69,7 @@ type coordinator struct {
 	gone      chan struct{} // closed when nobody reads progress any more
 	handOvers []handOver
 	asked     schedule.Asked
-	why       string // why the run was to end early
+	why       string // why the run ends early
 	aborted   bool
 	limits    map[string]time.Time // when a running member is asked to end
 	late      map[string]bool      // members that did not end in time
@@ -86,7 +86,7 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 		return nil, err
 	}
 	defer lock.Remove()
-	_ = os.Remove(askedPath(opts.Fleet.Path)) // asked of an earlier run
+	_ = os.Remove(askedPath(opts.Fleet.Path)) // a request to an earlier run
 	c, err := prepare(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -120,11 +120,11 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 
 func lockPath(fleetFile string) string { return Path(fleetFile) + ".lock" }
 
-// askEvery is how often a run looks whether somebody asked for something.
+// askEvery is how often a run looks for requests of other processes.
 const askEvery = 300 * time.Millisecond
 
-// lateGrace is how long a member that did not end in time may take to its next
-// safe step, before it is asked to end at once.
+// lateGrace is how long a member that exceeded its time may take to its next safe step
+// before it is asked to end at once.
 const lateGrace = 5 * time.Minute
 
 // run starts members until the run has ended.
@@ -133,7 +133,7 @@ func (c *coordinator) run(ctx context.Context) error {
 	looks := time.NewTicker(askEvery)
 	defer looks.Stop()
 	stopped, urgent := ctx.Done(), c.opts.Urgent
-	if err := c.obey(); err != nil { // asked while the members were planned
+	if err := c.obey(); err != nil { // requests while the members were planned
 		return err
 	}
 	for {
@@ -144,7 +144,7 @@ func (c *coordinator) run(ctx context.Context) error {
 				return err
 			}
 			if c.list[start.Member].Verdict == schedule.Failed {
-				break // the others may not be started any more
+				break // the rules may forbid to start the others
 			}
 		}
 		if step.Ended {
@@ -171,7 +171,7 @@ func (c *coordinator) run(ctx context.Context) error {
 		case now := <-looks.C:
 			c.remind(now)
 			err := c.obey()
-			if err == nil && c.unsaved { // steps, for fleet status
+			if err == nil && c.unsaved { // the steps, which fleet status shows
 				err = c.save()
 			}
 			if err != nil {
@@ -188,34 +188,34 @@ func (c *coordinator) stop(why string) {
 	}
 }
 
-// obey does what somebody asked for with pause, resume or abort.
+// obey does what another process requested: pause, resume or abort.
 func (c *coordinator) obey() error {
 	what, by, err := takeAsked(c.record.Fleet)
 	if err != nil || what == "" {
 		return err
 	}
-	said := ""
+	notice := ""
 	switch what {
 	case Pause:
 		c.asked.Pause, c.record.Paused = true, true
-		said = fmt.Sprintf("Paused by %s: no member is started until \"bootstrap fleet resume %s\"", by, c.record.Fleet)
+		notice = fmt.Sprintf("Paused by %s: no member is started until \"bootstrap fleet resume %s\"", by, c.record.Fleet)
 	case Resume:
 		c.asked.Pause, c.record.Paused = false, false
-		said = fmt.Sprintf("Resumed by %s", by)
+		notice = fmt.Sprintf("Resumed by %s", by)
 	case Abort:
 		c.aborted = true
 		c.stop("it was aborted by " + by)
 		c.hands.Interrupt("")
-		said = fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)
+		notice = fmt.Sprintf("Aborted by %s: the running members end at their next safe step", by)
 	}
 	if err := c.save(); err != nil {
 		return err
 	}
-	c.emit(Event{Kind: Notice, Message: said})
+	c.emit(Event{Kind: Notice, Message: notice})
 	return nil
 }
 
-// remind asks members to end that have run for too long.
+// remind asks members to end that exceed their time.
 func (c *coordinator) remind(now time.Time) {
 	for name, limit := range c.limits {
 		if now.Before(limit) {
@@ -256,7 +256,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	return nil
 }
 
-// take takes what happened to a member.
+// take records what happened to a member.
 func (c *coordinator) take(p Progress) error {
 	if p.Err != nil {
 		return p.Err
@@ -274,7 +274,7 @@ func (c *coordinator) take(p Progress) error {
 		o := *p.Ended
 		if o.Verdict == schedule.Failed && c.record.Action == fleet.DeleteStrategy {
 			if left := c.planDelete(*m).Verdict; left == schedule.Unchanged || left == schedule.Done {
-				o = Outcome{Verdict: schedule.Done} // an earlier start, which it waited for, has deleted it
+				o = Outcome{Verdict: schedule.Done} // an earlier start, for which it waited, has deleted it
 			}
 		}
 		return c.verdict(i, o, at)
@@ -286,7 +286,7 @@ func (c *coordinator) take(p Progress) error {
 	case p.Changes != nil:
 		m.Changes = p.Changes
 	case p.Process != 0:
-		m.Process, m.Machine, m.Started = p.Process, p.Machine, &at // a worker may have been awaited
+		m.Process, m.Machine, m.Started = p.Process, p.Machine, &at // the member may have waited for a worker
 		if limit := c.opts.Fleet.Update.Timeout; limit > 0 {
 			c.limits[m.Name] = time.Now().Add(limit)
 		}
@@ -310,12 +310,12 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 	}
 }
 
-// maxKills is how often a member is started whose process is killed: it may be the
-// member that exhausts the memory.
+// maxKills is how often a member may be started whose process is killed: the member
+// itself may exhaust the memory.
 const maxKills = 2
 
-// maxLost is how often a member is started whose machine is lost: it may be the
-// member that brings machines down.
+// maxLost is how often a member may be started whose machine is lost: the member itself
+// may bring machines down.
 const maxLost = 5
 
 // verdict records how a member ended.
@@ -327,7 +327,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	case c.late[m.Name] && (o.Verdict == schedule.Interrupted || o.Verdict == schedule.Failed):
 		m.Verdict = schedule.Failed
 		m.Reason = fmt.Sprintf("it did not end within %s: %s", c.opts.Fleet.Update.Timeout, o.Error)
-	case o.Verdict == schedule.Waiting: // nobody has started it
+	case o.Verdict == schedule.Waiting: // its process was never started
 		m.Attempts--
 		m.Started, m.Ended = nil, nil
 	case o.Lost:
@@ -353,7 +353,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	delete(c.limits, m.Name)
 	delete(c.late, m.Name)
 	c.sync(i)
-	// Who reads of a verdict may rely on the record.
+	// The record is written before the event, because readers of the event may read it.
 	if err := c.save(); err != nil || m.Verdict == schedule.Waiting {
 		return err
 	}
@@ -364,7 +364,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	return nil
 }
 
-// sync makes the list for the schedule what the record says of a member.
+// sync copies a member's result from the record to the list of the schedule.
 func (c *coordinator) sync(i int) {
 	m := c.record.Members[i]
 	c.list[i] = schedule.Member{Verdict: m.Verdict, Candidate: m.Candidate, Canary: m.Canary, Wave: m.Wave, Tries: m.Tries}

@@ -71,8 +71,8 @@ fleet_end | done`
 	}
 }
 
-// The record has a member as running when its process begins, and its verdict when
-// that is reported.
+// When a member's process begins, the record says that it is running; when its verdict
+// is reported, the record contains it.
 func TestRecordIsWrittenFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "abc", "max_failures: 1", map[string]string{"deploy b": `end 1 "no disk" "get one"`})
@@ -103,7 +103,7 @@ func TestRecordIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// What happens after each end of a member, with one that may fail.
+// Each row is an end of members, and what the rules do then.
 func TestFailureRules(t *testing.T) {
 	t.Parallel()
 	const fails, busy, interrupted = `end 1 "no disk" "get one"`, `end 75 "it is locked"`, `end 130 "it was interrupted"`
@@ -381,7 +381,7 @@ func TestAskWithoutRun(t *testing.T) {
 	}
 }
 
-// What an earlier run was asked is not done by the next one.
+// A run ignores a request that was made to an earlier run.
 func TestOldWish(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)
@@ -421,8 +421,8 @@ func TestOtherActions(t *testing.T) {
 	}
 }
 
-// A member whose machine was lost is started again, until it has brought down too
-// many. In a run that is to end it is interrupted.
+// A member whose machine was lost is started again, but not for ever: the member may be
+// what brings machines down. In a run that is to end it is interrupted.
 func TestLostMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)
@@ -457,7 +457,7 @@ func TestLostMachine(t *testing.T) {
 	lose(schedule.Interrupted, "h2 is silent")
 }
 
-// A start that nobody began is no attempt.
+// A start is not an attempt if no process began.
 func TestNobodyStarted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)

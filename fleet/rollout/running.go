@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Running reports whether a process runs a run of the fleet, or that cannot be found
+// Running reports whether a process runs this fleet; also true if that cannot be found
 // out.
 func Running(fleetFile string) bool {
 	path := lockPath(fleetFile)
@@ -26,12 +26,12 @@ func Running(fleetFile string) bool {
 	return false
 }
 
-// currentWait is how long another machine may take to see the record of a run that was
-// just written, on a shared folder.
+// currentWait is how long a record that was just written may take to appear on another
+// machine, on a shared folder.
 const currentWait = time.Minute
 
-// Current returns why the record of a fleet file does not say that the run has started
-// the member and that it has not ended; nil: it says so.
+// Current returns an error unless the record of a fleet file says that the run is
+// running and has started the member.
 func Current(ctx context.Context, fleetFile, run, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, currentWait)
 	defer cancel()

@@ -25,7 +25,7 @@ func TestRunning(t *testing.T) {
 	if !Running(path) {
 		t.Error("a run is running, and is not seen")
 	}
-	lock.Close() // as after a kill: the file stays
+	lock.Close() // the file stays, as after a kill
 	if Running(path) {
 		t.Error("the run was killed, and is running")
 	}

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Verdict is what became of a member.
+// Verdict is the result of a member, or its state during the run.
 type Verdict uint8
 
-// The verdicts. Of a run that has ended, no member is Waiting or Running.
+// The verdicts. When a run has ended, no member is Waiting or Running.
 const (
 	Waiting     Verdict = iota // it is to be started
-	Running                    // it was started and has not ended
-	Done                       // it is what its manifest says
+	Running                    // it was started and still runs
+	Done                       // it was updated as its manifest says
 	Unchanged                  // there was nothing to do
 	Blocked                    // it must not be updated, and was skipped
 	Busy                       // another run has locked its state
@@ -51,20 +51,19 @@ func (v *Verdict) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no verdict", text)
 }
 
-// Rules say in which order and how many at once. Shares of the fleet are numbers
-// here.
+// Rules are the limits of a run. Shares of the fleet are numbers of members here.
 type Rules struct {
-	Canaries     int   `json:"canaries"`      // members that end well before the others start
+	Canaries     int   `json:"canaries"`      // members that must end well before the others start
 	Width        int   `json:"max_in_flight"` // members that run at the same time; at least 1
 	Waves        []int `json:"waves,omitempty"`
 	BakeCanaries time.Duration
 	BakeWaves    time.Duration
-	MaxFailures  int           `json:"max_failures"` // of members that are no canaries
+	MaxFailures  int           `json:"max_failures"` // counts members that are not canaries
 	BusyRounds   int           // how often busy members are tried again
 	BusyWait     time.Duration // before each of these rounds
 }
 
-// Member is what became of one member so far.
+// Member is what the schedule knows of a member.
 type Member struct {
 	Verdict   Verdict
 	Candidate bool      // it may be a canary
@@ -74,10 +73,10 @@ type Member struct {
 	Ended     time.Time // when it got its verdict
 }
 
-// Asked is what a person wants of a run.
+// Asked is what a person asked of a run.
 type Asked struct {
-	Pause bool // start none until this is withdrawn
-	Stop  bool // start none any more
+	Pause bool // start no member until this is withdrawn
+	Stop  bool // start no more members
 }
 
 // Start is a member to be started.
@@ -87,7 +86,7 @@ type Start struct {
 	Wave   int
 }
 
-// Phase is the part of a run.
+// Phase is a part of a run.
 type Phase string
 
 // The phases, in the order in which a run goes through them.
@@ -95,7 +94,7 @@ const (
 	Canaries Phase = "canaries"
 	Waves    Phase = "waves"
 	Again    Phase = "busy members again"
-	Ending   Phase = "ending" // none is started any more
+	Ending   Phase = "ending" // no more members are started
 )
 
 // Step is what to do now.
@@ -103,10 +102,10 @@ type Step struct {
 	Phase Phase
 	Wave  int // the wave of the phase Waves, from 1
 	Start []Start
-	// Until is when to ask again if nothing happens; zero: only when a member
-	// ends or somebody asks for something.
+	// Until is when to call Next again if nothing happens before; zero: only when a
+	// member ends or Asked changes.
 	Until time.Time
-	Ended bool // the run has ended: no member runs, and none is to be started
+	Ended bool // the run has ended: no member runs or will be started
 }
 
 // Next returns what to do now. The caller marks the members that it starts, and
@@ -143,7 +142,8 @@ func Next(rules Rules, members []Member, asked Asked, now time.Time) Step {
 	return p.step
 }
 
-// Order returns which members start in which order if each of them ends well at once.
+// Order returns the members in the order in which they start if each of them ends well
+// at once.
 func Order(rules Rules, members []Member) []Start {
 	list := slices.Clone(members)
 	for i := range list {
@@ -167,7 +167,7 @@ func Order(rules Rules, members []Member) []Start {
 	}
 }
 
-// counts is what Next needs to know of all members.
+// counts summarizes the members for Next.
 type counts struct {
 	waiting, running, failed, busy int
 
@@ -179,7 +179,7 @@ type counts struct {
 	canaryEnded       time.Time
 
 	waves       int // the number of the last wave
-	waveSize    int // its members that have run or run
+	waveSize    int // how many of its members run or have run
 	waveRunning int
 	waveEnded   time.Time
 
@@ -252,8 +252,8 @@ type picker struct {
 	step    Step
 }
 
-// canaries starts waiting candidates, at most want, and when none is waiting,
-// those that were busy. It reports whether there are any that can still be tried.
+// canaries starts waiting candidates, at most want. If none is waiting, it starts
+// candidates that were busy. It reports whether any can still be tried.
 func (p *picker) canaries(want int, c counts) (left bool) {
 	if c.waitingCandidates > 0 {
 		p.pick(min(want, p.room), Start{Canary: true}, func(m *Member) bool { return m.Verdict == Waiting && m.Candidate })
@@ -262,8 +262,8 @@ func (p *picker) canaries(want int, c counts) (left bool) {
 	return p.busy(min(want, p.room), func(m *Member) bool { return m.Candidate }, Start{Canary: true})
 }
 
-// wave fills the wave that runs, or begins the next one when all of it has ended.
-// Members that were busy give their place to others.
+// wave fills the current wave, or begins the next one when the current one has ended.
+// Other members take the places of those that were busy.
 func (p *picker) wave(c counts) {
 	number, size := c.waves, c.waveSize
 	p.step.Wave = number
@@ -284,7 +284,7 @@ func (p *picker) wave(c counts) {
 	p.pick(room, Start{Wave: number}, func(m *Member) bool { return m.Verdict == Waiting })
 }
 
-// size returns how many members a wave has; 0: all that are left. The last size
+// size returns how many members a wave has; 0: all remaining ones. The last size
 // repeats.
 func (p *picker) size(wave int) int {
 	if len(p.rules.Waves) == 0 {
@@ -293,9 +293,8 @@ func (p *picker) size(wave int) int {
 	return max(p.rules.Waves[min(max(wave, 1), len(p.rules.Waves))-1], 1)
 }
 
-// busy starts members that were busy, those that were tried least often first,
-// after a pause since the last of these was tried. It reports whether there are any
-// that can still be tried.
+// busy starts members that were busy, the least often tried first, after a pause since
+// the last try. It reports whether any can still be tried.
 func (p *picker) busy(room int, fits func(*Member) bool, as Start) (left bool) {
 	tries, ended := 0, time.Time{}
 	for i := range p.members {
@@ -316,8 +315,8 @@ func (p *picker) busy(room int, fits func(*Member) bool, as Start) (left bool) {
 	return left
 }
 
-// bakes reports whether a pause since a moment has not passed, and has the caller
-// asked again when it has.
+// bakes reports whether a pause that began at a moment still lasts, and sets Until to
+// its end.
 func (p *picker) bakes(since time.Time, pause time.Duration) bool {
 	until := since.Add(pause)
 	if !p.now.Before(until) {
@@ -327,7 +326,7 @@ func (p *picker) bakes(since time.Time, pause time.Duration) bool {
 	return true
 }
 
-// pick starts the first members that fit, as many as there is room for.
+// pick starts the first members that match, as many as there is room for.
 func (p *picker) pick(room int, as Start, fits func(*Member) bool) {
 	for i := range p.members {
 		if room <= 0 {

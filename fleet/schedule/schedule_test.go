@@ -9,20 +9,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world simulates a run: members that end in any order, with verdicts that were
-// drawn before.
+// world simulates a run whose members end in any order, with outcomes that were drawn
+// before.
 type world struct {
 	rules    Rules
 	members  []Member
-	outcomes [][]Verdict // of each member, for each time it is started; the last one repeats
+	outcomes [][]Verdict // of each member: one for each start; the last one repeats
 	starts   []int
-	wave     []int // of each member that was started last; kept when it was busy
+	wave     []int // wave of each member's last start; kept when it was busy
 	asked    Asked
 	now      time.Time
 	last     Step
 }
 
-// draw draws rules and at most that many members; if well, none of them fails.
+// draw draws rules and at most that many members; if well is true, no member fails.
 func draw(t *rapid.T, most int, well bool) *world {
 	pause := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(rapid.IntRange(0, 3).Draw(t, "minutes")) * time.Minute
@@ -63,7 +63,7 @@ func (w *world) running() []int {
 	return list
 }
 
-// step asks what to do, checks it against the rules and does it.
+// step calls Next, checks the result against the rules, and starts the members.
 func (w *world) step(t *rapid.T) Step {
 	s := Next(w.rules, w.members, w.asked, w.now)
 	w.check(t, s)
@@ -152,7 +152,7 @@ func (w *world) canariesInFlight() []int {
 	return slices.DeleteFunc(w.running(), func(i int) bool { return !w.members[i].Canary })
 }
 
-// pausePassed checks that the members that fit have ended at least a pause ago.
+// pausePassed checks that a pause has passed since the members that match ended.
 func (w *world) pausePassed(t *rapid.T, pause time.Duration, fits func(Member) bool) {
 	for _, m := range w.members {
 		if fits(m) && m.Verdict != Busy && m.Verdict != Waiting && m.Verdict != Unchanged && (m.Verdict == Running || w.now.Sub(m.Ended) < pause) {
@@ -161,8 +161,8 @@ func (w *world) pausePassed(t *rapid.T, pause time.Duration, fits func(Member) b
 	}
 }
 
-// checkWaves checks that no wave has more members than it may have, besides those
-// that were busy.
+// checkWaves checks that no wave has more members than allowed; those that were busy do
+// not count.
 func (w *world) checkWaves(t *rapid.T, s Step) {
 	if len(w.rules.Waves) == 0 {
 		return
@@ -185,7 +185,7 @@ func (w *world) checkWaves(t *rapid.T, s Step) {
 	}
 }
 
-// end gives a running member its verdict.
+// end draws the verdict of a running member.
 func (w *world) end(i int) {
 	m := &w.members[i]
 	list := w.outcomes[i]
@@ -244,7 +244,7 @@ func (w *world) play(t *rapid.T, stops bool) {
 			w.asked.Pause = true
 		case event == 1 && stops:
 			w.asked.Stop = true
-		case event == 2: // the run is killed and goes on: who ran is started again
+		case event == 2: // the run is killed and continued: running members are started again
 			for _, i := range running {
 				w.members[i].Verdict = Waiting
 			}
@@ -260,8 +260,8 @@ func (w *world) play(t *rapid.T, stops bool) {
 	}
 }
 
-// run simulates a run in which each member ends a minute after it was started, in
-// the order of starts, and returns the verdicts.
+// run simulates a run in which each member ends a minute after its start, in the order
+// of starts, and returns the verdicts.
 func run(rules Rules, members []Member, outcome func(member, start int) Verdict) (log []string) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	starts := make([]int, len(members))
@@ -360,7 +360,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// Order is the order of a run in which every member ends well at once.
+// Order returns the order of a run in which every member ends well at once.
 func TestPredictedOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
