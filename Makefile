@@ -1,5 +1,4 @@
-# Every target works on a fresh clone with Go and make, and npm for the Ruby that
-# is embedded; deploys want a bash beside them.
+# Targets need Go, make and bash, and npm for the embedded Ruby. A fresh clone has all else.
 GO ?= go
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
@@ -11,13 +10,13 @@ LDFLAGS = -s -w
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
 
-dist: image ## a release in dist: archives, packages, container image; URL=https://… is where it will be, see .ci/dist
+dist: image ## makes a release in dist: archives, packages, container image; URL=https://… is its address, see .ci/dist
 	@GO="$(GO)" FLAGS="$(FLAGS)" LDFLAGS="$(LDFLAGS)" URL="$(URL)" .ci/dist
 
-release-check: check-image ## what has to hold before a release: two releases of this commit, made in two folders, have the same bytes; takes long
+release-check: check-image ## makes a release of this commit twice, in two folders, and compares the bytes; takes long
 	@GO="$(GO)" .ci/dist-check
 
-platforms: image ## that the program compiles for each system and processor, and that go vet accepts it for each other system
+platforms: image ## builds the program for each system and processor, and runs go vet for macOS and Windows
 	@set -e; export CGO_ENABLED=0; for GOOS in linux darwin windows; do export GOOS; for GOARCH in amd64 arm64; do export GOARCH; \
 	  echo $$GOOS/$$GOARCH; $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o /dev/null .; done; [ $$GOOS = linux ] || $(GO) vet $(FLAGS) ./...; done
 
@@ -35,10 +34,10 @@ $(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go im
 	  CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build; \
 	fi
 
-profile: image ## which functions of Ruby have machine code in the program, from templates/cruby/build/corpus
+profile: image ## chooses which functions of Ruby have machine code in the program, from templates/cruby/build/corpus
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -profile
 
-check-image: image ## that the image is what build/image.sum says and its machine code the same when it is made again; CHECK=-profile builds all again
+check-image: image ## compares the image with build/image.sum, and makes its machine code again and compares it; CHECK=-profile builds everything again
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check $(CHECK)
 
 SITE ?= dist/site
@@ -50,8 +49,8 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-# Many tests wait, so that more run at a time than there are cores.
-unit: image ## the tests of each package and of the layout, without whole runs, compiling Ruby and the race detector
+# Most tests wait, so more of them run in parallel than there are cores.
+unit: image ## the tests of each package and of the layout; without e2e, without compiling Ruby, without the race detector
 	CGO_ENABLED=0 $(GO) test -short -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
 
 e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/script
@@ -66,8 +65,8 @@ full: image ## all tests again and again, every kill and fault, and the fuzzers 
 	$(MAKE) fuzz FUZZTIME=2m
 	$(MAKE) check-image CHECK=-profile
 
-# .ci/lint has the versions of the tools; they share libraries that are large to compile.
-# With the flags of make build, what that has compiled is used.
+# The module .ci/lint pins the linters. With the flags of make build, they reuse the packages
+# that it has compiled.
 lint: export CGO_ENABLED = 0
 lint: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(FLAGS)
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
@@ -81,15 +80,15 @@ lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 sizes: ## the largest types and packages
 	@$(GO) test -count=1 -v -run TestSizes .
 
-vulncheck: ## known vulnerabilities of what is used; asks the database on the net
+vulncheck: ## looks up known vulnerabilities of the libraries; needs the network
 	$(GO) run $(GOVULNCHECK) ./...
 
 FUZZTIME ?= 10s
-fuzz: ## every fuzz target for FUZZTIME, two at a time; see .ci/fuzz
+fuzz: ## runs every fuzz target for FUZZTIME, two at a time; see .ci/fuzz
 	@GO="$(GO)" FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 bench: image ## the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-clean: ## what build and dist made
+clean: ## removes what build and dist made
 	rm -rf bootstrap dist
