@@ -154,7 +154,7 @@ func (s *Store) lockInstallation(ctx context.Context, id string) error {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
 	got, err := s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
-	if errors.Is(err, fs.ErrNotExist) { // a delete has removed it meanwhile
+	if errors.Is(err, fs.ErrNotExist) { // a delete has removed it since
 		got, err = s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
 	}
 	s.installation = got

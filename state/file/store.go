@@ -65,7 +65,7 @@ type MissingError struct {
 }
 
 // Missing returns the error for a state file that does not exist. manifest is the
-// manifest beside which it was looked for, empty for none.
+// manifest in whose folder it was looked for, empty for none.
 func Missing(path, manifest string) *MissingError {
 	if _, err := os.Stat(manifest); manifest == "" || !errors.Is(err, fs.ErrNotExist) {
 		manifest = ""
@@ -364,8 +364,7 @@ func (s *Store) write(data []byte) error {
 func (s *Store) Remove() error {
 	s.written = false
 	if s.opts.Team != nil {
-		// It is the first: without it, the copy of a run that was killed here goes with
-		// the next one.
+		// First, so that after a kill the next run also removes the copy.
 		if err := s.opts.Team.Remove(context.Background(), s.neededBackups()...); err != nil {
 			return err
 		}

@@ -20,8 +20,7 @@ import (
 	"bootstrap/state/team"
 )
 
-// UnsentError says that the state of this machine has what the store of the team has
-// not.
+// UnsentError says that the store of the team has not got the last changes of the state.
 type UnsentError struct {
 	Place, Path string
 	Err         error
@@ -53,7 +52,7 @@ func (s *Store) Unsent() error {
 	return &UnsentError{Place: s.opts.Team.Place(), Path: s.path, Err: s.unsent}
 }
 
-// Confirm returns why this run must not go on with its next step: the store of the team
+// Confirm returns why this run must not begin its next step: the store of the team
 // has not got the state, or another run has taken the lease.
 func (s *Store) Confirm(ctx context.Context) error {
 	if err := s.Unsent(); err != nil {
@@ -70,8 +69,8 @@ func (s *Store) Lost(ctx context.Context) error {
 	return s.opts.Team.Confirm(ctx)
 }
 
-// begin takes the lease of the store and makes the file what the store has. What an
-// earlier run of this machine could not bring there is brought there. taken is true if
+// begin takes the lease of the store and copies its state to the file. Changes that an
+// earlier run of this machine could not write to the store are written first. taken is true if
 // the lease was taken from a run that had not given it up.
 func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	t := s.opts.Team
@@ -100,8 +99,8 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	return taken, nil
 }
 
-// push brings the file to the store, after a write of it that dropped resources. That it
-// fails does not end the step that wrote it: Unsent tells the run.
+// push writes the file to the store, after a write that removed the records of dropped. A
+// failure does not end the step that wrote the file: Unsent reports it to the run.
 func (s *Store) push(dropped ...string) {
 	if s.opts.Team == nil {
 		return
@@ -158,9 +157,8 @@ func (s *Store) pullGone(ctx context.Context) error {
 	return s.writeGone(gone)
 }
 
-// Refresh makes the copy of this machine what the store has, without the lease, for
-// commands that only read. While another process of this machine works with the copy
-// it stays as it is.
+// Refresh copies the state from the store, without the lease, for commands that only read.
+// It does nothing while another process of this machine works with the copy.
 func Refresh(ctx context.Context, t *team.Copy) error {
 	path := t.StatePath()
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -182,8 +180,8 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	return err
 }
 
-// PullHistory makes the versions that the store keeps backups of this machine, so that
-// they are listed, compared and restored as those.
+// PullHistory copies the earlier versions in the store to the backups of this machine, so
+// that they are listed, compared and restored like them.
 func PullHistory(ctx context.Context, t *team.Copy) error {
 	h, err := t.History(ctx)
 	if err != nil {
@@ -223,9 +221,9 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 	return s.pullGone(ctx)
 }
 
-// Push brings the copy of this machine to the store, for a run that could not. Unless
+// Push writes the copy of this machine to the store, after a run that could not. Unless
 // force is set, the error wraps team.ErrChanged if the store has another version than
-// the copy was made of. It reports whether there was anything to bring.
+// the one from which the copy was made. did is false if the store had everything.
 func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -262,8 +260,8 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	return true, nil
 }
 
-// Pull makes the copy of this machine what the store has, and keeps changes that the
-// store never got as a backup. It returns the path of that; empty: there were none.
+// Pull copies the state from the store, and keeps changes that the store never got as a
+// backup. kept is the path of the backup; empty: there were none.
 func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -310,7 +308,7 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 	if err := put(ctx, to, name, cmp.Or(fromOpts.place(), old.path), data, toOpts); err != nil {
 		return err
 	}
-	old.written = false // the marker is no version
+	old.written = false // the marker is not a version of the state
 	if err := atomicfile.Write(old.path, state.Moved(name)); err != nil {
 		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
 	}
@@ -402,9 +400,9 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	return nil
 }
 
-// putBack makes the copy of this machine what it was before a write that the store did
-// not get: the next run would bring it there, although the state is still in the old
-// place. nil: there was none.
+// putBack undoes a write that the store did not get: the next run would write it to the
+// store, although the state is still in the old place. have is the file before; nil: there
+// was none.
 func (s *Store) putBack(have []byte) error {
 	if have == nil {
 		return os.Remove(s.path)

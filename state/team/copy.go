@@ -31,7 +31,7 @@ const recordName = "store.json"
 // storeRecord is the file store.json of the folder, 0600.
 type storeRecord struct {
 	Place  string          `json:"place"`
-	Probed bool            `json:"probed"` // the place keeps its conditions
+	Probed bool            `json:"probed"` // Probe has found that the place checks conditions of writes
 	Same   map[string]same `json:"same"`   // by the name of the document
 	// Sent has the digests of states that were sent since, and of which it is unknown
 	// whether the place has got them.
@@ -91,8 +91,8 @@ func PlaceOf(path string) string {
 	return r.Place
 }
 
-// ConflictError says that the copy of this machine has what the store has not, and the
-// store has another version than the copy was made of.
+// ConflictError says that the copy of this machine has changes that the store never got,
+// and that the store has another version than the one from which the copy was made.
 type ConflictError struct {
 	Place, Path string
 	Gone        bool // the store has no state any more
@@ -137,8 +137,8 @@ func (c *Copy) Unsent() (bool, error) {
 	return digest != "" && digest != c.last.Same[stateName].Digest, err
 }
 
-// Pull makes the copy of the state what the store has. Changes that the store did not
-// get stay: Push brings them there. The error is a *ConflictError if the store has
+// Pull copies the state from the store. If the copy has changes that the store did not
+// get, it stays as it is: Push writes them to the store. The error is a *ConflictError if the store has
 // changed since, too.
 func (c *Copy) Pull(ctx context.Context) error {
 	d, err := c.Load(ctx)
@@ -163,8 +163,8 @@ func (c *Copy) Pull(ctx context.Context) error {
 	return &ConflictError{Place: c.place, Path: c.StatePath(), Gone: d.Version == ""}
 }
 
-// PullVars makes the copy of the vars store what the store has: it is never written
-// here before it is there.
+// PullVars copies the vars store from the store, which always gets changes before the
+// copy does.
 func (c *Copy) PullVars(ctx context.Context) error {
 	d, err := c.load(ctx, varsName)
 	if err != nil {
@@ -244,7 +244,7 @@ func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error
 	return c.SeenKept(version, digest)
 }
 
-// take makes a file of the copy the document that the store has.
+// take writes a document of the store to its file in the copy.
 func (c *Copy) take(name string, d Document) error {
 	path := filepath.Join(c.dir, name)
 	err := os.MkdirAll(c.dir, 0o700)
@@ -262,7 +262,7 @@ func (c *Copy) take(name string, d Document) error {
 	return c.remember(name, d.Version, digestText(d.Data))
 }
 
-// remember records that a file of the copy is what the store has as this version.
+// remember records that a file of the copy has the content of this version in the store.
 func (c *Copy) remember(name, version, digest string) error {
 	now := same{Version: version, Digest: digest}
 	if c.last.Same[name] == now {
@@ -292,14 +292,14 @@ func (c *Copy) writeRecord() error {
 	return nil
 }
 
-// isOurs reports whether the store has a state that this machine sent, although no answer
-// said so.
+// isOurs reports whether the store has a state that this machine sent and for which it
+// got no answer.
 func (c *Copy) isOurs(d Document) bool {
 	return d.Version != "" && slices.Contains(c.last.Sent, digestText(d.Data))
 }
 
-// Push brings the copy of the state to the store. The error wraps ErrChanged if the
-// store has another version than the copy was made of, and than this machine sent.
+// Push writes the copy of the state to the store. The error wraps ErrChanged if the
+// store has a version that the copy was not made from and that this machine did not send.
 func (c *Copy) Push(ctx context.Context) error {
 	digest, data, err := digestOf(c.StatePath())
 	switch {
@@ -362,8 +362,8 @@ func (c *Copy) Clean() error {
 	return nil
 }
 
-// Probe makes sure, once for each machine, that the place keeps the conditions of a
-// write: some servers ignore them.
+// Probe makes sure, once for each machine, that the place checks the condition of a
+// write: some servers ignore it.
 func (c *Copy) Probe(ctx context.Context) error {
 	if c.last.Probed {
 		return nil

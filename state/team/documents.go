@@ -1,6 +1,6 @@
 // Package team keeps the state of a deployment where a team shares it: in a bucket
-// of S3, in a PostgreSQL database, or on an HTTPS server. Nobody replaces a version
-// that he has not seen, and a lease keeps all runs but one away.
+// of S3, in a PostgreSQL database, or on an HTTPS server. A write replaces
+// only the version that its run has read, and a lease admits one run at a time.
 package team
 
 import (

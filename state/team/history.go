@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keptVersions is how many versions of the state a store keeps: those that runs have
-// left.
+// keptVersions is how many versions of the state a store keeps: one for each of the last
+// runs that changed it.
 const keptVersions = 100
 
 // Version is a version of the state as a run left it.
@@ -105,7 +105,7 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 }
 
 // KeepGone adds resources that do not exist any more to the history, if it has a version
-// that may record them: the run that deleted them may not live to call Keep.
+// that may record them: the run that deleted them may be killed before it calls Keep.
 func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil || len(h.Versions) == 0 {
@@ -119,12 +119,12 @@ func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	return s.writeHistory(ctx, h, version)
 }
 
-// both returns what one of two lists has, sorted.
+// both returns the items of both lists, sorted and each one once.
 func both(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// removeHistory removes the versions that are not to be kept, and their list if none is.
+// removeHistory removes all versions but those to keep; without any, also their list.
 func (s *Store) removeHistory(ctx context.Context, keep []int) error {
 	h, version, err := s.history(ctx)
 	if err != nil {

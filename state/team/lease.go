@@ -24,7 +24,7 @@ const (
 )
 
 // wallClock returns the time by a clock that runs while the machine sleeps: the
-// monotonic one, which time.Since would use, stands still then on some systems.
+// monotonic one, which time.Since would use, stops then on some systems.
 func wallClock() time.Time { return time.Now().Round(0) }
 
 // held is the document of the lease.
@@ -396,8 +396,8 @@ func (s *Store) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// removeLease removes the document of the lease while this run holds it, so that it is
-// nobody else's, and asks only once: somebody may have made a new one since.
+// removeLease removes the document of the lease if this run still holds it. The removal is
+// not tried again: by then the document may be that of another run.
 func (s *Store) removeLease(ctx context.Context, l *lease) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()

@@ -145,8 +145,7 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// client returns a client of HTTP, whose requests are changed by dress, which may be
-// nil.
+// client returns an HTTP client. dress changes each request; it may be nil.
 func client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	var trip http.RoundTripper = transport

@@ -18,8 +18,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// pin is what a machine remembers of a store so that nobody can deceive it: a file of
-// the folder ~/.bosh/state-keys, 0600.
+// pin has the key of a store and the newest documents that this machine has seen there, so
+// that forged and old ones are refused. It is a file of ~/.bosh/state-keys, 0600.
 type pin struct {
 	Place string `json:"place"`
 	Key   string `json:"key"` // its text
@@ -38,8 +38,8 @@ func pinPath(home, place string) string {
 	return filepath.Join(home, "state-keys", hex.EncodeToString(digest[:10])+".json")
 }
 
-// readPin reads a pin; without one it is the zero value. A damaged one is an error: who
-// begins again trusts whatever the store has.
+// readPin reads a pin; without one it is the zero value. A damaged one is an error,
+// because without a pin this machine would trust whatever the store has.
 func readPin(path string) (p pin, err error) {
 	if path == "" {
 		return p, nil

@@ -19,7 +19,7 @@ import (
 // database keeps documents as rows of a table of PostgreSQL. The version of a document
 // is a number of a sequence, so that no two are ever the same.
 type database struct {
-	pool        *pgxpool.Pool // a lease is renewed beside all else
+	pool        *pgxpool.Pool // of several connections, because the lease is renewed during other requests
 	environment string
 	secrets     []string
 	config      *pgconn.Config

@@ -46,7 +46,7 @@ func ParseKey(text string) (k Key, err error) {
 // Text returns the key as text, which is secret.
 func (k Key) Text() string { return keyPrefix + hex.EncodeToString(k[:]) }
 
-// Fingerprint returns what names the key and is no secret.
+// Fingerprint returns a name of the key that is not secret.
 func (k Key) Fingerprint() string {
 	digest := sha256.Sum256([]byte(k.Text()))
 	return fingerprintPrefix + base64.RawStdEncoding.EncodeToString(digest[:])
@@ -87,7 +87,7 @@ func ParseGiven(text string) (Given, error) {
 // IsSecret reports whether it is the key itself.
 func (g Given) IsSecret() bool { return g.key != nil }
 
-// proof is what a document begins with: who wrote it, and that nobody else did.
+// proof is the beginning of a document, which proves who wrote it.
 type proof struct {
 	generation uint64 // milliseconds since 1970, or more: it grows with each write of the document
 	key        string // id of the key

@@ -24,8 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// openS3 returns a bucket of S3 or of a clone, which speaks the same HTTP as an own
-// server but for its signatures. Credentials come from where the programs of AWS look
+// openS3 returns a bucket of S3 or of a clone. Its requests are those of an HTTPS server,
+// with signatures. Credentials come from where the programs of AWS look
 // for them: variables, the profiles of ~/.aws, with their programs, roles and single
 // sign-on, a web identity, and the roles of containers and machines.
 func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
@@ -71,10 +71,10 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	return server, nil
 }
 
-// awsSettings reads what programs of AWS are told by variables and profiles. A region
-// that is given counts before theirs.
+// awsSettings reads the variables and profiles that programs of AWS read. A given region
+// takes precedence.
 func awsSettings(ctx context.Context, region string) (aws.Config, error) {
-	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // what gives credentials need not exist on this machine
+	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // a source of credentials that does not exist here must not delay the run
 	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithDefaultRegion("us-east-1"), config.WithHTTPClient(brief),
 		config.WithAssumeRoleCredentialOptions(func(o *stscreds.AssumeRoleOptions) {
 			o.RoleSessionName = cmp.Or(o.RoleSessionName, "bootstrap")

@@ -52,7 +52,7 @@ func (c Config) every() time.Duration {
 func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
 
 // Store is the place of one environment: its state, what goes with it, and its lease.
-// It is not for concurrent use, but the lease is renewed beside all else.
+// It is not for concurrent use; only the lease is renewed during other calls.
 type Store struct {
 	docs     Documents
 	place    string
@@ -79,8 +79,8 @@ func (s *Store) Close() {
 	s.docs.Close()
 }
 
-// How long a request may take with all that is tried for it, and the first try: its
-// connection may be dead without anybody having said so.
+// How long a request may take with all its tries, and how long its first try: the
+// connection may be dead without notice.
 const (
 	requestTime = 20 * time.Second
 	firstTry    = 5 * time.Second
@@ -97,8 +97,8 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 	return d, err
 }
 
-// put writes a document, and again if the place seems not to have done it. What it has
-// done although it said no counts as written.
+// put writes a document, and tries again if the answer is an error. A document that was
+// written in spite of an error counts as written.
 func (s *Store) put(ctx context.Context, name string, data []byte, was string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -115,7 +115,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 	return version, err
 }
 
-// again does something, and does it again after a failure that may pass, three times.
+// again calls a function up to three times, as long as it fails for a reason that may pass.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
 	for {
@@ -133,8 +133,7 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// RefusedError says that the place does not do what it was asked, and would not if it
-// were asked again.
+// RefusedError says that the place refuses a request, so that trying again does not help.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -222,7 +221,7 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 	if err := s.lease.hold(ctx); err != nil {
 		return err
 	}
-	// Nobody else may have taken the lease meanwhile: a removal has no condition.
+	// Another run may have taken the lease since, and a removal has no condition.
 	if err := s.lease.renew(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
 	}

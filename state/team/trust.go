@@ -116,7 +116,7 @@ func (t *trust) judge(name string, data []byte) (p proof, content []byte, _ *Pro
 	return p, content, nil
 }
 
-// saw remembers the key of a document that is believed, and how new it is.
+// saw records the key and the generation of a document that is believed.
 func (t *trust) saw(ctx context.Context, name string, p proof) error {
 	if t.first {
 		t.store.say(fmt.Sprintf("Trusting %s on this machine from now on: its documents are signed with the state key %s, which its %s gave; %s was written by %s at %s. Nothing else vouches for it: compare it with \"bootstrap state key\" of a colleague, or write state_key: %s into bootstrap.yml",
@@ -233,7 +233,7 @@ func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 		return err
 	}
 	if d.Version != "" && !again {
-		// What cannot be read is for others, who have changed the key.
+		// A key that cannot be decrypted is for other recipients, who have changed it.
 		k, err := s.storedKey(ctx)
 		if err != nil {
 			return nil
