@@ -14,14 +14,13 @@ import (
 	"bootstrap/network"
 )
 
-// Ledger is the reservations of all deployments that share it. Its methods may
-// be called by several goroutines and, but for one in memory, by several programs
-// at the same time.
+// Ledger contains the reservations of all deployments that share it. Several goroutines
+// may call its methods at the same time, and so may several programs unless it is in
+// memory.
 type Ledger struct {
 	repository repository
 	clock      func() time.Time
-	// own is the repository if it is in memory: no other deployment shares the
-	// ledger.
+	// own is the repository of a ledger in memory, which no other deployment shares.
 	own *memory
 }
 
@@ -34,7 +33,7 @@ type repository interface {
 	close() error
 }
 
-// records are the reservations in a transaction.
+// records gives access to the reservations in a transaction.
 type records interface {
 	network.Taken
 	// list returns the reservations by scope and address, IPv4 first.
@@ -46,18 +45,18 @@ type records interface {
 	// update replaces the reservation of the same scope and block.
 	update(network.Reservation) error
 	remove(network.Reservation) error
-	// defects returns what contradicts itself.
+	// defects returns the contradictions among the records.
 	defects() ([]string, error)
 }
 
-// Open opens the ledger at the address: a postgres:// URL, or the path of an
-// SQLite database, which is created if it does not exist. The errors of a
-// database are of type *Error. clock tells when reservations are made.
+// Open opens the ledger at the address: a postgres:// URL, or the path of an SQLite
+// database, which is created if it does not exist. The errors of a database are of type
+// *Error. clock returns the time of new reservations.
 func Open(ctx context.Context, address string, clock func() time.Time) (*Ledger, error) {
 	return open(ctx, address, clock, func(string) {})
 }
 
-// open is Open; before is called before each statement.
+// open is like Open, and calls before ahead of each statement.
 func open(ctx context.Context, address string, clock func() time.Time, before func(statement string)) (*Ledger, error) {
 	var r repository
 	var err error
@@ -76,11 +75,11 @@ func open(ctx context.Context, address string, clock func() time.Time, before fu
 	return &Ledger{repository: r, clock: clock}, nil
 }
 
-// Memory returns a ledger of one deployment for one run. held is what its
-// instances hold, by its state and its agents, and released what they have given
-// up, the oldest release first. Each network is a scope of its own; what an instance
-// holds cannot be reserved again, not even by itself; an address that was released
-// is the last to be given out again.
+// Memory returns a ledger of one deployment for one run. held are the reservations of
+// its instances, by its state and its agents; released are those that they have given
+// up, the oldest release first. Each network is a scope of its own. Held addresses
+// cannot be reserved again, not even by their instance. Released addresses are the last
+// to be given out.
 func Memory(held, released []network.Reservation, clock func() time.Time) (*Ledger, error) {
 	m := &memory{reservations: map[string][]network.Reservation{}}
 	for _, r := range released {
@@ -97,8 +96,8 @@ func Memory(held, released []network.Reservation, clock func() time.Time) (*Ledg
 	return &Ledger{repository: m, clock: clock, own: m}, nil
 }
 
-// Released returns what was released and not reserved again, the oldest release
-// first, if the ledger is in memory. Others do not record that.
+// Released returns the reservations that were released and not made again, the oldest
+// release first. Only a ledger in memory records them.
 func (l *Ledger) Released() []network.Reservation {
 	if l.own == nil {
 		return nil
@@ -111,11 +110,10 @@ func (l *Ledger) Released() []network.Reservation {
 // Close closes the database.
 func (l *Ledger) Close() error { return l.repository.close() }
 
-// now returns the time as all ledgers keep it: to the millisecond.
+// now returns the time in the precision of all ledgers: milliseconds.
 func (l *Ledger) now() time.Time { return l.clock().UTC().Truncate(time.Millisecond) }
 
-// List returns the reservations that the filter selects, by scope and address,
-// IPv4 first.
+// List returns the selected reservations by scope and address, IPv4 first.
 func (l *Ledger) List(ctx context.Context, filter Filter) (list []network.Reservation, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		list, err = t.list(filter)
@@ -125,20 +123,19 @@ func (l *Ledger) List(ctx context.Context, filter Filter) (list []network.Reserv
 }
 
 // Each calls do with all reservations, by scope and address, IPv4 first, without
-// keeping them in memory. do does not use the ledger.
+// keeping them in memory. do must not use the ledger.
 func (l *Ledger) Each(ctx context.Context, do func(network.Reservation)) error {
 	return l.repository.transact(ctx, false, func(t records) error { return t.all(do) })
 }
 
-// Check returns what in the ledger contradicts itself: addresses that two
-// instances hold, records that are damaged. A ledger that only this program
-// changes has no defects.
+// Check returns contradictions in the ledger: addresses that two instances hold,
+// damaged records. A ledger that only this program changes has none.
 func (l *Ledger) Check(ctx context.Context) (defects []string, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		if defects, err = t.defects(); err != nil {
 			return err
 		}
-		var a network.Reservation // the one before
+		var a network.Reservation // the previous one
 		return t.all(func(b network.Reservation) {
 			if a.Scope == b.Scope && a.Block.Overlaps(b.Block) {
 				defects = append(defects, fmt.Sprintf("%s of %s and %s of %s overlap", a.Block, a.Owner, b.Block, b.Owner))

@@ -17,8 +17,8 @@ func family(addr netip.Addr) int {
 	return 6
 }
 
-// firstBlock returns the lowest block of the length that begins at the address or
-// later and ends at the limit or before.
+// firstBlock returns the lowest block of the length that begins at or after the address
+// and ends at or before the limit.
 func firstBlock(from, limit netip.Addr, bits int) (netip.Prefix, bool) {
 	block := netip.PrefixFrom(from, bits).Masked()
 	if block.Addr() != from {

@@ -10,7 +10,7 @@ import (
 )
 
 // A VM from before the ledger keeps its address while the VM that replaces it is
-// made beside it: that one gets another.
+// created: that one gets another address.
 func TestSwapOfAVMThatTheLedgerDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *addresses.Ledger{

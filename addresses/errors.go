@@ -6,24 +6,24 @@ import (
 	"bootstrap/internal/exitcode"
 )
 
-// Kind is why a ledger cannot be used.
+// Kind is the reason why a ledger cannot be used.
 type Kind string
 
 // The kinds of errors.
 const (
-	Busy        Kind = "busy"        // others use it, for too long
+	Busy        Kind = "busy"        // others use it for too long
 	ReadOnly    Kind = "read-only"   // it can be read, but not be changed
-	Denied      Kind = "denied"      // the user may not open it
-	Full        Kind = "full"        // there is no room for more
-	Corrupt     Kind = "corrupt"     // it is damaged, or no ledger
+	Denied      Kind = "denied"      // the user has no access
+	Full        Kind = "full"        // there is no room for more records
+	Corrupt     Kind = "corrupt"     // it is damaged, or is not a ledger
 	Newer       Kind = "newer"       // a newer version of this program wrote it
 	Gone        Kind = "gone"        // it was removed or replaced while it was in use
 	Unreachable Kind = "unreachable" // the server does not answer
 	Failed      Kind = "failed"      // anything else
 )
 
-// Error is why the ledger cannot be used. What was committed before is in it, and
-// nothing of the transaction that failed, unless the error says otherwise.
+// Error says why the ledger cannot be used. It contains everything that was committed
+// before, and nothing of the transaction that failed, unless the error says otherwise.
 type Error struct {
 	Ledger string // its path, or its URL without password
 	Kind   Kind
@@ -31,7 +31,7 @@ type Error struct {
 	Err    error
 }
 
-// Error returns where, what and why, and what to do about it.
+// Error returns the ledger, the cause and what to do about it.
 func (e *Error) Error() string {
 	text := "cannot use the address ledger " + e.Ledger + ": " + e.Detail
 	if remedy := e.remedy(); remedy != "" && !strings.HasSuffix(text, remedy) {
@@ -56,7 +56,7 @@ func (e *Error) ExitCode() exitcode.Code {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// remedy returns what to do.
+// remedy returns the advice for the user.
 func (e *Error) remedy() string {
 	server := strings.HasPrefix(e.Ledger, "postgres")
 	switch e.Kind {

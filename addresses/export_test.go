@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// OpenTraced is Open; before is called before each statement.
+// OpenTraced is like Open, and calls before ahead of each statement.
 func OpenTraced(ctx context.Context, address string, before func(statement string)) (*Ledger, error) {
 	return open(ctx, address, time.Now, before)
 }
 
-// ScopeKey is the number of a scope in a PostgreSQL ledger.
+// ScopeKey returns the number of a scope in a PostgreSQL ledger.
 func ScopeKey(scope string) int64 { return scopeKey(scope) }
 
-// SetPatience makes the ledger wait for no longer for others.
+// SetPatience limits how long the ledger waits for others.
 func (l *Ledger) SetPatience(d time.Duration) { l.repository.(*store).patience = d }

@@ -21,8 +21,8 @@ import (
 	"bootstrap/network"
 )
 
-// failure checks that the error is of the kind, says which ledger it is about and
-// contains the words.
+// failure checks the kind of the error, and that it names the ledger and contains the
+// words.
 func failure(t *testing.T, err error, ledger string, kind addresses.Kind, words ...string) {
 	t.Helper()
 	var e *addresses.Error
@@ -113,7 +113,7 @@ func TestOtherFilesAreNoLedger(t *testing.T) {
 	}
 }
 
-// A run that is interrupted while it creates the ledger says so, and nothing else.
+// A run that is interrupted while it creates the ledger reports only that.
 func TestInterruptedCreation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -126,7 +126,7 @@ func TestInterruptedCreation(t *testing.T) {
 	}
 }
 
-// The password is no part of what a ledger is.
+// The password is not part of a ledger's identity.
 func TestSame(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -157,7 +157,7 @@ func TestUnusualNames(t *testing.T) {
 	}
 }
 
-// A damaged file is refused, or what is damaged holds no reservation.
+// A damaged file is refused, or its damaged records hold no reservation.
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "addresses.db")
@@ -249,13 +249,13 @@ func TestFileThatIsRemovedOrReplaced(t *testing.T) {
 			failure(t, reserve(t, l, 1), path, addresses.Gone, how.word)
 			_, err = l.List(t.Context(), addresses.Filter{})
 			failure(t, err, path, addresses.Gone, how.word)
-			// A new ledger is in its place when the next test begins.
+			// The next test needs an intact ledger at the path.
 			if how.word == "removed" {
 				open(t, path)
 			}
 		})
 	}
-	// The file is removed in the middle of a transaction.
+	// The file is removed during a transaction.
 	l, err := addresses.OpenTraced(t.Context(), path, func(statement string) {
 		if strings.HasPrefix(statement, "COMMIT") {
 			_ = os.Rename(path, other+"3")
@@ -270,8 +270,8 @@ func TestFileThatIsRemovedOrReplaced(t *testing.T) {
 	failure(t, err, path, addresses.Gone)
 }
 
-// Somebody else has locked the ledger: a run waits for no longer than it may, and
-// those who read do not wait.
+// Another program has locked the ledger: a writer waits only for a limited time, and
+// readers do not wait.
 func TestLockedLedger(t *testing.T) {
 	test := func(t *testing.T, driver, address, lock string) {
 		l := open(t, address)
@@ -310,17 +310,16 @@ func TestLockedLedger(t *testing.T) {
 	})
 }
 
-// inSmallFileSystem runs the tests' program, $1, in its own mount namespace, in
-// which the folder $2 is a small file system; $3, if any, is how that is mounted
-// again before the program runs for the second time.
+// inSmallFileSystem runs the test program, $1, in its own mount namespace, in which the
+// folder $2 is a small file system. If $3 is given, the file system is mounted again
+// with these options before the program runs for the second time.
 const inSmallFileSystem = `set -eu
 mount -t tmpfs -o size=200k,mode=700 none "$2"
 "$1"
 [ -z "$3" ] || { mount -o "$3" "$2"; ` + taskVariable + `="$4" "$1"; }
 `
 
-// inFolder runs a task, and then perhaps another one, on a ledger in a small file
-// system.
+// inFolder runs one or two tasks on a ledger in a small file system.
 func inFolder(t *testing.T, first, remount, second string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -356,8 +355,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Log(inFolder(t, "change", "remount,ro,bind", "change"))
 }
 
-// fill makes reservations until there is no room, and checks that all that were
-// made are there, and that it goes on once there is room.
+// fill makes reservations until the file system is full, checks that none is lost, and
+// that it can continue once there is room.
 func (c task) fill(ctx context.Context, l *addresses.Ledger) error {
 	filler := c.Address + ".filler"
 	if err := os.WriteFile(filler, make([]byte, 60<<10), 0o600); err != nil {
@@ -406,7 +405,7 @@ func (c task) change(ctx context.Context, l *addresses.Ledger) error {
 	return fmt.Errorf("with %d reservations: %w", len(list), err)
 }
 
-// The server stops, in the middle of a transaction too, and comes back.
+// The server stops, also during a transaction, and returns.
 func TestServerThatStops(t *testing.T) {
 	server := postgrestest.Start(t)
 	stops := false
@@ -438,12 +437,12 @@ func TestServerThatStops(t *testing.T) {
 	}
 }
 
-// Whoever does not take the lock meets the exclusion constraint, which knows
-// blocks, and the transaction is done again.
+// A program that does not take the lock meets the exclusion constraint, which compares
+// blocks, and repeats the transaction.
 func TestConstraintOfTheServer(t *testing.T) {
 	url := schema(t)
 	inserted := false
-	// Its first address is another one than that of any reservation.
+	// Its first address differs from that of every reservation.
 	row := fmt.Sprintf(`INSERT INTO bootstrap_addresses VALUES ('', %d, 4, '10.0.0.0', '10.0.0.3', '10.0.0.0/30', 1, 'x', 'x', 'g/0', 'a', 'static', '', now(), 'run')`, addresses.ScopeKey(""))
 	l, err := addresses.OpenTraced(t.Context(), url, func(statement string) {
 		if !inserted && strings.HasPrefix(statement, "INSERT") {
@@ -464,8 +463,8 @@ func TestConstraintOfTheServer(t *testing.T) {
 	}
 }
 
-// A user who may read only lists; a user who may not connect learns why; nobody
-// reads the password.
+// A user with read access can only list; a user who may not connect is told why; no
+// message contains the password.
 func TestUsersOfTheServer(t *testing.T) {
 	url := schema(t)
 	l := open(t, url)

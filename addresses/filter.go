@@ -6,7 +6,7 @@ import (
 	"bootstrap/network"
 )
 
-// Filter selects reservations. Fields that are empty select all.
+// Filter selects reservations. An empty field selects all.
 type Filter struct {
 	Scope      string
 	Deployment string // the installation id
@@ -21,7 +21,7 @@ func ofOwner(owner network.Owner) Filter {
 	return Filter{Deployment: owner.Deployment, Instance: owner.Instance}
 }
 
-// selects reports whether the reservation is one of those that the filter selects.
+// selects reports whether the filter selects the reservation.
 func (f Filter) selects(r network.Reservation) bool {
 	for _, field := range []struct{ want, is string }{
 		{f.Scope, r.Scope}, {f.Deployment, r.Owner.Deployment}, {f.Instance, r.Owner.Instance},

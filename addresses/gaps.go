@@ -13,8 +13,8 @@ const gapsAtOnce = 256
 
 func (t *transaction) Overlapping(scope string, first, last netip.Addr) (network.Reservation, bool, error) {
 	d := t.store.dialect
-	// Reservations do not overlap each other: of those that begin before, only the
-	// last one can.
+	// Reservations do not overlap: of those that begin before the address, only the
+	// last one can contain it.
 	list, err := t.query("WHERE scope = ?1 AND family = ?2 AND first <= ?3 ORDER BY scope DESC, family DESC, first DESC LIMIT 1", scope, family(first), d.address(first))
 	if err != nil {
 		return network.Reservation{}, false, err
@@ -64,9 +64,8 @@ func (t *transaction) lowestFree(scope string, in netipx.IPRange, bits int) (net
 	}
 }
 
-// gaps returns the next ranges without reservations that begin behind a
-// reservation which ends at from or later; they end at the limit. more is where to
-// go on, or the zero Addr.
+// gaps returns the next unreserved ranges, up to limit, that follow a reservation which
+// ends at or after from. more is the address to continue from, or the zero Addr.
 func (t *transaction) gaps(scope string, from, limit netip.Addr) (gaps []netipx.IPRange, more netip.Addr, err error) {
 	d := t.store.dialect
 	rows, err := t.rows(`SELECT last, (SELECT first FROM {} AS n
@@ -88,7 +87,7 @@ func (t *transaction) gaps(scope string, from, limit netip.Addr) (gaps []netipx.
 			}
 		}
 		begin := addressOf(end, family(from)).Next()
-		// A record that another program made may be marked wrongly.
+		// Another program may have marked a record wrongly.
 		if gap := netipx.IPRangeFrom(begin, to); gap.IsValid() {
 			gaps = append(gaps, gap)
 		}
@@ -99,8 +98,8 @@ func (t *transaction) gaps(scope string, from, limit netip.Addr) (gaps []netipx.
 	return gaps, more, rows.Err()
 }
 
-// gapBefore records whether the address before the reservation is free, if the
-// one before that belongs to another reservation.
+// gapBefore records whether the address before the reservation is free, in the
+// reservation that ends before that address.
 func (t *transaction) gapBefore(r network.Reservation, gap int) error {
 	before := r.Block.Addr().Prev()
 	if !before.IsValid() {

@@ -47,8 +47,8 @@ func open(t testOrPlay, address string) *addresses.Ledger {
 	return l
 }
 
-// file returns the path for a new ledger, in memory where there is such a folder:
-// killing a process does not need a disk that keeps what it has.
+// file returns the path for a new ledger, in memory if the machine has such a folder:
+// tests that kill processes do not need a disk.
 func file(t testOrPlay) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "addresses")
@@ -142,8 +142,7 @@ func TestPropertiesOnPostgreSQL(t *testing.T) {
 	addressestest.Properties(t, false, 8, func(play *rapid.T) *addresses.Ledger { return open(play, schema(t)) })
 }
 
-// The lowest free block is behind more gaps that are too small than one query
-// returns.
+// More gaps than one query returns are too small; the lowest free block follows them.
 func TestManyGapsThatAreTooSmall(t *testing.T) {
 	t.Parallel()
 	test := func(open func(t *testing.T) *addresses.Ledger) func(t *testing.T) {

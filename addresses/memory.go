@@ -15,8 +15,8 @@ import (
 // memory is a repository for one run.
 type memory struct {
 	mu sync.Mutex
-	// reservations are in the order of their addresses, by scope; the lists are
-	// replaced and never changed.
+	// reservations are sorted by address, for each scope; the lists are replaced and
+	// never changed.
 	reservations map[string][]network.Reservation
 	released     []network.Reservation // the oldest release first
 }
@@ -37,8 +37,8 @@ func (m *memory) transact(ctx context.Context, _ bool, do func(records) error) e
 	return err
 }
 
-// position returns the index of the first reservation of the list that ends at
-// the address or later.
+// position returns the index of the first reservation in the list that ends at or after
+// the address.
 func position(list []network.Reservation, addr netip.Addr) int {
 	i, _ := slices.BinarySearchFunc(list, addr, func(r network.Reservation, addr netip.Addr) int {
 		return lastOf(r.Block).Compare(addr)
@@ -56,8 +56,8 @@ func (m *memory) Overlapping(scope string, first, last netip.Addr) (network.Rese
 }
 
 func (m *memory) LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
-	// What was released is taken last, the oldest release first: so the others
-	// are searched with all of it in use, and then with less and less of it.
+	// Released addresses are the last to be given out, the oldest release first: the
+	// search first treats all of them as used, and then fewer and fewer.
 	for kept := range len(m.released) + 1 {
 		var avoided []netip.Prefix
 		for _, r := range m.released[kept:] {

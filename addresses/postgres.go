@@ -25,13 +25,11 @@ import (
 	"bootstrap/network"
 )
 
-// postgres is the dialect of a ledger that a team shares.
-//
-// Those who write lock the row with the format, one after the other. An exclusion
-// constraint refuses overlapping blocks from whoever does not: then the
-// transaction is done again.
+// postgres is the dialect of a ledger that a team shares. Writers lock the row with the
+// format, so that they write one after the other. If a program does not take that lock,
+// an exclusion constraint refuses overlapping blocks, and the transaction is repeated.
 type postgres struct {
-	// secrets are texts that no message may contain.
+	// secrets are texts that messages must not contain.
 	secrets []string
 	config  *pgconn.Config
 }
@@ -43,7 +41,7 @@ func openPostgres(ctx context.Context, address string, before func(string)) (*st
 	}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		// The error has a part of the URL.
+		// The error contains a part of the URL.
 		return nil, &Error{Ledger: place, Kind: Failed, Detail: "it is not the URL of a PostgreSQL database, such as postgres://user@host/database"}
 	}
 	if err := pgconnect.Check(address, &config.Config); err != nil {
@@ -78,8 +76,8 @@ func Place(address string) string {
 	return placeOf(address)
 }
 
-// Argument returns the address of a ledger as an argument of commands. An ellipsis
-// replaces a URL with a user, because it may have a password.
+// Argument returns the address of a ledger as an argument of commands. A URL with a
+// user is replaced by an ellipsis, because it may contain a password.
 func Argument(address string) string {
 	if strings.Contains(address, "://") && (strings.Contains(address, "@") || len(Secrets(address)) > 0) {
 		return "<…>"
@@ -87,8 +85,8 @@ func Argument(address string) string {
 	return printable.ShellWord(address)
 }
 
-// Shared returns the address of a ledger as all who use it know it: Place without the
-// user.
+// Shared returns the address of a ledger in a form that is the same for all its users:
+// Place without the user.
 func Shared(address string) string {
 	place := Place(address)
 	if u, err := url.Parse(place); err == nil && u.User != nil {
@@ -116,7 +114,7 @@ func placeOf(address string) string {
 	return place + host + u.Path
 }
 
-// Same reports whether two addresses name the same ledger, whatever the password.
+// Same reports whether two addresses name the same ledger. Passwords are not compared.
 func Same(a, b string) bool { return a == b || withoutPassword(a) == withoutPassword(b) }
 
 // withoutPassword returns the address of a ledger without passwords.
@@ -136,8 +134,8 @@ func withoutPassword(address string) string {
 	return u.String()
 }
 
-// Secrets returns the passwords in the address of a ledger, as they are written
-// there and as they are meant. A path has none.
+// Secrets returns the passwords in the address of a ledger, both as written and
+// decoded. A path contains none.
 func Secrets(address string) []string {
 	if !strings.Contains(address, "://") {
 		return nil
@@ -170,7 +168,7 @@ func (d *postgres) begin(t *transaction) error {
 	if !t.write {
 		return t.exec("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	}
-	// A machine that is suspended in the middle must not hold up the others.
+	// A machine that is suspended during a transaction must not block the others.
 	return t.exec("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = '30s'")
 }
 
@@ -182,8 +180,8 @@ func (d *postgres) commit(t *transaction) error {
 	return err
 }
 
-// ready creates the tables if there are none, waits for others who write, and
-// reports whether this version can use the tables.
+// ready creates the tables if they do not exist, waits for other writers, and reports
+// whether this version can use the tables.
 func (d *postgres) ready(t *transaction) error {
 	var found int64
 	exists, err := t.number("SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('bootstrap_address_format')")
@@ -210,7 +208,7 @@ func (d *postgres) ready(t *transaction) error {
 	return nil
 }
 
-// create creates the tables in a transaction of its own, and leads to another try.
+// create creates the tables in a transaction of its own; the caller then tries again.
 func (d *postgres) create(t *transaction) error {
 	t.rollback()
 	if err := t.exec(fmt.Sprintf(`BEGIN;
@@ -244,7 +242,7 @@ func (d *postgres) create(t *transaction) error {
 	return errAgain
 }
 
-// errAgain leads to another try of the transaction.
+// errAgain makes the caller repeat the transaction.
 var errAgain = errors.New("the tables were just created")
 
 func (d *postgres) prepares() bool      { return false }
@@ -290,13 +288,13 @@ func (d *postgres) again(err error) bool {
 	return errors.Is(err, errAgain)
 }
 
-// stateKind is what SQLSTATEs with a prefix mean.
+// stateKind is the meaning of all SQLSTATEs with a prefix.
 type stateKind struct {
 	prefix string
 	kind   Kind
 }
 
-// kinds lists the prefixes; the first one that fits counts.
+// kinds lists the prefixes; the first match counts.
 var kinds = []stateKind{
 	{"25006", ReadOnly},
 	{"42501", Denied}, {"3D000", Denied}, {"28", Denied},
@@ -323,12 +321,12 @@ func (d *postgres) explain(err error) (Kind, string) {
 	return Failed, d.detail(err)
 }
 
-// broke reports whether a connection ended in the middle of something.
+// broke reports whether a connection ended before its answer.
 func broke(err error) bool {
 	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// detail returns what happened, on one line and without secrets.
+// detail returns the cause on one line and without secrets.
 func (d *postgres) detail(err error) string {
 	if broke(err) {
 		return "the connection broke"

@@ -22,7 +22,7 @@ import (
 	"bootstrap/network"
 )
 
-// task is what this test binary does as another process.
+// task describes the work of this test binary in another process.
 type task struct {
 	Do      string // reserve, live, fill or change
 	Address string
@@ -83,7 +83,7 @@ func (c task) instance(i int, vm string) network.Instance {
 
 func (c task) run() error {
 	ctx := context.Background()
-	if c.Do == "reserve" { // all begin at the same time
+	if c.Do == "reserve" { // all processes begin at the same time
 		fmt.Println("ready")
 		if _, err := io.ReadAll(os.Stdin); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (c task) reserve(ctx context.Context, l *addresses.Ledger) error {
 	return nil
 }
 
-// live makes an instance with a VM, moves it, and deletes another one.
+// live creates an instance with a VM, moves it, and deletes another one.
 func (c task) live(ctx context.Context, l *addresses.Ledger) error {
 	for i := range 2 {
 		outcomes, err := l.Reserve(ctx, "first run", c.networks(), []network.Instance{c.instance(i, "")})
@@ -184,7 +184,7 @@ func databases(t *testing.T, test func(t *testing.T, empty func(t *testing.T) st
 }
 
 // Fifty programs, or twenty with -short, that reserve at the same time never get the
-// same address, lose none, and use all that are free.
+// same address, lose none, and use all free ones.
 func TestProcessesReserveAtOnce(t *testing.T) {
 	databases(t, func(t *testing.T, empty func(t *testing.T) string) {
 		processes, tries, bits := 50, 3, 25
@@ -263,11 +263,11 @@ func TestProcessesReserveAtOnce(t *testing.T) {
 	})
 }
 
-// A program that is killed before any of its statements leaves the ledger as it
-// was between two transactions, and the next run goes on with it.
+// A program that is killed before any of its statements leaves the ledger as it was
+// after a transaction, and the next run continues from there.
 func TestKillAtEveryStatement(t *testing.T) {
 	databases(t, func(t *testing.T, empty func(t *testing.T) string) {
-		// What the ledger has after each transaction.
+		// The possible contents of the ledger between transactions.
 		c := task{Do: "live", Name: "d", Range: netip.MustParsePrefix("10.0.0.0/28")}
 		whole := empty(t)
 		var between []string
@@ -287,7 +287,7 @@ func TestKillAtEveryStatement(t *testing.T) {
 		between = append(between, contents(t, observer))
 		kills, step := 0, 1
 		if testing.Short() && strings.HasPrefix(whole, "postgres:") {
-			step = 4 // each of them is tried in the full run, and here with SQLite
+			step = 4 // the full run tries every statement, this one every fourth, with SQLite
 		}
 		for {
 			c.Address, c.KillAt = empty(t), 1+kills*step
@@ -312,7 +312,7 @@ func TestKillAtEveryStatement(t *testing.T) {
 	})
 }
 
-// contents is the ledger as text, without times.
+// contents returns the ledger as text, without times.
 func contents(t *testing.T, l *addresses.Ledger) string {
 	t.Helper()
 	list, err := l.List(t.Context(), addresses.Filter{})
@@ -326,7 +326,7 @@ func contents(t *testing.T, l *addresses.Ledger) string {
 	return text
 }
 
-// goesOn checks that the next run keeps what its instances hold.
+// goesOn checks that the next run keeps the addresses of its instances.
 func (c task) goesOn(t *testing.T, l *addresses.Ledger) {
 	t.Helper()
 	for i := range 3 {
@@ -368,10 +368,10 @@ func TestKillSeveralAtRandom(t *testing.T) {
 				running = append(running, cmd)
 			}
 			for _, cmd := range running {
-				_ = cmd.Wait() // killed, or through
+				_ = cmd.Wait() // it was killed, or has ended
 			}
 		}
-		l := open(t, c.Address) // checked when it is closed
+		l := open(t, c.Address) // closing it checks the ledger
 		for i := range 6 {
 			c.Name = fmt.Sprintf("d%d", i)
 			c.goesOn(t, l)

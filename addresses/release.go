@@ -6,8 +6,8 @@ import (
 	"bootstrap/network"
 )
 
-// Undo releases what the run reserved for instances of the deployment and no VM
-// has. What they held before the run stays theirs.
+// Undo releases the reservations that the run made for the deployment's instances and
+// that no VM uses. Older reservations stay.
 func (l *Ledger) Undo(ctx context.Context, deployment, run string) ([]network.Reservation, error) {
 	if deployment == "" || run == "" {
 		return nil, nil
@@ -15,9 +15,9 @@ func (l *Ledger) Undo(ctx context.Context, deployment, run string) ([]network.Re
 	return l.release(ctx, Filter{Deployment: deployment, Run: run}, func(r network.Reservation) bool { return r.VM == "" })
 }
 
-// ReleaseVM releases what a VM of the deployment that was deleted has. Callers
-// name VMs that an instance no longer uses: the addresses of one that it uses stay
-// the instance's.
+// ReleaseVM releases the addresses of a deleted VM of the deployment. Callers pass only
+// VMs that an instance no longer uses: the addresses of a VM in use belong to the
+// instance.
 func (l *Ledger) ReleaseVM(ctx context.Context, deployment, vm string) ([]network.Reservation, error) {
 	if deployment == "" || vm == "" {
 		return nil, nil
@@ -25,7 +25,7 @@ func (l *Ledger) ReleaseVM(ctx context.Context, deployment, vm string) ([]networ
 	return l.release(ctx, Filter{Deployment: deployment, VM: vm}, nil)
 }
 
-// ReleaseDeployment releases all that the instances of a deleted deployment hold.
+// ReleaseDeployment releases all reservations of a deleted deployment.
 func (l *Ledger) ReleaseDeployment(ctx context.Context, deployment string) ([]network.Reservation, error) {
 	if deployment == "" {
 		return nil, nil
@@ -33,8 +33,8 @@ func (l *Ledger) ReleaseDeployment(ctx context.Context, deployment string) ([]ne
 	return l.release(ctx, Filter{Deployment: deployment}, nil)
 }
 
-// Release releases the reservations that still have the same scope, block and
-// owner, and returns them.
+// Release releases reservations whose scope, block and owner have not changed, and
+// returns them.
 func (l *Ledger) Release(ctx context.Context, reservations ...network.Reservation) (released []network.Reservation, err error) {
 	err = l.repository.transact(ctx, true, func(t records) error {
 		released = nil

@@ -7,9 +7,9 @@ import (
 	"bootstrap/network"
 )
 
-// Decide returns what Reserve would do now, and changes nothing. Held of the
-// instances is what their VMs have by another record, such as a state file: the
-// ledger adds it to what they hold.
+// Decide returns the decision that Reserve would make now, and changes nothing. The
+// Held fields list addresses of VMs that another record knows, such as a state file;
+// the ledger adds those that it knows.
 func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		outcomes, _, err = l.decide(t, networks, instances)
@@ -18,10 +18,10 @@ func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instanc
 	return outcomes, err
 }
 
-// Reserve decides in one transaction which addresses the instances get, binds
-// what they hold, and reserves what is new. Held of the instances is as for
-// Decide. Nothing is released. run is the id under which Undo finds what is
-// new. A refusal is a *network.Refused; then nothing is changed.
+// Reserve decides in one transaction which addresses the instances get, binds those
+// that they hold, and reserves new ones. The Held fields are as for Decide. It releases
+// nothing. run is the id by which Undo finds the new reservations. A refusal is a
+// *network.Refused; then nothing is changed.
 func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	since := l.now()
 	err = l.repository.transact(ctx, true, func(t records) error {
@@ -37,7 +37,8 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 				case change.Action == network.Bind && change.Before != nil:
 					err = rebind(t, *change.Before, change.Reservation)
 				case change.Action == network.Reserve || isOneOf(claimed[o], change.Reservation):
-					// What a VM has is recorded even if it is given up: until then it is not free.
+					// Addresses of a VM are recorded even if the instance gives them
+					// up: they are not free until then.
 					change.Reservation.Since, change.Reservation.Run = since, run
 					err = t.insert(change.Reservation)
 				}
@@ -51,7 +52,7 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 	return outcomes, err
 }
 
-// decide also returns what the instances have without a record in the ledger.
+// decide also returns the addresses of the instances that the ledger does not contain.
 func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, [][]network.Reservation, error) {
 	instances, claimed := slices.Clone(instances), make([][]network.Reservation, len(instances))
 	for i, in := range instances {
@@ -89,8 +90,8 @@ func isOneOf(list []network.Reservation, r network.Reservation) bool {
 	return slices.ContainsFunc(list, func(other network.Reservation) bool { return sameBlock(other, r) })
 }
 
-// claims returns those of the claimed addresses that the ledger can give to the
-// instance: nobody holds them, and it holds none on their networks.
+// claims returns the claimed addresses that the ledger can give to the instance: nobody
+// holds them, and the instance holds no address on their networks.
 func (l *Ledger) claims(t records, held, claimed []network.Reservation) (list []network.Reservation, err error) {
 	for _, c := range claimed {
 		if l.own != nil {
@@ -120,11 +121,11 @@ func rebind(t records, before, after network.Reservation) error {
 	return t.insert(after)
 }
 
-// Record records in one transaction that the VM of the instance has these
-// reservations, and releases all others of the instance but those of the orphans:
-// VMs that the instance no longer uses and that still exist. It returns what was
-// released. A reservation that was released by force meanwhile is made again; if
-// another instance has it, the error is a *network.Refused.
+// Record records in one transaction that the VM of the instance uses these
+// reservations. It releases all others of the instance except those of the orphans: VMs
+// that the instance no longer uses and that still exist. It returns the released ones.
+// A reservation that somebody released by force is made again; if another instance has
+// it, the error is a *network.Refused.
 func (l *Ledger) Record(ctx context.Context, owner network.Owner, vm string, has []network.Reservation, orphans ...string) (released []network.Reservation, err error) {
 	err = l.repository.transact(ctx, true, func(t records) error {
 		released = nil
@@ -179,10 +180,10 @@ func inUse(r, holder network.Reservation) error {
 	return &network.Refused{Kind: network.AlreadyInUse, Owner: r.Owner, Network: r.Network, Scope: r.Scope, Block: r.Block, Holders: []network.Reservation{holder}}
 }
 
-// Adopt records what running instances have, all or nothing. What the same
-// instance holds already gets the VM, the network and the kind that are given.
-// If another instance has one of the addresses, the error is a *network.Refused.
-// It returns the reservations that are new.
+// Adopt records addresses of running instances, all or none. A reservation that the
+// same instance holds already gets the given VM, network and kind. If another instance
+// has one of the addresses, the error is a *network.Refused. It returns the new
+// reservations.
 func (l *Ledger) Adopt(ctx context.Context, reservations []network.Reservation) (adopted []network.Reservation, err error) {
 	since := l.now()
 	err = l.repository.transact(ctx, true, func(t records) error {

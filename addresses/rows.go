@@ -13,7 +13,7 @@ import (
 	"bootstrap/network"
 )
 
-// number returns the number that a query answers with.
+// number returns the number that is the result of a query.
 func (t *transaction) number(text string, args ...any) (n int64, err error) {
 	rows, err := t.rows(text, args...)
 	if err != nil {
@@ -29,7 +29,8 @@ func (t *transaction) number(text string, args ...any) (n int64, err error) {
 	return n, rows.Close()
 }
 
-// columns are those of a row, but for gap_after and those of the dialect.
+// columns are the columns of a row, without gap_after and the extra ones of the
+// dialect.
 func columns() []string {
 	return []string{"scope", "family", "first", "last", "deployment", "deployment_name", "instance", "network", "kind", "vm", "since", "run"}
 }
@@ -40,8 +41,8 @@ func (t *transaction) values(r network.Reservation) []any {
 		r.Owner.Deployment, r.Owner.Name, r.Owner.Instance, r.Network, string(r.Kind), r.VM, d.time(r.Since), r.Run}, d.extras(r)...)
 }
 
-// query returns the reservations that a query selects; text is what follows the
-// name of the table.
+// query returns the reservations that a query selects. text is the rest of the query
+// after the name of the table.
 func (t *transaction) query(text string, args ...any) (list []network.Reservation, err error) {
 	err = t.each(func(r network.Reservation) { list = append(list, r) }, text, args...)
 	return list, err
@@ -85,7 +86,7 @@ func (t *transaction) damaged(err error) error {
 	return &Error{Ledger: t.store.place, Kind: Corrupt, Detail: err.Error(), Err: err}
 }
 
-// addressOf returns the address that a database has as text or as 16 bytes.
+// addressOf reads an address that a database returns as text or as 16 bytes.
 func addressOf(value any, family int) netip.Addr {
 	switch value := value.(type) {
 	case []byte:
@@ -101,7 +102,7 @@ func addressOf(value any, family int) netip.Addr {
 	return netip.Addr{}
 }
 
-// timeOf returns the time that a database has as such or in milliseconds.
+// timeOf reads a time that a database returns as a time or in milliseconds.
 func timeOf(value any) time.Time {
 	switch value := value.(type) {
 	case int64:
@@ -133,8 +134,8 @@ func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
 	if len(where) > 0 {
 		text = "WHERE " + strings.Join(where, " AND ")
 	}
-	// A slice that grows, and a copy of each name for each reservation, would need
-	// twice the memory.
+	// Growing a slice, and copying each name for each reservation, would need twice the
+	// memory.
 	var list []network.Reservation
 	if filter.Deployment == "" {
 		n, err := t.number("SELECT count(*) FROM {} "+text, args...)

@@ -30,7 +30,7 @@ func holding(b *testing.B, address string, held []network.Reservation) *addresse
 	return l
 }
 
-// copyIn writes reservations to a PostgreSQL ledger, in one go.
+// copyIn writes reservations to a PostgreSQL ledger with one COPY.
 func copyIn(b *testing.B, address string, held []network.Reservation) {
 	b.Helper()
 	conn, err := pgx.Connect(b.Context(), address)
@@ -70,8 +70,8 @@ func BenchmarkScaleOnPostgreSQL(b *testing.B) {
 	})
 }
 
-// BenchmarkFull measures each use of a ledger with 60,000 reservations of a /16.
-// best is the quickest: the machine may do other things besides.
+// BenchmarkFull measures each operation on a ledger with 60,000 reservations of a /16.
+// best is the fastest time: the machine may be busy with other things.
 func BenchmarkFull(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) { full(b, filepath.Join(b.TempDir(), "addresses.db")) })
 	b.Run("PostgreSQL", func(b *testing.B) { full(b, schema(b)) })

@@ -28,15 +28,14 @@ import (
 // "bsAL".
 const applicationID = 0x6273414c
 
-// sqlite is the dialect of a ledger in a file.
-//
-// The file has a rollback journal and no write-ahead log: the log's index is
-// shared memory, which programs on two machines do not share when the home is on
-// a network file system, and a ledger without a run is one file that can be
-// copied. synchronous=EXTRA makes a commit last when the power fails.
+// sqlite is the dialect of a ledger in a file. It uses a rollback journal, not a
+// write-ahead log: that log's index is shared memory, which does not work between
+// machines if the home is on a network file system, and without the log an unused
+// ledger is a single file that can be copied. With synchronous=EXTRA a commit survives
+// a power failure.
 type sqlite struct {
 	path string
-	file fs.FileInfo // as it was when the ledger was opened
+	file fs.FileInfo // the file that was opened
 }
 
 func openSQLite(ctx context.Context, path string, before func(string)) (*store, error) {
@@ -80,8 +79,7 @@ func openSQLite(ctx context.Context, path string, before func(string)) (*store, 
 	return s, nil
 }
 
-// sqliteURL is the path for SQLite, which reads it as a URL so that any character
-// can be in it.
+// sqliteURL returns the path as a URL for SQLite, so that it may contain any character.
 func sqliteURL(path, mode string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
@@ -93,16 +91,16 @@ func sqliteURL(path, mode string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// createSQLite creates an empty ledger. It is made beside its place and linked to
-// it, so that a file at its place is always whole, and two programs that create it
-// at the same time have the same one.
+// createSQLite creates an empty ledger: a temporary file that it links to the path when
+// the file is complete. So the file at the path is always whole, and two programs that
+// create it at the same time use the same one.
 func createSQLite(ctx context.Context, path string, before func(string)) error {
 	dir := filepath.Dir(path)
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	removeAbandoned(path)
-	temp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // of mode 0600
+	temp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // with mode 0600
 	if err != nil {
 		return err
 	}
@@ -117,7 +115,7 @@ func createSQLite(ctx context.Context, path string, before func(string)) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	if err != nil { // a file system without links
+	if err != nil { // the file system has no links
 		if _, err := os.Lstat(path); err == nil {
 			return nil
 		}
@@ -127,8 +125,7 @@ func createSQLite(ctx context.Context, path string, before func(string)) error {
 	return err
 }
 
-// removeAbandoned removes what runs that were killed while they created the ledger
-// left behind.
+// removeAbandoned removes files of runs that were killed while they created the ledger.
 func removeAbandoned(path string) {
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.new-*"))
 	for _, name := range left {
@@ -179,7 +176,7 @@ func writeEmpty(ctx context.Context, path string, before func(string)) error {
 	return db.Close()
 }
 
-// check reports whether the file is a ledger that this version can use, and whole.
+// check returns an error unless the file is an intact ledger that this version can use.
 func (d *sqlite) check(t *transaction) error {
 	id, err := t.number("PRAGMA application_id")
 	if err != nil {
@@ -205,7 +202,7 @@ func (d *sqlite) begin(t *transaction) error {
 	return t.exec("BEGIN")
 }
 
-// commit waits for those who read.
+// commit waits for readers.
 func (d *sqlite) commit(t *transaction) error {
 	for {
 		err := t.exec("COMMIT")
@@ -233,8 +230,8 @@ func (d *sqlite) ready(t *transaction) error {
 	return err
 }
 
-// same reports whether the file is still the one that was opened: SQLite would
-// write to a file that was removed.
+// same reports whether the path still leads to the file that was opened: SQLite would
+// write to a removed file.
 func (d *sqlite) same() error {
 	info, err := os.Stat(d.path)
 	switch {
@@ -339,7 +336,7 @@ func (d *sqlite) explain(err error) (Kind, string) {
 	}
 	var of *fs.PathError
 	if errors.As(err, &of) {
-		err = of.Err // the path is in the message already
+		err = of.Err // the message contains the path already
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):

@@ -19,55 +19,53 @@ import (
 // written by a newer version of this program.
 const Format = 1
 
-// patience is how long transactions wait for those of others, and longest how long
-// they may take themselves.
+// patience is how long transactions wait for those of others, and longest how long they
+// may last themselves.
 const (
 	patience = time.Minute
 	longest  = 10 * time.Minute
 )
 
-// store is a repository in a database.
-//
-// A row of the table is a reservation: its first and last address, so that
-// overlaps are found by numbers. gap_after is 1 if the address after the last one
-// is free. An index of those rows leads from one gap to the next past all
-// reservations in between, however many there are.
+// store is a repository in a database. Each row is a reservation with its first and
+// last address, so that overlaps are found by comparing numbers. gap_after is 1 if the
+// address after the last one is free: an index of these rows leads from gap to gap,
+// past any number of reservations in between.
 type store struct {
 	db      *sql.DB
 	dialect dialect
-	place   string // for messages; without a password
+	place   string // address for messages; without a password
 	// patience is how long a transaction waits for those of others.
 	patience time.Duration
-	before   func(statement string) // called before each one
+	before   func(statement string) // called before each statement
 }
 
-// dialect is what differs between the databases.
+// dialect contains the differences between the databases.
 type dialect interface {
 	// begin begins a transaction; a write transaction keeps others from writing.
 	begin(t *transaction) error
 	commit(t *transaction) error
-	// ready reports why the database is not the ledger that was opened.
+	// ready returns an error if the database is not the ledger that was opened.
 	ready(t *transaction) error
 	table() string
-	// prepares reports whether to prepare statements: those who keep prepared ones
-	// by themselves need not.
+	// prepares reports whether the store must prepare statements; some drivers do it
+	// themselves.
 	prepares() bool
 	placeholder() string
 	// excludes reports whether the database itself refuses blocks that overlap.
 	excludes() bool
 	address(netip.Addr) any
 	time(time.Time) any
-	// extra returns the names of more columns, and extras their values.
+	// extra returns the names of additional columns, and extras their values.
 	extra() []string
 	extras(network.Reservation) []any
 	// verify reports whether the extra columns belong to the reservation.
 	verify(r network.Reservation, extras []any) error
-	// defects returns what the database itself finds wrong with its tables.
+	// defects returns the damage that the database itself finds in its tables.
 	defects(t *transaction) ([]string, error)
-	// explain says what an error of the database means.
+	// explain translates an error of the database.
 	explain(error) (Kind, string)
-	// again reports whether a transaction that failed with the error is to be
-	// tried again, because of another transaction.
+	// again reports whether a transaction failed with the error only because of another
+	// transaction, and must be repeated.
 	again(error) bool
 }
 
@@ -85,7 +83,7 @@ func (s *store) transact(ctx context.Context, write bool, do func(records) error
 	}
 }
 
-// failed makes an error of the database one for people.
+// failed translates an error of the database for people.
 func (s *store) failed(ctx, limit context.Context, err error) error {
 	var refused *network.Refused
 	var already *Error
@@ -106,7 +104,7 @@ func (s *store) failed(ctx, limit context.Context, err error) error {
 	return &Error{Ledger: s.place, Kind: kind, Detail: detail, Err: err}
 }
 
-// attempt does the transaction; limit ends the wait for others.
+// attempt runs the transaction; limit ends the wait for others.
 func (s *store) attempt(ctx, limit context.Context, write bool, do func(records) error) (err error) {
 	conn, err := s.db.Conn(limit)
 	if err != nil {
@@ -121,7 +119,7 @@ func (s *store) attempt(ctx, limit context.Context, write bool, do func(records)
 		}
 		return err
 	}
-	// If do panics, the transaction must not stay open.
+	// If do panics, the transaction must be rolled back.
 	ended := false
 	defer func() {
 		if !ended {
@@ -144,7 +142,7 @@ func (s *store) attempt(ctx, limit context.Context, write bool, do func(records)
 	return nil
 }
 
-// transaction is the records of a store in a transaction.
+// transaction gives access to the records of a store within a transaction.
 type transaction struct {
 	ctx   context.Context
 	conn  *sql.Conn
@@ -162,7 +160,7 @@ func (t *transaction) forget() {
 	clear(t.prepared)
 }
 
-// rollback ends the transaction. If that fails the connection is not used again.
+// rollback rolls the transaction back. If that fails, the connection is discarded.
 func (t *transaction) rollback() {
 	t.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 5*time.Second)
@@ -172,7 +170,8 @@ func (t *transaction) rollback() {
 	}
 }
 
-// statement replaces {} and ?1, ?2, … by what the database wants.
+// statement replaces {} by the table's name, and ?1, ?2, … by the database's
+// placeholders.
 func (t *transaction) statement(text string) string {
 	d := t.store.dialect
 	text = strings.NewReplacer("{}", d.table(), "?", d.placeholder()).Replace(text)

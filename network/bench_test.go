@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Nothing here may take longer for a larger range: only for longer lists.
+// The duration of these may depend on the lengths of lists, but not on the sizes of
+// ranges.
 
 func BenchmarkParse(b *testing.B) {
 	for _, length := range []int{1, 10_000} {

@@ -2,8 +2,8 @@ package network
 
 import "net/netip"
 
-// Holding returns the network that an address belongs to: the one with the name
-// if it has the address, or else the first one with it.
+// Holding returns the network that contains an address: the one with the name if it
+// does, else the first one that does.
 func Holding(networks []Network, name string, addr netip.Addr) (*Network, bool) {
 	if n, ok := Find(networks, name); ok && n.has(addr) {
 		return n, true
@@ -16,8 +16,8 @@ func Holding(networks []Network, name string, addr netip.Addr) (*Network, bool) 
 	return nil, false
 }
 
-// has reports whether the address is in a subnet of the network. A vip network
-// without lists has every address that static_ips names, which nothing tells.
+// has reports whether a subnet of the network contains the address. A vip network
+// without lists has any address that static_ips names, which is unknown here.
 func (n *Network) has(addr netip.Addr) bool {
 	if _, ok := n.holding(addr); ok {
 		return true
@@ -30,8 +30,8 @@ func (n *Network) has(addr netip.Addr) bool {
 	return false
 }
 
-// Claim returns the block and the kind of a reservation for an instance that has
-// the address on the network.
+// Claim returns the block and the kind of a reservation for an instance that uses the
+// address on the network.
 func (n *Network) Claim(addr netip.Addr) (netip.Prefix, Kind) {
 	block := netip.PrefixFrom(addr, addr.BitLen())
 	if n.Type == VIP {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An address that a VM has is claimed on the network of its name, or else on one
-// whose range has it, with the kind that a reservation would have there.
+// An address of a VM is claimed on the network of its name, else on one whose range
+// contains it, with the kind of a normal reservation there.
 func TestClaim(t *testing.T) {
 	networks, problems := Parse([]any{
 		map[string]any{"name": "a", "subnets": []any{map[string]any{"range": "10.0.0.0/24", "gateway": "10.0.0.1", "static": []any{"10.0.0.9"}}}},

@@ -10,10 +10,10 @@ import (
 	"go4.org/netipx"
 )
 
-// Decide returns what happens to the addresses of the instances: each keeps what
-// it holds and may keep; static addresses are reserved as asked for, all others
-// are the lowest free ones. Nothing that one of the instances gives up is given
-// to another. A refusal is a *Refused; other errors are those of the ledger.
+// Decide returns what happens to the addresses of the instances. Each keeps its address
+// if it may. Static addresses are reserved as requested, all others are the lowest free
+// ones. No instance gets an address that another one gives up in the same decision. A
+// refusal is a *Refused; other errors are those of the ledger.
 func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
 	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances))}
 	for _, in := range instances {
@@ -30,7 +30,7 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 			return nil, err
 		}
 		if d.needsSwap(in) {
-			// What the VM has stays its own until the new one serves.
+			// The VM keeps its addresses until the new VM serves.
 			in.swapped, d.chosen = true, chosen
 			in.undo()
 			if err := d.match(in); err != nil {
@@ -38,8 +38,8 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 			}
 		}
 	}
-	// Static addresses are first, so that an automatic one of another network
-	// with the same range does not take them.
+	// Static addresses are decided first: an automatic one of another network with the
+	// same range must not take them.
 	for _, static := range []bool{true, false} {
 		for _, in := range d.instances {
 			for i := range in.wants {
@@ -60,34 +60,34 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 	return outcomes, nil
 }
 
-// decider is one decision.
+// decider makes one decision.
 type decider struct {
 	networks  []Network
 	taken     Taken
 	instances []*instance
-	held      []Reservation // that the instances hold
-	chosen    []Reservation // that this decision reserves
+	held      []Reservation // all that the instances hold
+	chosen    []Reservation // new ones of this decision
 }
 
-// instance is an instance while the decision is made.
+// instance is the state of an instance during the decision.
 type instance struct {
 	*Instance
 	wants []want
 	held  []holding
-	// swapped is true if what the VM has is not used again, since the VM keeps it
-	// until the new one serves.
+	// swapped is true if the addresses of the VM are not used again, because the VM
+	// keeps them until the new VM serves.
 	swapped bool
-	// unbound is true if the ledger does not say what the VM has: a run was killed
-	// after it made the VM.
+	// unbound is true if the ledger does not contain the addresses of the VM: a run was
+	// killed after it had created the VM.
 	unbound bool
 	noSwap  string
 }
 
-// want is a wish while the decision is made.
+// want is the state of a wish during the decision.
 type want struct {
 	*Wish
 	network *Network
-	static  netip.Prefix // asked for; the zero Prefix: any
+	static  netip.Prefix // the static address that is asked for; the zero Prefix: any
 	done    bool
 	change  Change
 }
@@ -95,12 +95,12 @@ type want struct {
 // holding is a reservation that the instance has.
 type holding struct {
 	Reservation
-	used   bool // for a wish
+	used   bool // for one of the wishes
 	orphan bool
-	ofVM   bool // the VM of the instance has it
+	ofVM   bool // the VM of the instance uses it
 }
 
-// prepare finds the networks of the wishes, and sorts what the instance holds.
+// prepare finds the networks of the wishes, and sorts the addresses of the instance.
 func (d *decider) prepare(in *instance) error {
 	for i := range in.Wishes {
 		w := want{Wish: &in.Wishes[i]}
@@ -124,15 +124,15 @@ func (d *decider) prepare(in *instance) error {
 	for _, r := range in.Held {
 		in.held = append(in.held, holding{Reservation: r, orphan: slices.Contains(in.Orphans, r.VM) && r.VM != in.VM, ofVM: r.VM != "" && r.VM == in.VM})
 	}
-	// Then it has some of what is bound to no VM.
+	// Then the VM uses some of the addresses that are bound to no VM.
 	if in.VM != "" && !slices.ContainsFunc(in.held, func(h holding) bool { return h.ofVM }) {
 		in.unbound = true
 		for i := range in.held {
 			in.held[i].ofVM = in.held[i].VM == ""
 		}
 	}
-	// What a failed run reserved is used before what the old VM has; the last run
-	// first, because its VM may exist.
+	// Addresses of a failed run are preferred to those of the old VM; those of the last
+	// run come first, because its VM may exist.
 	slices.SortStableFunc(in.held, func(a, b holding) int {
 		if (a.VM == "") != (b.VM == "") {
 			if a.VM == "" {
@@ -192,7 +192,7 @@ func (d *decider) asked(in *instance, w *want) error {
 	return nil
 }
 
-// outcome returns what was decided for the instance.
+// outcome returns the decision for the instance.
 func (d *decider) outcome(in *instance) Outcome {
 	o := Outcome{Owner: in.Owner, NoSwap: in.noSwap, Moves: d.moves(in)}
 	for _, w := range in.wants {
@@ -211,7 +211,7 @@ func (d *decider) outcome(in *instance) Outcome {
 	return o
 }
 
-// leave returns what happens to a reservation that no wish uses.
+// leave returns what happens to a reservation that is not used for a wish.
 func (d *decider) leave(in *instance, h holding) Change {
 	c := Change{Action: Release, Reservation: h.Reservation}
 	from := h.Address()

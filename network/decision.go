@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Instance is an instance with what it holds and what it asks for.
+// Instance is an instance with its addresses and its wishes.
 type Instance struct {
 	Owner  Owner
 	Zone   string // empty: none
 	VM     string // CID of its VM; empty: it has none
 	Wishes []Wish
-	Held   []Reservation // in any order; they are taken, even those that the ledger does not have
-	// Orphans are CIDs of VMs that the instance no longer uses, and that still
-	// exist: what they hold stays theirs.
+	Held   []Reservation // in any order; they are respected even if the ledger does not contain them
+	// Orphans are CIDs of existing VMs that the instance no longer uses; they keep
+	// their addresses.
 	Orphans []string
-	// Swap is true if its VM is replaced by making the new VM first, and Replace
-	// if it is replaced for another reason than its addresses.
+	// Swap is true if the new VM is created before the old one is deleted, and Replace
+	// if the VM is replaced for another reason than its addresses.
 	Swap, Replace bool
-	// LastKnown are the addresses that the VM had on dynamic networks, by network.
+	// LastKnown are the last addresses of the VM on dynamic networks, by network.
 	LastKnown map[string]netip.Addr
 }
 
@@ -28,21 +28,21 @@ type Action string
 
 // The actions.
 const (
-	Bind    Action = "bind"    // the instance has it and keeps it
+	Bind    Action = "bind"    // the instance uses it and keeps it
 	Reserve Action = "reserve" // it becomes the instance's
 	Hold    Action = "hold"    // it is released once the VM that uses it is gone
 	Release Action = "release" // no VM uses it: it is released with the record of the new VM
 	Orphan  Action = "orphan"  // a VM that the instance no longer uses holds it until it is deleted
-	Ask     Action = "ask"     // the IaaS chooses it; Block is only a hint
+	Ask     Action = "ask"     // the IaaS chooses it; Block is only a suggestion
 )
 
 // Change is what happens to one address of an instance.
 type Change struct {
 	Action Action
-	// Reservation is what the ledger has afterwards; until it is released, for
-	// Hold and Release. Since and Run of a new one are empty.
+	// Reservation is the record in the ledger afterwards; for Hold and Release, until
+	// it is released. Since and Run of a new one are empty.
 	Reservation Reservation
-	// Before is what the ledger has, of Bind, if that is not the same.
+	// Before is the present record in the ledger, for Bind, if it differs.
 	Before *Reservation
 	Reason Reason
 }
@@ -50,7 +50,7 @@ type Change struct {
 // ReasonKind is the kind of a reason.
 type ReasonKind string
 
-// The kinds of reasons, with what From and To of a Reason are.
+// The kinds of reasons; the comments explain From and To of a Reason.
 const (
 	New         ReasonKind = "new"          // the instance has no address on the network
 	Same        ReasonKind = "same"         // nothing changes

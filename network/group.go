@@ -10,18 +10,18 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// Wish is what an instance, or each instance of a group, asks of a network.
+// Wish is the request of an instance, or of each instance of a group, for a network.
 type Wish struct {
 	Network string
-	// Static are the addresses of static_ips: one for each instance of a group;
-	// of an instance one or none.
+	// Static are the addresses of static_ips: for a group one for each instance, for an
+	// instance at most one.
 	Static []netip.Addr
-	// Default are the uses for which the network is the default of the VM: dns,
-	// gateway, addressable.
+	// Default are the uses for which the network is the VM's default: dns, gateway,
+	// addressable.
 	Default []string
 }
 
-// Group is what an instance group says of its networks.
+// Group is the use of networks by an instance group.
 type Group struct {
 	Name      string
 	Instances int
@@ -29,13 +29,13 @@ type Group struct {
 	Wishes    []Wish
 }
 
-// uses returns what a network can be the default for; with several networks, a
-// group must choose one for each of the first two.
+// uses returns the uses that a network can be the default for. A group with several
+// networks must choose one for each of the first two uses.
 func uses() []string { return []string{"dns", "gateway", "addressable"} }
 
-// ParseGroup reads name, instances, azs and networks of an instance group as a
-// YAML document gives them, and returns all problems. path is the group's path
-// in the document, for example instance_groups[0].
+// ParseGroup reads name, instances, azs and networks of an instance group from a
+// decoded YAML document, and returns all problems. path is the group's path in the
+// document, for example instance_groups[0].
 func ParseGroup(path string, fields map[string]any, networks []Network, rules Rules) (Group, []Problem) {
 	r := &reader{rules: rules}
 	g := Group{Instances: 1}
@@ -110,7 +110,7 @@ func (r *reader) checkZones(path string, n *Network, g Group) {
 	}
 }
 
-// defaults reads for which uses a network is the default.
+// defaults reads the uses for which a network is the default.
 func (r *reader) defaults(path string, fields map[string]any) []string {
 	var defaults []string
 	for i, item := range r.list(path, fields, "default") {
@@ -215,8 +215,8 @@ func (r *reader) staticIPs(path string, fields map[string]any, n *Network, g Gro
 	return addrs
 }
 
-// checkStatic checks that an address of static_ips is in the list static of a
-// subnet, and that subnet in a zone of the group.
+// checkStatic checks that a list static of a subnet contains an address of static_ips,
+// and that this subnet is in a zone of the group.
 func (r *reader) checkStatic(path string, addr netip.Addr, n *Network, g Group, listed bool) {
 	s, found := n.holding(addr)
 	if !found {

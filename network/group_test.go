@@ -92,7 +92,7 @@ func TestParseGroup(t *testing.T) {
 	}
 }
 
-// The settings are those that create_vm and the apply spec have had all along.
+// create_vm and the apply spec get the same settings as in earlier versions.
 func TestSettings(t *testing.T) {
 	networks := some(t)
 	for name, c := range map[string]struct {

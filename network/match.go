@@ -8,9 +8,9 @@ import (
 	"go4.org/netipx"
 )
 
-// match uses what the instance holds for its wishes: static ones first, because
-// they can use only one address; first what it holds on the network of the same
-// name, then on any, because a network that got another name keeps its addresses.
+// match uses reservations of the instance for its wishes. Static wishes come first,
+// because only one address fits them. Reservations on the network of the same name come
+// first; then those on any network, because a renamed network keeps its addresses.
 func (d *decider) match(in *instance) error {
 	for _, static := range []bool{true, false} {
 		for _, sameName := range []bool{true, false} {
@@ -33,8 +33,8 @@ func (d *decider) match(in *instance) error {
 	return nil
 }
 
-// matchOne uses what the instance holds on networks of the same name, or of
-// others, for the wish.
+// matchOne uses for the wish a reservation on a network of the same name, or on another
+// one.
 func (d *decider) matchOne(in *instance, w *want, sameName bool) error {
 	for j := range in.held {
 		h := &in.held[j]
@@ -54,8 +54,8 @@ func (d *decider) matchOne(in *instance, w *want, sameName bool) error {
 	return nil
 }
 
-// fits reports whether the reservation can be used for the wish. In a network
-// with another scope it can if the address is free there.
+// fits reports whether the reservation can be used for the wish. In a network of
+// another scope the address must be free there.
 func (d *decider) fits(in *instance, w *want, r Reservation) (bool, error) {
 	obstacle := d.obstacle(in, w, r)
 	if obstacle.Kind != Rescoped {
@@ -92,7 +92,7 @@ func (w *want) bind(r Reservation) {
 	w.done = true
 }
 
-// ask leaves the address to the IaaS.
+// ask lets the IaaS choose the address.
 func (w *want) ask(in *instance) {
 	hint := Reservation{Scope: w.network.Scope, Owner: in.Owner, Network: w.Network, Kind: Automatic, VM: in.VM}
 	if addr, ok := in.LastKnown[w.Network]; ok {
@@ -152,8 +152,8 @@ func (d *decider) obstacle(in *instance, w *want, r Reservation) Reason {
 	return Reason{Kind: Same}
 }
 
-// why returns why the reservation is not used for the wish. Another scope is the
-// reason only if there is no other.
+// why returns why the reservation is not used for the wish; another scope only if there
+// is no other reason.
 func (d *decider) why(in *instance, w *want, r Reservation) Reason {
 	reason := d.obstacle(in, w, r)
 	if reason.Kind != Rescoped {
@@ -166,8 +166,8 @@ func (d *decider) why(in *instance, w *want, r Reservation) Reason {
 	return reason
 }
 
-// needsSwap reports whether a second VM is made beside the old one, with
-// addresses of its own.
+// needsSwap reports whether a new VM with addresses of its own is created before the
+// old one is deleted.
 func (d *decider) needsSwap(in *instance) bool {
 	if !in.Swap || in.VM == "" || !in.Replace && !d.moves(in) {
 		return false
@@ -181,7 +181,7 @@ func (d *decider) needsSwap(in *instance) bool {
 	return true
 }
 
-// undo forgets what is used for which wish.
+// undo removes the assignment of reservations to wishes.
 func (in *instance) undo() {
 	for i := range in.held {
 		in.held[i].used = false
@@ -191,8 +191,7 @@ func (in *instance) undo() {
 	}
 }
 
-// moves reports whether the VM's addresses are others than those that are
-// wished for.
+// moves reports whether the VM has other addresses than the wishes.
 func (d *decider) moves(in *instance) bool {
 	if in.VM == "" {
 		return false

@@ -15,7 +15,7 @@ type Type string
 
 // The types of networks.
 const (
-	Manual  Type = "manual"  // the addresses are chosen here
+	Manual  Type = "manual"  // this program chooses the addresses
 	Dynamic Type = "dynamic" // the IaaS chooses the addresses
 	VIP     Type = "vip"     // addresses that the IaaS routes to the VM
 )
@@ -43,11 +43,11 @@ type Subnet struct {
 	// Reserved are addresses that no instance gets. Gateway, first and last
 	// address of Range are not among them, but are not given to instances either.
 	Reserved []netipx.IPRange
-	// Static are the addresses that only instances with static_ips get; where
-	// instances get blocks, whole blocks. For a vip network, those that instances
-	// get in this order.
+	// Static are the addresses that only instances with static_ips get: whole blocks if
+	// instances get blocks. For a vip network, they are the addresses that instances
+	// get, in this order.
 	Static []netipx.IPRange
-	Zones  []string // empty: of all instances, if they have no zone
+	Zones  []string // empty: for instances without a zone
 	// Prefix is the length of the block that an instance gets: 32 or 128 is a
 	// single address.
 	Prefix          int

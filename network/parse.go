@@ -11,9 +11,9 @@ import (
 	"go4.org/netipx"
 )
 
-// Parse reads the list networks as a YAML document gives it (maps, slices,
-// texts, numbers) and returns all its problems. Networks with problems are among
-// the returned ones if they have a name, so that uses of them can be checked.
+// Parse reads the list networks of a decoded YAML document (maps, slices, texts,
+// numbers) and returns all its problems. It also returns networks with problems if they
+// have a name, so that the caller can check uses of them.
 func Parse(list any, rules Rules) ([]Network, []Problem) {
 	r := &reader{rules: rules}
 	items, ok := list.([]any)
@@ -44,7 +44,7 @@ func Parse(list any, rules Rules) ([]Network, []Problem) {
 	return networks, r.problems
 }
 
-// canonical returns the name as the Director compares it.
+// canonical returns the name in the form in which the Director compares names.
 func canonical(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 }
@@ -96,8 +96,8 @@ func (r *reader) list(path string, fields map[string]any, key string) []any {
 	return list
 }
 
-// filled is list for one that must be given and must not be empty, or else the
-// problem is of the kind.
+// filled is list for a field that must be given and must not be empty; otherwise it
+// adds a problem of the kind.
 func (r *reader) filled(path string, fields map[string]any, key, kind, message string) []any {
 	list, isList := fields[key].([]any)
 	if len(list) == 0 && (isList || fields[key] == nil) {
@@ -120,7 +120,7 @@ func (r *reader) cloudProperties(path string, fields map[string]any) map[string]
 	return maps.Clone(properties)
 }
 
-// describe returns what a value is, for messages.
+// describe returns the type of a value, for messages.
 func describe(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -193,8 +193,8 @@ func (r *reader) manual(path string, n *Network, fields map[string]any) {
 	}
 }
 
-// manualSubnet reads a subnet of a manual network; ok is false if its range is
-// unknown, and what depends on it unchecked.
+// manualSubnet reads a subnet of a manual network. ok is false if its range is unknown;
+// then nothing that depends on the range is checked.
 func (r *reader) manualSubnet(path string, fields map[string]any) (s Subnet, ok bool) {
 	s.CloudProperties = r.cloudProperties(path, fields)
 	s.DNS = r.dns(path, fields)
@@ -248,7 +248,7 @@ func rangeOf(block netip.Prefix, r netipx.IPRange) bool {
 	return block.Contains(r.From()) && block.Contains(r.To())
 }
 
-// static adds the list static to a subnet that has all its other parts.
+// static adds the list static to a subnet that is complete otherwise.
 func (r *reader) static(s *Subnet, items []placed) {
 	restricted := s.restricted()
 	for _, item := range items {
@@ -273,7 +273,7 @@ func (r *reader) static(s *Subnet, items []placed) {
 	}
 }
 
-// firstOf returns the lowest address that both have.
+// firstOf returns the lowest address that both sets contain.
 func firstOf(set *netipx.IPSet, r netipx.IPRange) netip.Addr {
 	var b netipx.IPSetBuilder
 	b.AddRange(r)
@@ -317,7 +317,7 @@ func (r *reader) prefix(path string, fields map[string]any, within netip.Prefix)
 	return length
 }
 
-// whole returns a number or the text of one.
+// whole returns a number, given as number or text.
 func whole(value any) (int, bool) {
 	const limit = 1 << 20 // larger than any length or count here
 	switch v := value.(type) {
@@ -370,7 +370,7 @@ func (r *reader) zones(path string, fields map[string]any) []string {
 	return r.zoneList(path, fields, kinds)
 }
 
-// zoneKinds are the kinds of problems of a list of zones.
+// zoneKinds are the problem kinds for a list of zones.
 type zoneKinds struct{ empty, noText, unknown string }
 
 // zoneList reads the field azs, each zone once.
@@ -401,7 +401,7 @@ func (r *reader) zone(path, zone string, kinds zoneKinds) bool {
 	return known
 }
 
-// among returns the end of a message that lists what is known.
+// among returns the end of a message that lists the known names.
 func among(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// document returns the value that a document has.
+// document returns the value of a YAML document.
 func document(t testing.TB, text string) any {
 	t.Helper()
 	var value any
@@ -20,8 +20,8 @@ func document(t testing.TB, text string) any {
 // subnets returns a manual network a with the subnets.
 func subnets(list string) string { return `[{"name": "a", "subnets": [` + list + `]}]` }
 
-// inside returns a manual network a with one subnet 192.168.1.0/24 that has the
-// fields besides range and gateway.
+// inside returns a manual network a with one subnet 192.168.1.0/24, which has these
+// fields in addition to range and gateway.
 func inside(fields string) string {
 	return subnets(`{"range": "192.168.1.0/24", "gateway": "192.168.1.1", ` + fields + `}`)
 }
@@ -133,7 +133,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The text of a whole network means what it means to the Director.
+// A network is read like the Director reads it.
 func TestParse(t *testing.T) {
 	networks, problems := Parse(document(t, `[
 		{"name": "a", "scope": "lab", "subnets": [
@@ -176,7 +176,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A network without a gateway is for rules that allow it.
+// Some rules allow a network without a gateway.
 func TestParseGatewayOptional(t *testing.T) {
 	networks, problems := Parse(document(t, subnets(`{"range": "10.0.0.0/31"}`)), Rules{GatewayOptional: true})
 	if len(problems) > 0 || networks[0].Subnets[0].Gateway.IsValid() {

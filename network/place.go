@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Member is an instance of a group that has several: one that exists, or one
-// that Place adds.
+// Member is an instance of a group with several instances: an existing one, or one that
+// Place adds.
 type Member struct {
-	Instance string // for example web/0; empty: a new one
+	Instance string // an existing instance such as web/0; empty: a new one
 	Zone     string
 	Held     []Reservation
-	// Static are the addresses of static_ips that Place gives it, by network.
+	// Static are the addresses of static_ips that Place assigns to it, by network.
 	Static map[string]netip.Addr
 }
 
-// Place gives each instance of a group a zone and its part of static_ips. What
-// exists keeps its zone, and an address that is still listed; existing instances
-// that the group has no place for are left out. New ones come last.
+// Place assigns a zone and a part of static_ips to each instance of a group. An
+// existing instance keeps its zone, and its address if that is still listed; it is left
+// out if the group has no place for it. New instances come last.
 func Place(networks []Network, group Group, existing []Member) ([]Member, error) {
 	p := &placement{group: group, zones: group.Zones}
 	if len(p.zones) == 0 {
@@ -63,10 +63,10 @@ func Place(networks []Network, group Group, existing []Member) ([]Member, error)
 	return p.members, nil
 }
 
-// placement is a group while its instances are placed.
+// placement is the state of placing a group.
 type placement struct {
 	group      Group
-	zones      []string // "" is the one of a group without zones
+	zones      []string // contains only "" if the group has no zones
 	lists      []string // networks with static_ips, in the group's order
 	candidates []candidate
 	members    []Member
@@ -80,8 +80,8 @@ type candidate struct {
 	claimed bool
 }
 
-// claim finds an address of the network, in the zone, that nobody has; addr is
-// the one to find, or any if it is not valid.
+// claim finds an unused address of the network in the zone; if addr is valid, only that
+// one.
 func (p *placement) claim(network, zone string, addr netip.Addr) (*candidate, bool) {
 	for i := range p.candidates {
 		c := &p.candidates[i]
@@ -104,7 +104,8 @@ func (p *placement) keep(existing []Member) error {
 				continue
 			}
 			if len(p.members) >= p.group.Instances {
-				// The instance goes, but not before the others have their addresses.
+				// The instance is left out, but only after the others have their
+				// addresses.
 				p.candidates = slices.Delete(p.candidates, i, i+1)
 				continue
 			}
@@ -124,8 +125,7 @@ func (p *placement) keep(existing []Member) error {
 	return nil
 }
 
-// reuse places an existing instance without a listed address, if its zone has
-// place for it.
+// reuse places an existing instance without a listed address, if its zone has room.
 func (p *placement) reuse(e Member) {
 	placed := slices.ContainsFunc(p.members, func(m Member) bool { return m.Instance == e.Instance })
 	if placed || len(p.members) >= p.group.Instances || !slices.Contains(p.zones, e.Zone) {
@@ -141,7 +141,7 @@ func (p *placement) reuse(e Member) {
 	p.members = append(p.members, m)
 }
 
-// fill gives the instance an address of each network that it has none of.
+// fill gives the instance an address of each network where it has none.
 func (p *placement) fill(m *Member) bool {
 	for _, network := range p.lists {
 		if _, has := m.Static[network]; has {
@@ -197,8 +197,8 @@ func (p *placement) perZone(network string) map[string]int {
 	return counts
 }
 
-// nextZone returns the zone of the next new instance: that of the next static
-// address, or the one with the fewest instances, by name.
+// nextZone returns the zone of the next new instance: the zone of the next static
+// address, or the zone with the fewest instances, by name.
 func (p *placement) nextZone() string {
 	if len(p.lists) > 0 {
 		for _, c := range p.candidates {
@@ -214,7 +214,7 @@ func (p *placement) nextZone() string {
 	return slices.MinFunc(slices.Sorted(slices.Values(p.zones)), func(a, b string) int { return counts[a] - counts[b] })
 }
 
-// unsatisfied returns the error for an instance without an address left.
+// unsatisfied returns the error for an instance that gets no address.
 func (p *placement) unsatisfied(m Member) error {
 	return &Refused{Kind: ReservationError, Network: p.lists[0], Owner: Owner{Instance: p.group.Name}, Zone: m.Zone,
 		Why: "static_ips has no address left in the zone " + m.Zone + " that no existing instance holds"}

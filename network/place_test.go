@@ -53,7 +53,7 @@ func TestPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		networks, group string
 		existing        []Member
-		want            []string // zones
+		want            []string // the expected zones
 		refused         string
 	}{
 		"place-two-zones": {group: `"instances": 3, "networks": [{"name": "a", "static_ips": ["192.168.1.10", "192.168.1.11", "192.168.2.10"]}]`,
@@ -113,7 +113,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// Many addresses of subnets in both zones are spread, or given up, at once.
+// Many addresses of subnets in both zones are spread quickly, or given up quickly.
 func TestPlaceEndsSoon(t *testing.T) {
 	_, err := place(t, zoned, `{"azs": ["z1", "z2"], "instances": 11, "networks": [{"name": "both", "static_ips": ["10.3.0.10-10.3.0.20"], "default": ["dns", "gateway"]},
 		{"name": "a", "static_ips": ["192.168.1.10-192.168.1.20"]}]}`)

@@ -12,7 +12,7 @@ type Problem struct {
 	Message string
 }
 
-// Rules are what networks are checked against besides their own text.
+// Rules are the facts that networks are checked against.
 type Rules struct {
 	// Zones are the names of the availability zones.
 	Zones []string

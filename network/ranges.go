@@ -25,8 +25,7 @@ func parseAddress(text string) (netip.Addr, bool) {
 }
 
 // parseBlock reads an address, or a block such as 10.0.0.0/24 or
-// 10.0.0.0/255.255.255.0. Bits behind the prefix are cleared, as the Director
-// does.
+// 10.0.0.0/255.255.255.0. Like the Director, it clears the bits after the prefix.
 func parseBlock(text string) (netip.Prefix, bool) {
 	address, length, found := strings.Cut(strings.TrimSpace(text), "/")
 	addr, ok := parseAddress(address)
@@ -37,7 +36,7 @@ func parseBlock(text string) (netip.Prefix, bool) {
 		bits := maskBits(mask)
 		return netip.PrefixFrom(addr, bits).Masked(), bits >= 0
 	}
-	// An IPv4 address in IPv6 form has a length that counts from another start.
+	// For an IPv4 address in IPv6 form, the length counts from another bit.
 	if prefix, err := netip.ParsePrefix(address + "/" + length); err == nil && !prefix.Addr().Is4In6() {
 		return prefix.Masked(), true
 	}
@@ -54,15 +53,15 @@ func maskBits(mask netip.Addr) int {
 	return -1
 }
 
-// netmaskAddr returns the address whose first bits are set.
+// netmaskAddr returns the address whose first bits are 1.
 func netmaskAddr(bits, length int) netip.Addr {
 	ones := slices.Repeat([]byte{0xff}, length/8)
 	addr, _ := netip.AddrFromSlice(ones)
 	return netip.PrefixFrom(addr, bits).Masked().Addr()
 }
 
-// parseRange reads an address, a block, or "10.0.0.2-10.0.0.9"; wrong describes
-// what is wrong.
+// parseRange reads an address, a block, or "10.0.0.2-10.0.0.9"; wrong describes the
+// mistake.
 func parseRange(text string) (r netipx.IPRange, wrong string) {
 	from, to, found := strings.Cut(text, "-")
 	if !found {
@@ -93,7 +92,7 @@ func setOf(ranges ...[]netipx.IPRange) *netipx.IPSet {
 			b.AddRange(r)
 		}
 	}
-	set, _ := b.IPSet() // fails for ranges that are not valid, which no list has
+	set, _ := b.IPSet() // fails only for invalid ranges, which the list never contains
 	return set
 }
 

@@ -14,21 +14,21 @@ type Refused struct {
 	Network string
 	Scope   string
 	Zone    string       // of the instance; empty: none
-	Block   netip.Prefix // that was asked for; the zero Prefix: any
-	// Holders are reservations that are in the way: the one of AlreadyInUse, or
-	// the first ones of NotEnoughCapacity.
+	Block   netip.Prefix // the requested block; the zero Prefix: any
+	// Holders are the reservations that prevent it: the one of AlreadyInUse, or the
+	// first ones of NotEnoughCapacity.
 	Holders []Reservation
 	// Leaves is true if a holder gives its address up in the same run.
 	Leaves bool
-	// Orphan is true if a VM holds the address that its instance no longer uses.
+	// Orphan is true if the holder is a VM that its instance no longer uses.
 	Orphan bool
 	// Needed and Free are numbers of addresses, or of blocks, of
 	// NotEnoughCapacity.
 	Needed, Free int
 	Ranges       string   // of the subnets that were searched
-	Why          string   // what a reserved address is
+	Why          string   // the role of a restricted address
 	Known        []string // zones of the network
-	// Ledger is the ledger as an argument of commands; empty: they need none.
+	// Ledger is the ledger as an argument of commands; empty: commands need none.
 	Ledger string
 }
 
@@ -37,7 +37,7 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.what(), e.why(), e.Kind)
 }
 
-// Name returns the name of the page that explains the error; empty: none does.
+// Name returns the name of the page that explains the error; empty: there is none.
 func (e *Refused) Name() string {
 	return map[string]string{
 		AlreadyInUse:      "address-in-use",
@@ -64,7 +64,7 @@ func (e *Refused) Hint() string {
 	return "correct the manifest or the cloud config, and run the same command again"
 }
 
-// what returns what could not be done.
+// what returns the request that was refused.
 func (e *Refused) what() string {
 	address := "an address"
 	if e.Block.IsValid() {
@@ -77,7 +77,7 @@ func (e *Refused) what() string {
 	return text
 }
 
-// why returns the reason and what to do about it.
+// why returns the reason and the advice.
 func (e *Refused) why() string {
 	switch e.Kind {
 	case AlreadyInUse:
@@ -126,7 +126,7 @@ func (e *Refused) inUse() string {
 	return text
 }
 
-// capacity returns how many addresses are needed and free, and who has some.
+// capacity returns how many addresses are needed and free, and some of their holders.
 func (e *Refused) capacity() string {
 	text := "no address is free"
 	if e.Ranges != "" {
@@ -152,8 +152,8 @@ func (e *Refused) capacity() string {
 	return text + "; make the range larger, or shorten reserved or static"
 }
 
-// held returns who holds the reservation; its block is named if it is not the
-// one that was asked for.
+// held returns the holder of the reservation, and the block if it is not the requested
+// one.
 func (r Reservation) held(asked netip.Prefix) string {
 	text := ""
 	if r.Block != asked {

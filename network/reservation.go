@@ -7,15 +7,14 @@ import (
 	"go4.org/netipx"
 )
 
-// Owner is the instance that holds addresses, whether it has a VM or not.
+// Owner is the instance that holds addresses. It may have no VM.
 type Owner struct {
 	Deployment string // the installation id of the deployment's state
 	Name       string // of the deployment, for people
 	Instance   string // for example bosh/0
 }
 
-// Same reports whether both are the same instance; the names of deployments are
-// not compared.
+// Same reports whether both are the same instance. It ignores the names of deployments.
 func (o Owner) Same(other Owner) bool {
 	return o.Deployment == other.Deployment && o.Instance == other.Instance
 }
@@ -25,9 +24,9 @@ type Kind string
 
 // The kinds of reservations.
 const (
-	Automatic Kind = "automatic" // chosen from what is free
-	Static    Kind = "static"    // asked for by static_ips
-	// Floating is an address of a vip network, of its list or of static_ips.
+	Automatic Kind = "automatic" // one of the free addresses
+	Static    Kind = "static"    // requested by static_ips
+	// Floating is an address of a vip network: of its list or of static_ips.
 	Floating Kind = "vip"
 )
 
@@ -43,18 +42,18 @@ type Reservation struct {
 	Run     string // id of the run that made the reservation
 }
 
-// Address returns the address, or the block if that has several.
+// Address returns the address, or the block if it has several addresses.
 func (r Reservation) Address() string { return showBlock(r.Block) }
 
-// Taken answers which addresses are reserved. Both questions must be quick for
-// any number of addresses and reservations.
+// Taken knows the reserved addresses. Both methods must be fast for any number of
+// addresses and reservations.
 type Taken interface {
-	// Overlapping returns the reservation with the lowest address among those
-	// that have an address from the first to the last one, both included.
+	// Overlapping returns the reservation with the lowest address that has an address
+	// between the first and the last one, both included.
 	Overlapping(scope string, first, last netip.Addr) (Reservation, bool, error)
-	// LowestFree returns the block of this length to take next: the lowest one
-	// that lies in one of the ranges and has no address of a reservation. The
-	// ranges are in ascending order, without overlaps, of one family. A
-	// repository may prefer blocks that nobody has given back lately.
+	// LowestFree returns the next free block of this length: the lowest one within the
+	// ranges without a reserved address. The ranges are ascending, do not overlap, and
+	// are of one family. A repository may prefer blocks that were not released
+	// recently.
 	LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error)
 }

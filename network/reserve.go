@@ -33,7 +33,7 @@ func (d *decider) reserve(in *instance, w *want) error {
 	return nil
 }
 
-// cause returns why the instance needs another address than it has.
+// cause returns why the instance cannot keep its address.
 func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
 	for _, sameName := range []bool{true, false} {
 		for _, h := range in.held {
@@ -41,7 +41,7 @@ func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
 				continue
 			}
 			if _, known := Find(d.networks, h.Network); !sameName && known {
-				continue // it is no earlier name of this network
+				continue // it is not an earlier name of this network
 			}
 			reason := d.why(in, w, h.Reservation)
 			if reason.Kind == Same {
@@ -63,7 +63,7 @@ func wishOf(in *instance, network string) (*want, bool) {
 	return nil, false
 }
 
-// holder returns a reservation that has an address of the new one, or nil.
+// holder returns a reservation that shares an address with the new one, or nil.
 func (d *decider) holder(r Reservation) (*Reservation, error) {
 	for _, other := range d.chosen {
 		if other.Scope == r.Scope && other.Block.Overlaps(r.Block) {
@@ -77,8 +77,8 @@ func (d *decider) holder(r Reservation) (*Reservation, error) {
 	return &holder, nil
 }
 
-// overlapping returns the lowest reservation that has one of the addresses. The
-// ledger may not have what the instances hold.
+// overlapping returns the lowest reservation with one of the addresses. It also looks
+// at addresses of the instances that the ledger does not contain.
 func (d *decider) overlapping(scope string, first, last netip.Addr) (Reservation, bool, error) {
 	lowest, found, err := d.taken.Overlapping(scope, first, last)
 	for _, r := range d.held {
@@ -96,8 +96,8 @@ func (d *decider) inUse(in *instance, r, holder Reservation) error {
 	return refused
 }
 
-// leaves reports whether an orphaned VM has the reservation, and otherwise
-// whether an instance of this decision gives it up.
+// leaves reports whether an orphaned VM has the reservation, and otherwise whether an
+// instance gives it up in this decision.
 func (d *decider) leaves(r Reservation) (orphan, leaves bool) {
 	for _, in := range d.instances {
 		for _, h := range in.held {
@@ -109,8 +109,7 @@ func (d *decider) leaves(r Reservation) (orphan, leaves bool) {
 	return false, false
 }
 
-// lowest returns the lowest free block of the subnets of the zone, in their
-// order.
+// lowest returns the lowest free block in the zone's subnets, in their order.
 func (d *decider) lowest(n *Network, zone string) (netip.Prefix, bool, error) {
 	for i := range n.Subnets {
 		s := &n.Subnets[i]
@@ -134,8 +133,8 @@ func (d *decider) lowest(n *Network, zone string) (netip.Prefix, bool, error) {
 	return netip.Prefix{}, false, nil
 }
 
-// ascending cuts a list into the longest parts whose order is that of the
-// addresses, so that the lowest address of a part is the first one of the list.
+// ascending splits a list into the longest ascending parts, so that the first address
+// of a part is its lowest.
 func ascending(list []netipx.IPRange) [][]netipx.IPRange {
 	var parts [][]netipx.IPRange
 	for i, r := range list {

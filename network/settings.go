@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Settings returns the network of a VM as create_vm and the apply spec expect
-// it. block is what the VM has on the network; of a dynamic network, the address
-// it had last, or the zero Prefix. uses are those that the network is the
-// default for. The caller may change the map, but not the values in
+// Settings returns the settings of a VM's network in the form that create_vm and the
+// apply spec expect. block is the VM's address on the network; for a dynamic network
+// its last known address, or the zero Prefix. uses are the uses for which the network
+// is the default. The caller may change the map, but not the values in
 // cloud_properties.
 func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[string]any, error) {
 	entry := map[string]any{"type": string(n.Type)}

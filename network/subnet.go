@@ -32,7 +32,7 @@ func (s *Subnet) restricted() *netipx.IPSet {
 	return setOf(s.Reserved, ends)
 }
 
-// whyRestricted returns what the restricted address is.
+// whyRestricted returns the role of the restricted address, such as the gateway.
 func (s *Subnet) whyRestricted(addr netip.Addr) string {
 	switch {
 	case addr == s.Gateway:
@@ -63,7 +63,7 @@ func (s *Subnet) canHold(block netip.Prefix) bool {
 		!s.restricted().OverlapsPrefix(block)
 }
 
-// lists reports whether the block is in the list static.
+// lists reports whether the list static contains the block.
 func (s *Subnet) lists(block netip.Prefix) bool {
 	return setOf(s.Static).ContainsPrefix(block)
 }
@@ -94,8 +94,8 @@ func (n *Network) zones() []string {
 // ranges returns the ranges of the subnets as text for messages.
 func (n *Network) ranges() string { return n.rangesOf("") }
 
-// rangesOf returns the ranges of the subnets of a zone, or what a vip network
-// lists for it.
+// rangesOf returns the ranges of the subnets of a zone, or the lists of a vip network
+// for it.
 func (n *Network) rangesOf(zone string) string {
 	var all []string
 	for i := range n.Subnets {

@@ -8,18 +8,18 @@ import (
 	"go4.org/netipx"
 )
 
-// Usage is how many addresses, or blocks, a subnet has and how many are free.
-// Numbers that are too large are math.MaxUint64.
+// Usage is the number of addresses, or blocks, of a subnet, and of free ones. Larger
+// numbers than math.MaxUint64 become that.
 type Usage struct {
 	Network            string
 	Range              netip.Prefix // the zero Prefix for a list of a vip network
 	Zones              []string
 	Total, Free        uint64 // for instances without static_ips
-	Static, StaticFree uint64 // in the list static
+	Static, StaticFree uint64 // of the list static
 }
 
-// Usage returns how many addresses of each subnet are free, given all
-// reservations of the ledger. A dynamic network has none.
+// Usage returns the numbers of each subnet, given all reservations of the ledger. A
+// dynamic network has none.
 func (n *Network) Usage(reservations []Reservation) []Usage {
 	var b netipx.IPSetBuilder
 	for _, r := range reservations {
@@ -83,12 +83,12 @@ func countBlocks(ranges []netipx.IPRange, bits int) uint64 {
 // number returns the address as a number.
 func number(addr netip.Addr) *big.Int { return new(big.Int).SetBytes(addr.AsSlice()) }
 
-// Need is how many addresses instances need of a network at the same time.
+// Need is the number of addresses that instances need of a network at the same time.
 type Need struct {
 	Network           string
 	Automatic, Static int
-	// Swap is how many of Automatic are for a moment only, while a new VM stands
-	// beside the old one.
+	// Swap is how many of Automatic are needed only for a moment, while old and new VM
+	// exist.
 	Swap int
 }
 

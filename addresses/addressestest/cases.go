@@ -1,6 +1,6 @@
-// Package addressestest holds every ledger of addresses to the same cases. They
-// were first run against BOSH's Director; docs/decisions.md says where the
-// results differ on purpose.
+// Package addressestest runs the same cases on every kind of ledger. They were first
+// run against BOSH's Director; docs/decisions.md says where the results differ on
+// purpose.
 package addressestest
 
 import (
@@ -25,7 +25,7 @@ var cases []byte
 type testCase struct {
 	ID              string
 	Networks        []any
-	Only            string   // database or memory: a ledger of that kind only
+	Only            string   // database or memory: run only on this kind of ledger; empty: on both
 	GatewayOptional bool     `json:"gateway_optional"`
 	Ledger          []string // "DEPLOYMENT INSTANCE ADDRESS NETWORK KIND [VM]"
 	VMs             []string // "DEPLOYMENT INSTANCE VM"
@@ -33,21 +33,21 @@ type testCase struct {
 	Steps           []step
 }
 
-// step is what one deployment (As; empty: d) does, and what comes of it.
+// step is an action of one deployment (As; empty: d), and its expected results.
 type step struct {
 	As       string
-	Networks []any // instead of the case's, from here on
-	// Deploy has "INSTANCE NETWORK[=STATIC]… [@ZONE] [swap]" for each instance; those
-	// that the deployment has besides are deleted.
+	Networks []any // from this step on, in place of the case's networks
+	// Deploy has "INSTANCE NETWORK[=STATIC]… [@ZONE] [swap]" for each instance; other
+	// instances of the deployment are deleted.
 	Deploy  *[]string
-	Create  string   // fails: create_vm of the first new VM fails
-	Gets    []string // the addresses of each instance; "-": none
+	Create  string   // fails: create_vm fails for the first new VM
+	Gets    []string // the addresses of each instance; "-": it has none
 	Refused string   // the Director's name of the error
 	// Needed and Free are those of the error, unless both are 0.
 	Needed, Free int
 	// Plan has "ACTION ADDRESS: REASON" for each address, if not nil.
 	Plan []string
-	// Recreates are the instances that had a VM and got another, if not nil.
+	// Recreates are the instances whose VM was replaced, if not nil.
 	Recreates []string
 	// The next fields list instances: VM stopped, VM lost, instance deleted, orphaned VM
 	// deleted.
@@ -60,9 +60,9 @@ type step struct {
 	Ledger *[]string
 }
 
-// Run runs all cases, each with a new ledger that open returns. memory is true
-// for those of addresses.Memory, in which each network is a scope of its own and
-// released addresses are taken last.
+// Run runs all cases, each with a new ledger that open returns. memory is true for
+// ledgers of addresses.Memory, in which each network is a scope of its own and released
+// addresses are given out last.
 func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 	var all []testCase
 	if err := json.Unmarshal(cases, &all); err != nil {
@@ -91,7 +91,7 @@ func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 	}
 }
 
-// world is what exists while a case runs.
+// world is the state of a running case.
 type world struct {
 	t        *testing.T
 	step     string
@@ -99,10 +99,10 @@ type world struct {
 	networks []network.Network
 	vms      map[network.Owner]string
 	orphans  map[network.Owner][]string
-	made     int // VMs, for their CIDs
+	made     int // number of VMs that were made, for their CIDs
 }
 
-// must fails the test at an error.
+// must ends the test if err is not nil.
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *world) rebuild() {
 	w.ledger = again
 }
 
-// set makes what exists at the start.
+// set makes the reservations and VMs that the case begins with.
 func (w *world) set(c testCase) {
 	w.step = "the start"
 	w.parse(c, c.Networks)
@@ -161,7 +161,7 @@ func block(text string) netip.Prefix {
 	return netip.MustParsePrefix(text)
 }
 
-// show returns a block as cases have it.
+// show returns a block in the notation of the cases.
 func show(b netip.Prefix) string {
 	switch {
 	case !b.IsValid():
@@ -172,7 +172,7 @@ func show(b netip.Prefix) string {
 	return b.String()
 }
 
-// run runs a step and checks what came of it.
+// run runs a step and checks its results.
 func (w *world) run(c testCase, s step) {
 	w.t.Helper()
 	if s.As == "" {
@@ -217,7 +217,7 @@ func (w *world) all() []network.Reservation {
 	return all
 }
 
-// held returns what the instance holds.
+// held returns the addresses that the instance holds.
 func (w *world) held(o network.Owner) []network.Reservation {
 	return slices.DeleteFunc(w.all(), func(r network.Reservation) bool { return !r.Owner.Same(o) })
 }
@@ -225,7 +225,7 @@ func (w *world) held(o network.Owner) []network.Reservation {
 // delete deletes an instance.
 func (w *world) delete(o network.Owner) {
 	held := w.held(o)
-	for range 2 { // the second time there is nothing to release
+	for range 2 { // the second time nothing is left to release
 		_, err := w.ledger.Release(w.t.Context(), held...)
 		w.must(err)
 	}
@@ -254,7 +254,8 @@ func (w *world) instance(as, line string) network.Instance {
 	return in
 }
 
-// instances returns the instances that a step deploys, and then those that it gives up.
+// instances returns the instances that a step deploys, followed by those that it
+// deletes.
 func (w *world) instances(s step) []network.Instance {
 	var instances []network.Instance
 	for _, line := range *s.Deploy {
@@ -269,7 +270,7 @@ func (w *world) instances(s step) []network.Instance {
 	return instances
 }
 
-// deploy deploys the instances in the order of a run.
+// deploy does for the instances what a run does, in its order.
 func (w *world) deploy(s step) {
 	w.t.Helper()
 	instances := w.instances(s)
@@ -314,8 +315,8 @@ func (w *world) deploy(s step) {
 	}
 }
 
-// checkPlan compares what was reserved with what the step expects, and with what was
-// decided before.
+// checkPlan compares the reservations with the expectations of the step and with the
+// earlier decision.
 func (w *world) checkPlan(s step, would, outcomes []network.Outcome) {
 	w.t.Helper()
 	var plan []string
@@ -335,8 +336,8 @@ func (w *world) checkPlan(s step, would, outcomes []network.Outcome) {
 	}
 }
 
-// create makes a VM for the instance and records it: the new VM has its
-// addresses, and those of a VM that is gone are released.
+// create makes a VM for the instance and records it: the new VM gets its addresses, and
+// the addresses of a deleted VM are released.
 func (w *world) create(in network.Instance, o network.Outcome) {
 	w.made++
 	vm := fmt.Sprintf("vm-%d", w.made)

@@ -15,9 +15,9 @@ import (
 	"bootstrap/network"
 )
 
-// Properties lets a few deployments do what they like on small networks, and
-// checks after each deploy what must always be true. memory is that of Run; most
-// limits the number of plays. open opens the ledger of one play.
+// Properties lets a few deployments do random things on small networks and checks
+// invariants after each deploy. memory is as for Run; most limits the number of plays.
+// open opens the ledger of one play.
 func Properties(t *testing.T, memory bool, most int, open func(play *rapid.T) *addresses.Ledger) {
 	t.Parallel()
 	plays, failed := 0, false
@@ -25,7 +25,7 @@ func Properties(t *testing.T, memory bool, most int, open func(play *rapid.T) *a
 		if plays++; plays > most && !failed {
 			return
 		}
-		defer func() { failed = failed || rt.Failed() }() // then rapid looks for a shorter one
+		defer func() { failed = failed || rt.Failed() }() // after a failure, rapid looks for a shorter play
 		p := &play{T: rt, ctx: t.Context(), ledger: open(rt), memory: memory, vms: map[network.Owner]string{}, orphans: map[network.Owner][]string{}}
 		p.networks = p.drawNetworks()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -51,7 +51,7 @@ func Properties(t *testing.T, memory bool, most int, open func(play *rapid.T) *a
 	})
 }
 
-// play is what exists while deployments do what they like.
+// play is the state of the random deployments.
 type play struct {
 	*rapid.T
 	ctx      context.Context
@@ -63,7 +63,7 @@ type play struct {
 	made     int
 }
 
-// must fails the test at an error.
+// must ends the test if err is not nil.
 func (p *play) must(err error) {
 	if err != nil {
 		p.Fatal(err)
@@ -78,8 +78,8 @@ func (p *play) drawOwner(deployment string) network.Owner {
 	return owner(deployment, rapid.SampledFrom([]string{"g/0", "g/1", "g/2"}).Draw(p.T, "instance"))
 }
 
-// drawNetworks returns networks a, b and c of few addresses, some of them in
-// both of two networks.
+// drawNetworks returns networks a, b and c with few addresses, some of which are in two
+// networks.
 func (p *play) drawNetworks() []network.Network {
 	var networks []network.Network
 	for _, name := range []string{"a", "b", "c"} {
@@ -105,7 +105,7 @@ func (p *play) drawNetworks() []network.Network {
 	for range rapid.IntRange(1, 2).Draw(p.T, "lists") {
 		s := network.Subnet{Zones: rapid.SampledFrom([][]string{nil, {"z1"}, {"z2"}}).Draw(p.T, "zones of the list")}
 		for range rapid.IntRange(1, 3).Draw(p.T, "length") {
-			// Some are in the ranges of the manual networks too.
+			// Some addresses are in the ranges of the manual networks, too.
 			addr := netip.AddrFrom4([4]byte{10, 0, 1, byte(rapid.IntRange(6, 20).Draw(p.T, "vip"))})
 			s.Static = append(s.Static, netipx.IPRangeFrom(addr, addr))
 		}
@@ -125,7 +125,7 @@ func (p *play) drawSubnet(i, prefix int) network.Subnet {
 		case 0:
 			s.Reserved = append(s.Reserved, netipx.IPRangeFrom(addr, addr))
 		case 1:
-			// As Parse has it: whole blocks without an address that nobody may have.
+			// Like Parse, keep only whole blocks without an address that is restricted.
 			block := netip.PrefixFrom(addr, prefix).Masked()
 			if !slices.ContainsFunc(addrs(block), func(a netip.Addr) bool { return restricted(s, a) }) {
 				s.Static = append(s.Static, netipx.RangeOfPrefix(block))
@@ -166,7 +166,7 @@ func allowed(s network.Subnet, zone string, block netip.Prefix, static bool) boo
 	})
 }
 
-// lowest returns the block that an instance must get, by trying all.
+// lowest returns the block that an instance must get, found by trying all.
 func lowest(n network.Network, zone string, held []network.Reservation) (netip.Prefix, bool) {
 	for _, s := range n.Subnets {
 		if n.Type == network.VIP {
@@ -200,7 +200,7 @@ func (p *play) all() []network.Reservation {
 	return all
 }
 
-// check checks what is true of every ledger.
+// check checks the invariants of every ledger.
 func (p *play) check() {
 	all := p.all()
 	for i, r := range all {
@@ -229,7 +229,7 @@ func (p *play) cleanUp(o network.Owner) {
 	delete(p.orphans, o)
 }
 
-// drawInstance returns an instance with what it asks for.
+// drawInstance returns an instance with random wishes.
 func (p *play) drawInstance(o network.Owner) network.Instance {
 	in := network.Instance{Owner: o, VM: p.vms[o], Orphans: p.orphans[o], Zone: rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(p.T, "zone")}
 	in.Swap = rapid.Bool().Draw(p.T, "swap")
@@ -291,7 +291,7 @@ func (p *play) deploy() {
 	p.again(instances)
 }
 
-// record adds a new VM to those of its owner.
+// record records a new VM as the VM of its instances.
 func (p *play) record(in network.Instance, o network.Outcome) {
 	p.made++
 	vm := fmt.Sprintf("vm-%d", p.made)
@@ -314,12 +314,13 @@ func (p *play) record(in network.Instance, o network.Outcome) {
 	}
 }
 
-// decided checks what instances got against a search through all addresses.
+// decided compares the addresses that instances got with a search through all
+// addresses.
 func (p *play) decided(before []network.Reservation, instances []network.Instance, outcomes []network.Outcome) {
 	held := slices.Clone(before)
 	for _, o := range outcomes {
 		for _, c := range o.Changes {
-			if c.Before != nil { // it may have another scope now
+			if c.Before != nil { // the network may have another scope by then
 				held = append(held, c.Reservation)
 			}
 		}
@@ -351,7 +352,7 @@ func (p *play) decided(before []network.Reservation, instances []network.Instanc
 	}
 }
 
-// refused checks that a refusal is true, and changed nothing.
+// refused checks that a refusal has a true reason and changed nothing.
 func (p *play) refused(before []network.Reservation, instances []network.Instance, err error) {
 	var refused *network.Refused
 	if !errors.As(err, &refused) {

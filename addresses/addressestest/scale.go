@@ -29,7 +29,7 @@ func Scale(b *testing.B, open func(b *testing.B, held []network.Reservation) *ad
 			ledger := open(b, reservations)
 			first := reservations[len(reservations)/2]
 			for b.Loop() {
-				// One address in the middle is free, so that it is the one to find.
+				// Only one address is free, in the middle.
 				if _, err := ledger.Release(b.Context(), first); err != nil {
 					b.Fatal(err)
 				}
@@ -45,8 +45,8 @@ func Scale(b *testing.B, open func(b *testing.B, held []network.Reservation) *ad
 	}
 }
 
-// many returns as many reservations of a subnet, without a gap, as instances get
-// them one after the other.
+// many returns as many reservations of a subnet without a gap, in the order in which
+// instances get them.
 func many(s network.Subnet, n int) []network.Reservation {
 	all := make([]network.Reservation, n)
 	addr := s.Gateway.Next()
