@@ -16,8 +16,8 @@ import (
 	"gotest.tools/v3/golden"
 
 	"bootstrap/artifact"
-	"bootstrap/cmd/cached"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/records"
 )
 
 func TestCacheHelp(t *testing.T) {
@@ -111,9 +111,9 @@ func TestCacheListAndPrune(t *testing.T) {
 func TestCacheAsJSON(t *testing.T) {
 	home := cacheHome(t)
 	_, out := cacheRun(t, home, "list", "--json")
-	kinds := map[string]cached.Item{}
+	kinds := map[string]records.Cached{}
 	for line := range strings.Lines(out) {
-		var item cached.Item
+		var item records.Cached
 		if err := json.Unmarshal([]byte(line), &item); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}

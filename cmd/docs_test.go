@@ -143,3 +143,13 @@ func flagOf(cmd *cobra.Command, is func(*pflag.Flag) bool) (found *pflag.Flag) {
 	}
 	return found
 }
+
+// child returns the subcommand with that name or alias, nil if there is none.
+func child(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name || sub.HasAlias(name) {
+			return sub
+		}
+	}
+	return nil
+}

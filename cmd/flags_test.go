@@ -14,10 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/about"
-	"bootstrap/cmd/conflict"
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 )
 
@@ -118,10 +117,10 @@ func TestFlagsTogether(t *testing.T) {
 			return "--" + f.Name + "=" + file
 		}
 	}
-	used := map[conflict.Rule]bool{}
+	used := map[cli.ConflictRule]bool{}
 	eachCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		list := flagsOf(cmd)
-		path := strings.ReplaceAll(usage.ShortPath(cmd), " ", "-")
+		path := strings.ReplaceAll(cli.ShortPath(cmd), " ", "-")
 		for i, a := range list {
 			for _, b := range list[i+1:] {
 				works := slices.Contains(strings.Fields(harmless), a.Name) || slices.Contains(strings.Fields(harmless), b.Name)
@@ -132,7 +131,7 @@ func TestFlagsTogether(t *testing.T) {
 					}
 				}
 				refused := false
-				for _, r := range conflict.Rules() {
+				for _, r := range cli.ConflictRules() {
 					if r.About(cmd) && r.Refuses(a.Name, b.Name) {
 						refused, used[r] = true, true
 					}
@@ -144,7 +143,7 @@ func TestFlagsTogether(t *testing.T) {
 					t.Errorf("nobody has decided whether --%s and --%s work together: add them to the rules of cmd/conflict or to this test", a.Name, b.Name)
 				case refused:
 					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
-						code, out, errs := run(t, append(strings.Fields(usage.ShortPath(cmd)), both...)...)
+						code, out, errs := run(t, append(strings.Fields(cli.ShortPath(cmd)), both...)...)
 						if code != exit.Usage || out != "" || !strings.Contains(errs, "cannot be used together") ||
 							!strings.Contains(errs, "--"+a.Name) || !strings.Contains(errs, "--"+b.Name) {
 							t.Errorf("%v: exit code %d\n%s%s", both, code, out, errs)
@@ -154,7 +153,7 @@ func TestFlagsTogether(t *testing.T) {
 			}
 		}
 	})
-	for _, r := range conflict.Rules() {
+	for _, r := range cli.ConflictRules() {
 		if !used[r] {
 			t.Errorf("no command has the flags of the rule %+v", r)
 		}
@@ -238,7 +237,7 @@ func TestTimeFlags(t *testing.T) {
 			if err := f.Value.Set("3w"); err != nil {
 				t.Error(err)
 			}
-			code, _, errs := run(t, append(strings.Fields(usage.ShortPath(cmd)), "--"+f.Name, "5")...)
+			code, _, errs := run(t, append(strings.Fields(cli.ShortPath(cmd)), "--"+f.Name, "5")...)
 			if code != exit.Usage || !strings.Contains(errs, "--"+f.Name+" 5: say the unit, for example 5m or 30s") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}

@@ -14,8 +14,9 @@ import (
 	"gotest.tools/v3/golden"
 
 	"bootstrap/cmd/about"
-	"bootstrap/cmd/cached"
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/manifests"
+	"bootstrap/cmd/records"
 	"bootstrap/cmd/scaffold"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
@@ -33,12 +34,12 @@ func printed() map[string]any {
 	kinds := map[string]any{
 		"result":      ui.Result{},
 		"explanation": about.Explanation{},
-		"text":        cli.TextLine{}, "document": cli.TextLine{}, "file": fileLine{}, "schema": schemaLine{},
+		"text":        cli.TextLine{}, "document": cli.TextLine{}, "file": manifests.FileLine{}, "schema": manifests.SchemaLine{},
 		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{},
-		"address": observe.HeldAddress{}, "deployment": observe.Listed{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": finding{},
-		"problem": cli.Problem{}, "unchecked": unchecked{},
-		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": doneView{}, "difference": differenceView{}, "removed": removedView{},
-		"variable": variableLine{}, "rotation": rotatedLine{}, "secrets": secrets.Result{}, "cached": cached.Item{}, "initialized": scaffold.Result{},
+		"address": observe.HeldAddress{}, "deployment": observe.Listed{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": records.Finding{},
+		"problem": cli.Problem{}, "unchecked": manifests.Unchecked{},
+		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": records.DoneView{}, "difference": records.DifferenceView{}, "removed": records.RemovedView{},
+		"variable": manifests.VariableLine{}, "rotation": manifests.RotatedLine{}, "secrets": secrets.Result{}, "cached": records.Cached{}, "initialized": scaffold.Result{},
 		"timings": timeline.Timeline{}, "report": observe.Report{},
 		"fleet_run": rollout.Record{}, "fleet_members": rollout.Now{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
 	}

@@ -9,7 +9,6 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/usage"
 	localagent "bootstrap/local/agent"
 	"bootstrap/local/bpm"
 	localcpi "bootstrap/local/cpi"
@@ -21,7 +20,7 @@ import (
 // newPlugin returns the commands that this program runs as its own child
 // processes: the embedded CPI, agent and Ruby, and what a VM consists of.
 func newPlugin(c *cli.Console) *cobra.Command {
-	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: usage.NoArgs}
+	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: cli.NoArgs}
 	part := func(use, short string, takes cobra.PositionalArgs, run func(ctx context.Context, args []string) (status int, err error)) *cobra.Command {
 		added := &cobra.Command{Use: use, Short: short, Args: takes, RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
@@ -36,7 +35,7 @@ func newPlugin(c *cli.Console) *cobra.Command {
 		return added
 	}
 	var config string
-	cpi := part("cpi --config FILE", "One call of the embedded CPI: a request on stdin, a response on stdout", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
+	cpi := part("cpi --config FILE", "One call of the embedded CPI: a request on stdin, a response on stdout", cli.NoArgs, func(ctx context.Context, _ []string) (int, error) {
 		self, err := os.Executable()
 		if err != nil {
 			return 0, err
@@ -57,7 +56,7 @@ func newPlugin(c *cli.Console) *cobra.Command {
 		}
 		return namespace.Interrupted, nil
 	})
-	part("login-inside", "The SSH connection on stdin, inside of the namespaces of a VM", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
+	part("login-inside", "The SSH connection on stdin, inside of the namespaces of a VM", cli.NoArgs, func(ctx context.Context, _ []string) (int, error) {
 		return 0, localagent.ServeLogin(ctx, namespace.Guest, c.Stderr)
 	})
 	part("machine PART [VM]", "A part of the namespaces of an embedded VM", cobra.MinimumNArgs(1), func(ctx context.Context, args []string) (int, error) {
@@ -71,7 +70,7 @@ func newPlugin(c *cli.Console) *cobra.Command {
 	})
 	wrapper.DisableFlagParsing = true
 	var cache, socket string
-	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", usage.NoArgs, func(ctx context.Context, _ []string) (int, error) {
+	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", cli.NoArgs, func(ctx context.Context, _ []string) (int, error) {
 		if socket != "" {
 			return 0, templates.Listen(ctx, c.Stdin, c.Stdout, cache, socket)
 		}

@@ -1,5 +1,5 @@
-// Package cmd is the command line: one file per command. Each command turns
-// flags into options and makes one call.
+// Package cmd is the command line. Below it, there is a folder for each heading of
+// bootstrap help. Each command turns flags into options and makes one call.
 package cmd
 
 import (
@@ -14,9 +14,11 @@ import (
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/complete"
-	"bootstrap/cmd/scaffold"
-	"bootstrap/cmd/secrets"
-	"bootstrap/cmd/usage"
+	"bootstrap/cmd/deploy"
+	"bootstrap/cmd/fleets"
+	"bootstrap/cmd/manifests"
+	"bootstrap/cmd/records"
+	"bootstrap/cmd/vm"
 )
 
 // Main runs one command and returns its exit code. It collects everything that
@@ -49,7 +51,7 @@ func newRoot(c *cli.Console) *cobra.Command {
 		Long:          "Bootstrap turns one BOSH manifest into one running VM, and keeps it as the manifest\ndescribes.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          usage.NoArgs,
+		Args:          cli.NoArgs,
 	}
 	version := root.Flags().BoolP("version", "v", false, "version for bootstrap")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -65,15 +67,14 @@ func newRoot(c *cli.Console) *cobra.Command {
 		root.AddCommand(newPlugin(c))
 		return root
 	}
-	group(root, "deploy", "Deploy:", c.LikeBosh(newDeploy(c), "create-env"), newPlan(c), newReport(c), newRecreate(c), c.LikeBosh(newDelete(c), "delete-env"), newDev(c))
-	group(root, "vm", "The VM and its jobs:", newStatus(c), newLogs(c), newSSH(c), c.LikeBosh(newStop(c), "stop-env"), c.LikeBosh(newStart(c), "start-env"), newRestart(c))
-	group(root, "manifest", "The manifest:", scaffold.New(c), newValidate(c), newInterpolate(c), newRender(c), newVariables(c), secrets.New(c), newSchema(c))
-	group(root, "fleet", "Many deployments:", newFleet(c))
-	group(root, "kept", "What is recorded and kept:", newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c))
-	root.AddCommand(newDoctor(c), about.NewExplain(c), about.NewVersion(c), about.NewNotice(c), about.NewExitCodes(), newPlugin(c))
-	root.SetHelpCommand(newHelp(c))
-	root.SetFlagErrorFunc(usage.FlagError)
-	setHelp(c, root)
+	group(root, "deploy", "Deploy:", deploy.Commands(c)...)
+	group(root, "vm", "The VM and its jobs:", vm.Commands(c)...)
+	group(root, "manifest", "The manifest:", manifests.Commands(c)...)
+	group(root, "fleet", "Many deployments:", fleets.New(c))
+	group(root, "kept", "What is recorded and kept:", records.Commands(c)...)
+	root.AddCommand(append(about.Commands(c), newPlugin(c))...)
+	root.SetFlagErrorFunc(cli.FlagError)
+	about.AddHelp(c, root)
 	c.Prepare(root)
 	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], cobra.ShellCompRequestCmd) {
 		complete.All(root, c.BoshHome)

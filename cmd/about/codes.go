@@ -25,8 +25,8 @@ With --json, the last line contains the exit code, too: "kind":"result" has
 "exit_code". ssh ends with the exit code of the command on the VM; the help of status
 and doctor explains theirs.`
 
-// NewExitCodes returns the help topic of the exit codes.
-func NewExitCodes() *cobra.Command {
+// newExitCodes returns the help topic of the exit codes.
+func newExitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
 		Short: "The meaning of the exit codes",

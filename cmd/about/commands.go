@@ -4,12 +4,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
-	"bootstrap/cmd/usage"
 	"bootstrap/templates"
 )
 
-// NewVersion returns the command that prints which program this is.
-func NewVersion(c *cli.Console) *cobra.Command {
+// Commands returns the commands about the program and the machine it runs on.
+func Commands(c *cli.Console) []*cobra.Command {
+	return []*cobra.Command{newDoctor(c), newExplain(c), newVersion(c), newNotice(c), newExitCodes()}
+}
+
+// newVersion returns the command that prints which program this is.
+func newVersion(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, what it was built from, and the numbers of its formats",
@@ -19,7 +23,7 @@ Ruby, and the numbers of the formats that it writes: the state file (state), pla
 plan --out (plan), what ~/.bosh keeps of a deployment (kept), the output of --json (json),
 records, reports and tables of fleets, and the ledger of addresses. A file in a newer
 format is refused.`,
-		Args: usage.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()
 			program := Read()
@@ -33,12 +37,12 @@ format is refused.`,
 	}
 }
 
-// NewNotice returns the command that prints the licences of what is embedded.
-func NewNotice(c *cli.Console) *cobra.Command {
+// newNotice returns the command that prints the licences of what is embedded.
+func newNotice(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "notice",
 		Short: "Print the licence and the notices of the embedded Ruby",
-		Args:  usage.NoArgs,
+		Args:  cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()
 			text, err := templates.Notice()

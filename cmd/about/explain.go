@@ -23,8 +23,8 @@ type Explanation struct {
 	Text     string   `json:"text,omitempty"`     // in Markdown; empty in the list of all
 }
 
-// NewExplain returns the command explain.
-func NewExplain(c *cli.Console) *cobra.Command {
+// newExplain returns the command explain.
+func newExplain(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain an error or an exit code",

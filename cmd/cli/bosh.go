@@ -6,8 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"bootstrap/cmd/usage"
 )
 
 // ofBosh is an annotation: it marks a flag that only the names of bosh accept.
@@ -62,5 +60,5 @@ func refuseBoshFlags(cmd *cobra.Command) error {
 	if len(given) == 0 || strings.HasSuffix(cmd.CalledAs(), "-env") {
 		return nil
 	}
-	return fmt.Errorf("%s has no flag %s", usage.ShortPath(cmd), given[0])
+	return fmt.Errorf("%s has no flag %s", ShortPath(cmd), given[0])
 }

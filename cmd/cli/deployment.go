@@ -13,10 +13,7 @@ import (
 	"time"
 
 	"bootstrap/addresses"
-	"bootstrap/cmd/dev"
-	"bootstrap/cmd/embedded"
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
@@ -36,7 +33,7 @@ const Memory = "/dev/shm"
 // options from the environment and the terminal.
 func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
 	if strings.Contains(opts.Manifest, "://") {
-		return usage.Wrong(c.line.root, errors.New("a manifest is a file on this machine, and not a URL: download it, for example with curl -O, and name the file"))
+		return WrongUsage(c.line.root, errors.New("a manifest is a file on this machine, and not a URL: download it, for example with curl -O, and name the file"))
 	}
 	home, err := c.BoshHome()
 	if err != nil {
@@ -57,7 +54,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	opts.Holder = c.Holder()
-	embedded.Offer(&opts.Config, self)
+	offerEmbedded(&opts.Config, self)
 	c.Redactor.Add(opts.OldMBus)
 	opts.Redact = c.Redactor.String
 	opts.Secret = c.Redactor.Add
@@ -84,7 +81,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		switch {
 		case errors.As(context.Cause(ctx), &panicked):
 			c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
-		case errors.Is(context.Cause(ctx), dev.ErrSaved):
+		case errors.Is(context.Cause(ctx), ErrSaved):
 			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step"})
 		case !c.signals.ends.Load() && !c.signals.asking.Load():
 			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.signals.running.List(), time.Now())})
@@ -112,7 +109,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 func (c *Console) FindDatabase(address *string) error {
 	if *address == "" {
 		if err := (*values.Database)(address).Set(c.Getenv("BOOTSTRAP_DATABASE")); err != nil {
-			return usage.Wrong(c.line.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
+			return WrongUsage(c.line.root, errors.New("BOOTSTRAP_DATABASE: expected a path, or postgres://user@host/database"))
 		}
 	}
 	c.Redactor.Add(addresses.Secrets(*address)...)

@@ -9,10 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"bootstrap/cmd/conflict"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
-	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/state/team"
 )
@@ -56,7 +54,7 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 			c.line.understood = code != exit.Failed // no mistake of the command line
 			return c.line.wrong
 		}
-		if err := errors.Join(refuseBoshFlags(cmd), conflict.Check(cmd)); err != nil {
+		if err := errors.Join(refuseBoshFlags(cmd), checkConflicts(cmd)); err != nil {
 			return err
 		}
 		c.line.shown = c.withoutValues(cmd, args)
@@ -76,8 +74,8 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 // withoutValues returns the command line for other users to see: the command,
 // the manifest, and the names of the flags. Every other word may be a secret.
 func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
-	words := []string{usage.ShortPath(cmd)}
-	if len(args) > 0 && usage.Exists(args[0]) {
+	words := []string{ShortPath(cmd)}
+	if len(args) > 0 && Exists(args[0]) {
 		words = append(words, args[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -128,7 +126,7 @@ func (c *Console) givenKey() (team.Given, error) {
 	}
 	given, err := team.ParseGiven(text)
 	if err != nil {
-		return given, usage.Wrong(c.line.root, fmt.Errorf("BOOTSTRAP_STATE_KEY: %w", err))
+		return given, WrongUsage(c.line.root, fmt.Errorf("BOOTSTRAP_STATE_KEY: %w", err))
 	}
 	if given.IsSecret() {
 		c.Redactor.Add(strings.TrimSpace(text))

@@ -1,6 +1,15 @@
 package cli
 
-import "bootstrap/deployer/report"
+import (
+	"context"
+	"fmt"
+
+	"bootstrap/deployer/report"
+)
+
+// ErrSaved is why one deploy of many ends that waits for jobs: the next one has newer
+// files.
+var ErrSaved = fmt.Errorf("files have changed: %w", context.Canceled)
 
 // Many begins a command that deploys again and again. The caller calls done after the
 // last time.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"bootstrap/cmd/usage"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
@@ -53,13 +52,13 @@ func (c *Console) runCommand(root *cobra.Command) error {
 	root.InitDefaultCompletionCmd() // keeps the output that is set
 	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
 		// Without them, another shell is no error.
-		shells.Args, shells.RunE = usage.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		shells.Args, shells.RunE = NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	err := c.untilStopped(func(ctx context.Context) error {
 		defer wait.Remind(ctx, time.Second, time.Second, c.events.screens.Tick)()
 		cmd, err := root.ExecuteContextC(ctx)
 		if err != nil && !c.line.understood {
-			err = usage.Wrong(cmd, err)
+			err = WrongUsage(cmd, err)
 		}
 		// An input that keeps its reader waiting, such as a pipe.
 		if _, reported := errors.AsType[*report.InterruptedError](err); !reported && errors.Is(err, context.Canceled) && ctx.Err() != nil {

@@ -13,7 +13,6 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/usage"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
@@ -26,7 +25,7 @@ type commands struct{ *cli.Console }
 
 // New returns the command secrets and those below it.
 func New(c *cli.Console) *cobra.Command {
-	cmd := &cobra.Command{Use: "secrets", Short: "Encrypt, edit and print a vars store", Args: usage.NoArgs, RunE: c.Help}
+	cmd := &cobra.Command{Use: "secrets", Short: "Encrypt, edit and print a vars store", Args: cli.NoArgs, RunE: c.Help}
 	of := commands{c}
 	cmd.AddCommand(of.newInit(), of.newEdit(), of.newRekey(), of.newDecrypt())
 	return cmd

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
-	"bootstrap/cmd/usage"
 	"bootstrap/deployer/instance"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
@@ -78,11 +78,11 @@ func (c commands) oneStore(cmd *cobra.Command, args []string) error {
 	}
 	switch len(args) {
 	case 0:
-		return fmt.Errorf("%s needs a vars store: %s", usage.ShortPath(cmd), usage.Form(cmd))
+		return fmt.Errorf("%s needs a vars store: %s", cli.ShortPath(cmd), cli.Form(cmd))
 	case 1:
 		return nil
 	}
-	return usage.TooMany(cmd, args)
+	return cli.TooMany(cmd, args)
 }
 
 // usual adds what the environment says to a command without a vars store: which one is

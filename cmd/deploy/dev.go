@@ -1,0 +1,92 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest"
+)
+
+func newDev(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	var ask cli.Asking
+	var anyCPI bool
+	cmd := &cobra.Command{
+		Use:        "dev MANIFEST",
+		SuggestFor: []string{"watch"},
+		Short:      "Deploy to this machine again whenever a file changes",
+		Long: `Dev deploys, and then deploys again whenever the manifest, its operations files and
+variables files change, or a file in a release folder that the manifest names with
+file://. It shows the plan, how the rendered files differ, and the log of what fails.
+A deploy that waits for failing jobs ends when files change. It is for machines of the
+embedded CPI; --any-cpi allows others. Jobs have 20 seconds to run unless
+--update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`,
+		Example: "  bootstrap dev manifest.yml\n  bootstrap dev manifest.yml --update-watch-time 500-120000",
+		Args:    cli.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			opts.Manifest = args[0]
+			if confirm := c.Confirm(ask); confirm != nil {
+				opts.Confirm = func(ctx context.Context, q deployer.Question) (bool, error) {
+					if q.Down {
+						return true, nil // as after each change of a source file
+					}
+					return confirm(ctx, q)
+				}
+			}
+			if opts.WatchTime == nil {
+				// A person waits for the log of jobs that do not run.
+				opts.WatchTime = &manifest.WatchTime{Min: 500 * time.Millisecond, Max: 20 * time.Second}
+			}
+			return develop(c, cmd, opts, anyCPI)
+		},
+	}
+	f := cmd.Flags()
+	c.DeployFlags(f, &opts)
+	opts.LockWait = 10 * time.Minute // what was saved meanwhile must be deployed
+	f.Lookup("lock-wait").Usage = "how long to wait for another run (default 10m)"
+	ask.Flags(f)
+	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")
+	f.BoolVar(&anyCPI, "any-cpi", false, "deploy every change to VMs of other CPIs, too")
+	return cmd
+}
+
+// develop deploys again and again.
+func develop(c *cli.Console, cmd *cobra.Command, opts deployer.Options, anyCPI bool) error {
+	done := c.Many()
+	show := c.Renderer(c.Out())
+	c.ReportBy(show)
+	loop := Loop{
+		Manifest: opts.Manifest,
+		Inputs:   opts.Inputs,
+		AnyCPI:   anyCPI,
+		Asking:   c.Asking,
+		Ended:    func(err error) { c.Ended(err) },
+		Show:     show,
+		Idle: func(idle bool) {
+			c.SignalEnds(idle)
+			if !idle && !c.JSON() {
+				c.Print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
+			}
+		},
+	}
+	loop.Deploy = func(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
+		opts := opts
+		opts.Accept = accept
+		return c.OneOfMany(show, func() error { return c.Deployment(ctx, opts, deployer.Deploy) })
+	}
+	err := loop.Run(cmd.Context())
+	done()
+	if remote := (*RemoteError)(nil); errors.As(err, &remote) {
+		return cli.WrongUsage(cmd, err)
+	}
+	return err
+}

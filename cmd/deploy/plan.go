@@ -1,0 +1,145 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
+	"bootstrap/deployer"
+	"bootstrap/deployer/page"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/printable"
+	"bootstrap/manifest/document"
+)
+
+func newPlan(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	var out, format, html string
+	cmd := &cobra.Command{
+		Use:   "plan MANIFEST",
+		Short: "Print what deploy would do, and why",
+		Long: `Plan looks at the state, the VM and its agent, and prints what deploy would do,
+with a reason for each change and the steps during which the service would be down.
+It changes nothing. Variables that a deploy would generate are shown by name. The
+exit code is 0 if there is nothing to do, and 2 if there is. If standard output is
+not a terminal, only the plan is printed there, and progress goes to standard error.
+
+With --templates, it renders the jobs and compares the files with those of the last
+deploy, which the machine of that deploy has kept. Secrets are shown as <redacted>,
+even in base64; what else templates make of them, such as a hash, is shown. A line of
+which nothing but a secret differs says so. With --format md, it prints the plan in
+markdown, for a comment on a pull request. With --html, it also writes a page with the
+plan, its calls, and how long earlier runs took.`,
+		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
+		Args:    cli.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			switch {
+			case format == markdown && c.JSON():
+				return cli.WrongUsage(cmd, cli.Conflict("json", "format md", "a plan is printed in one form"))
+			case format == markdown:
+				printPlanAtEnd(c)
+			case c.Terminal(c.Out()) == nil:
+				c.ReportOnly(report.Planned) // on a terminal, the plan is part of the text
+			}
+			opts.Manifest = args[0]
+			var made deployer.PlanFile
+			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
+				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {
+					return err
+				}
+				r, err := recorded(ctx, c, opts, made, nil)
+				if err != nil {
+					return err
+				}
+				return page.Write(html, r, c.Redactor.Shown)
+			})
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				if err := writePlan(out, made); err != nil {
+					return err
+				}
+			}
+			switch {
+			case format == markdown:
+				c.Print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
+			case !c.JSON():
+				ui.WriteSteps(c.Writer(c.Out()), made.Plan)
+			}
+			if made.Plan.Nothing() {
+				return nil
+			}
+			return &exit.ChangesError{}
+		},
+	}
+	f := cmd.Flags()
+	c.DeployFlags(f, &opts)
+	cli.PlanFlags(f, &opts)
+	adoptFlags(f, &opts)
+	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
+	createdFlag(f, &opts)
+	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
+	templatesFlag(f, &opts)
+	f.Var(values.Choice{To: &format, Of: []string{"text", markdown}}, "format", "print text, or md: markdown for pull requests")
+	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
+	f.StringVar(&html, "html", "", "also write the plan as a page for browsers to this `FILE`")
+	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
+	return cmd
+}
+
+// markdown is the format for a comment on a pull request.
+const markdown = "md"
+
+// printPlanAtEnd lets the command print the plan at its end, and progress go to standard
+// error.
+func printPlanAtEnd(c *cli.Console) {
+	nowhere, rest := c.Renderer(io.Discard), c.Renderer(c.Stderr)
+	c.ResultOnly()
+	c.ReportBy(func(e report.Event) {
+		if e.Kind == report.Planned {
+			nowhere(e) // which records it for --events
+		} else {
+			rest(e)
+		}
+	})
+}
+
+func writePlan(path string, plan deployer.PlanFile) error {
+	data, err := json.MarshalIndent(plan, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(path, append(printable.JSON(data), '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the plan: %w", err)
+	}
+	return nil
+}
+
+// maxPlan limits the size of a plan's file.
+const maxPlan = 64 << 20
+
+func readPlan(path string) (*deployer.PlanFile, error) {
+	data, err := values.ReadFile(path, maxPlan, values.PipeTime)
+	if err != nil {
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
+	}
+	var plan deployer.PlanFile
+	var old struct{ Format int }
+	if err := json.Unmarshal(data, &old); err == nil && old.Format != 0 && old.Format != deployer.PlanFormat {
+		return nil, &deployer.PlanFormatError{File: path, Format: old.Format}
+	}
+	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
+	}
+	return &plan, nil
+}

@@ -1,0 +1,125 @@
+package deploy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/page"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/state/file"
+)
+
+func newReport(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	var html string
+	var noPlan bool
+	cmd := &cobra.Command{
+		Use:   "report MANIFEST",
+		Short: "Show what is deployed, what deploy would do, and how long it took",
+		Long: `Report shows what is recorded of the deployment, what deploy would do now and how the
+manifest has changed, as plan does, and the timings of the last deploy on this machine:
+each step, each call of the CPI and the agent, and when the service was down. It
+changes nothing. If the plan cannot be made, for example because the agent does not
+answer, it says so and shows the rest; the exit code is 0.
+
+With --html, it writes one page that needs no network and no scripts, with the timings
+as a picture.`,
+		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
+		Args:    cli.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			if c.ReportBy(func(report.Event) {}); !c.JSON() {
+				printPlanAtEnd(c)
+			}
+			opts.Manifest = args[0]
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				missing, err := missingState(opts)
+				switch {
+				case err != nil:
+					return err
+				case missing != nil && (noPlan || missing.Manifest != ""):
+					return missing
+				case missing != nil: // said before anything is downloaded
+					c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
+				}
+				var made deployer.PlanFile
+				err = errors.New("--no-plan was given")
+				if !noPlan {
+					made, err = deployer.MakePlan(ctx, opts)
+				}
+				if ctx.Err() != nil {
+					return err
+				}
+				r, err := recorded(ctx, c, opts, made, err)
+				if err != nil {
+					return err
+				}
+				if html != "" && r.PlanNote != "" && !noPlan {
+					c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
+				}
+				c.Quiet()
+				if html != "" {
+					if err = page.Write(html, r, c.Redactor.Shown); err == nil {
+						c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+					}
+				}
+				switch {
+				case c.JSON():
+					c.PrintObject("", r)
+				case html == "":
+					c.Print(func(out *ui.Writer) { ui.Report(out, r) })
+				}
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	c.InputFlags(f, &opts.Inputs)
+	cli.DatabaseFlag(f, &opts.Database)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.CPIFlags(f, &opts)
+	cli.AgentFlags(f, &opts)
+	cli.AnswerFlag(f, &opts)
+	f.BoolVar(&noPlan, "no-plan", false, "show only what is recorded; ask neither the VM nor the CPI")
+	f.StringVar(&html, "html", "", "write one page for browsers to this `FILE`")
+	return cmd
+}
+
+// recorded returns what is recorded of a deployment, with the plan that was made, or why
+// there is none.
+func recorded(ctx context.Context, c *cli.Console, opts deployer.Options, made deployer.PlanFile, failed error) (*observe.Report, error) {
+	var view *plan.View
+	if failed == nil {
+		view = &made.View
+	}
+	r, err := observe.Recorded(ctx, opts.Config, opts.Options, view)
+	if err != nil {
+		return nil, err
+	}
+	if r.Deployment, r.Steps = cmp.Or(made.Deployment, r.Deployment), made.Plan.Steps; failed != nil {
+		r.PlanNote = c.WithTarget(failed.Error())
+	}
+	return r, nil
+}
+
+// missingState returns what is missing if there is no state file.
+func missingState(opts deployer.Options) (*file.MissingError, error) {
+	path, err := file.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return nil, err
+	}
+	_, found, err := file.Read(path, opts.Home)
+	if err != nil || found {
+		return nil, err
+	}
+	return file.Missing(opts.StateName(path), opts.Manifest), nil
+}

@@ -1,0 +1,98 @@
+package fleets
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/fleet"
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+	"bootstrap/internal/owner"
+)
+
+func newDelete(c *cli.Console) *cobra.Command {
+	a := fleetAsked{action: fleet.DeleteStrategy}
+	cmd := &cobra.Command{
+		Use:   "delete FLEET",
+		Short: "Delete members of a fleet, with their disks",
+		Long: `Delete deletes the VM, THE PERSISTENT DISK WITH ITS DATA and the state of each member,
+as bootstrap delete does, in the order and as many at the same time as fleet deploy
+updates members. With --removed, it deletes the members that the fleet file does not
+have any more and that are still deployed; without --removed and --only, those and all
+members of the file. To continue after a kill or an error, run the same command again.
+
+On a terminal it asks first. Without a terminal it deletes only with --yes.`,
+		Example: "  bootstrap fleet delete fleet.yml --removed\n  bootstrap fleet delete fleet.yml --only page-2 --yes",
+		Args:    oneFleet,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := a.read(cmd, c, args[0])
+			if err != nil {
+				return err
+			}
+			return deleteFleet(cmd, c, opts, a)
+		},
+	}
+	f := cmd.Flags()
+	fleetInputs(c, f, &a.inputs)
+	cli.DatabaseFlag(f, &a.database)
+	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE or failed")
+	f.BoolVar(&a.removed, "removed", false, "only members that the fleet file does not have any more")
+	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
+	var opts deployer.Options
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.DeployFlags(own, &opts)
+	own.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disks as orphaned ones, see bootstrap disks")
+	own.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
+	passFlags(f, own, &a.members, []string{"fix", "keep-disk", "skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout"})
+	a.ask.Flags(f)
+	return cmd
+}
+
+// deleteFleet deletes members and shows it.
+func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetAsked) error {
+	ctx := cmd.Context()
+	defer owner.GiveBack(opts.Home)
+	opts.Program.Flags = append(opts.Program.Flags, "--yes")
+	show, hide, stop := fleetRenderer(ctx, c)
+	defer stop()
+	opts.Report = show
+	if ask := c.Confirm(a.ask); ask != nil {
+		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
+			hide()
+			var names []string
+			for _, m := range r.Members {
+				if m.Verdict == schedule.Waiting {
+					names = append(names, m.Name)
+				}
+			}
+			yes, err := ask(ctx, deployer.Question{Data: true, What: []string{
+				fmt.Sprintf("the VMs and the disks WITH THEIR DATA of %s are deleted: %s", ui.Count(len(names), "member"), strings.Join(names, ", ")),
+			}})
+			if err == nil && !yes {
+				err = &deployer.NotConfirmedError{}
+			}
+			return err
+		}
+	}
+	opts.Urgent = c.SecondSignal()
+	_, err := rollout.Deploy(ctx, opts)
+	return err
+}
+
+// deletable returns the members that can be deleted: those of the fleet file, and those
+// that were removed from it.
+func deletable(opts rollout.Options) ([]fleet.Member, error) {
+	old, err := rollout.Load(opts.Fleet.Path)
+	if err != nil {
+		return nil, err
+	}
+	removed := rollout.Members(old.RemovedFrom(opts.Fleet, opts.Home), opts.Fleet.Members)
+	return append(append([]fleet.Member(nil), opts.Fleet.Members...), removed...), nil
+}

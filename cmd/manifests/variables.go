@@ -1,0 +1,257 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest/document"
+	"bootstrap/state/team"
+)
+
+func newVariables(c *cli.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "variables",
+		Short: "List the variables of a manifest, or give them new values",
+		Args:  cli.NoArgs,
+		RunE:  c.Help,
+	}
+	cmd.AddCommand(newVariablesList(c), newVariablesRotate(c))
+	return cmd
+}
+
+func newVariablesList(c *cli.Console) *cobra.Command {
+	var inputs document.Options
+	var address string
+	cmd := &cobra.Command{
+		Use:   "list MANIFEST",
+		Short: "List the variables of a manifest, without their values",
+		Long: `List prints each variable that the manifest defines, where its value comes from,
+and when a certificate expires. It warns about stored values that do not match their
+options any more. It neither prints nor generates values. With --json,
+there is one object per line.`,
+		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
+		Args:    cli.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			defer sourced(c, &inputs)()
+			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
+				return err
+			}
+			list, err := document.Variables(cmd.Context(), args[0], inputs)
+			if err != nil {
+				return err
+			}
+			if c.JSON() {
+				ui.PrintAll(c.Lines(), "variable", variableLines(list, time.Now()))
+				return nil
+			}
+			c.Print(func(out *ui.Writer) { variableTable(out, list, time.Now()) })
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	c.InputFlags(f, &inputs)
+	varsFlag(f, &address)
+	return cmd
+}
+
+func newVariablesRotate(c *cli.Console) *cobra.Command {
+	var inputs document.Options
+	var what document.Rotation
+	var address string
+	cmd := &cobra.Command{
+		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
+		Short: "Give stored variables new values",
+		Long: `Rotate generates new values in the vars store: for the variables that you name, or
+for certificates that expire within some time. With a CA it also generates the
+certificates that the CA signed, and with any variable those that have its value in
+their options. All values are written at once, and the previous file is kept. The
+next deploy gives the new values to the VM.`,
+		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
+			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
+		Args: func(cmd *cobra.Command, args []string) error { return cli.ManifestAnd(cmd, args, math.MaxInt) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what.Names = args[1:]
+			switch expiring := cmd.Flags().Changed("expiring-within"); {
+			case expiring && len(what.Names) > 0:
+				return errors.New("the names of variables and --expiring-within cannot be used together")
+			case !expiring && len(what.Names) == 0:
+				return errors.New("rotate needs the names of variables or --expiring-within TIME")
+			}
+			c.Start()
+			c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: address, Inputs: inputs}})
+			defer sourced(c, &inputs)()
+			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
+				return err
+			}
+			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
+			if err != nil {
+				return err
+			}
+			printRotated(c, rotated, what.DryRun)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	c.VarFlags(f, &inputs)
+	varsFlag(f, &address)
+	cli.TimeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
+	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
+	return cmd
+}
+
+// RotatedLine is a variable with a new value, as --json prints it.
+type RotatedLine struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Why     string `json:"why"`
+	Rotated bool   `json:"rotated"` // false with --dry-run
+}
+
+func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
+	if c.JSON() {
+		lines := make([]RotatedLine, len(rotated))
+		for i, r := range rotated {
+			lines[i] = RotatedLine{r.Name, r.Type, r.Why, !dry}
+		}
+		ui.PrintAll(c.Lines(), "rotation", lines)
+		return
+	}
+	verb := "Rotated"
+	if dry {
+		verb = "Would rotate"
+	}
+	c.Print(func(out *ui.Writer) {
+		for _, r := range rotated {
+			why := ""
+			if r.Why != "named" {
+				why = ": " + r.Why
+			}
+			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, r.Name, r.Type, why)
+		}
+		if len(rotated) > 0 && !dry {
+			fmt.Fprintln(out, "Run `"+c.WithTarget("bootstrap deploy MANIFEST")+"` to apply the new values")
+		}
+		if len(rotated) == 0 {
+			fmt.Fprintln(out, "Nothing to rotate")
+		}
+	})
+}
+
+// VariableLine is a variable as --json prints it.
+type VariableLine struct {
+	Name     string         `json:"name"`
+	Type     string         `json:"type,omitempty"`
+	Value    string         `json:"value"` // given, stored, from a source, to be generated, missing
+	NotAfter *time.Time     `json:"not_after,omitempty"`
+	DaysLeft *int           `json:"days_left,omitempty"`
+	Findings []variableFind `json:"findings,omitempty"`
+}
+
+type variableFind struct {
+	Kind    string `json:"kind"`
+	Option  string `json:"option,omitempty"`
+	Message string `json:"message"`
+}
+
+func variableLines(list []document.Variable, now time.Time) []VariableLine {
+	lines := make([]VariableLine, len(list))
+	for i, v := range list {
+		line := VariableLine{Name: v.Name, Type: v.Type, Value: string(v.Origin)}
+		if !v.NotAfter.IsZero() {
+			end, left := v.NotAfter.UTC(), daysLeft(v.NotAfter, now)
+			line.NotAfter, line.DaysLeft = &end, &left
+		}
+		for _, f := range v.Findings {
+			line.Findings = append(line.Findings, variableFind{string(f.Kind), f.Option, f.Message})
+		}
+		lines[i] = line
+	}
+	return lines
+}
+
+func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
+	table := ui.NewTable(out, "NAME", "TYPE", "VALUE", "EXPIRES").
+		Yield("EXPIRES", 12).Yield("TYPE", 0).Yield("EXPIRES", 0)
+	for _, v := range list {
+		kind, expires := v.Type, "-"
+		if kind == "" {
+			kind = "-"
+		}
+		if !v.NotAfter.IsZero() {
+			expires = ui.Moment(v.NotAfter)
+			switch left := daysLeft(v.NotAfter, now); {
+			case left < 0:
+				expires += " (expired)"
+			case left == 1:
+				expires += " (1 day left)"
+			default:
+				expires += fmt.Sprintf(" (%d days left)", left)
+			}
+		}
+		table.Row(v.Name, kind, string(v.Origin), expires)
+	}
+	table.Print()
+	for _, v := range list {
+		for _, f := range v.Findings {
+			fmt.Fprintf(out, "Warning: %s: %s\n", v.Pos, f)
+		}
+	}
+}
+
+// daysLeft returns the whole days until a time; negative if it has passed.
+func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
+
+// sourced makes inputs whose sources of values can be asked, for a command without a
+// deployment. The caller calls done.
+func sourced(c *cli.Console, inputs *document.Options) (done func()) {
+	home, _ := c.BoshHome() // it has the host keys of jumpboxes
+	env := instance.NewEnv(instance.Config{Home: home, Getenv: c.Getenv, Secret: c.Redactor.Add, Report: func(report.Event) {}})
+	*inputs = env.Inputs(*inputs)
+	if ask := inputs.Ask; ask != nil {
+		inputs.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
+			answers, err := ask(ctx, names)
+			if ctx.Err() != nil {
+				err = &report.InterruptedError{Look: true}
+			}
+			return answers, err
+		}
+	}
+	return env.Close
+}
+
+// varsFlag adds the flag of commands that use no state, but the vars store that is with
+// the state of a team.
+func varsFlag(f *pflag.FlagSet, address *string) {
+	cli.StateFlag(f, address)
+	f.Lookup("state").Usage = "use the vars store of the state at this `URL` (or BOOTSTRAP_STATE)"
+}
+
+// varsOfTeam makes the vars store that is with the state of a team that of the inputs,
+// unless these name one. It returns the path of the state that --state names; empty: it
+// names none, or only the store of a team.
+func varsOfTeam(ctx context.Context, c *cli.Console, inputs *document.Options, address string) (state string, err error) {
+	switch {
+	case !team.IsAddress(address):
+		return address, nil
+	case inputs.VarsStore != "":
+		return "", nil
+	}
+	from := instance.Options{Inputs: *inputs}
+	if _, err := c.OpenTeam(ctx, instance.Config{}, address, &from); err != nil {
+		return "", err
+	}
+	*inputs = from.Inputs
+	return from.StateFile, nil
+}

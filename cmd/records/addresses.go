@@ -1,0 +1,251 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/environment"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/ledger"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/report"
+	"bootstrap/network"
+)
+
+func newAddresses(c *cli.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "addresses",
+		Short: "List the addresses that deployments share; check, adopt or release some",
+		Long: `The ledger of addresses records which instance of which deployment has which address.
+Deployments with a cloud config use it. It is the file ~/.bosh/addresses.db unless
+--database or BOOTSTRAP_DATABASE names another file, or a team's PostgreSQL database
+by its postgres:// URL. A deploy reserves addresses, and delete releases them.`,
+		Args: cli.NoArgs,
+		RunE: c.Help,
+	}
+	cmd.AddCommand(newAddressesList(c), newAddressesCheck(c), newAddressesAdopt(c), newAddressesRelease(c))
+	return cmd
+}
+
+func newAddressesList(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "list [MANIFEST...]",
+		Short: "List who has which address, and since when",
+		Long: `List prints all reservations of the ledger: address, network, deployment, instance,
+kind, VM, and since when. With manifests it prints those of these deployments, with
+--cloud-config those on the networks of that file. A deployment without a cloud config
+has its addresses in its state, where only its manifest leads to. It locks nothing and
+asks nobody else. With --json, there is one object per line.`,
+		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
+		Args:    anyManifests,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				var place string
+				return printAddresses(c, func(each func(observe.HeldAddress)) (err error) {
+					place, err = observe.Addresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs}, each)
+					return err
+				}, func() string {
+					if len(args) > 0 {
+						return "No address of these manifests is reserved in " + place + ", or recorded in a state"
+					}
+					return "No address is reserved in " + place
+				})
+			})
+		},
+	}
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
+	return cmd
+}
+
+func newAddressesCheck(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "check [MANIFEST...]",
+		Short: "Check the ledger, and how many addresses are free and needed",
+		Long: `Check looks for what is wrong with the ledger. With --cloud-config it also prints for
+each subnet how many addresses are free, for all instances and for those with
+static_ips, and looks for reservations that are in no subnet any more. With manifests
+it prints how many addresses they need, and whether they can have them: they need not
+be deployed. It changes nothing. With --json, there is one object per line.
+
+The exit code is 0 if nothing is wrong, else 1.`,
+		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
+		Args:    anyManifests,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				check, err := observe.CheckAddresses(ctx, opts.Config, observe.LedgerQuery{Manifests: args, StateFile: opts.StateFile, Inputs: opts.Inputs})
+				if err != nil {
+					return err
+				}
+				return printLedgerCheck(c, check)
+			})
+		},
+	}
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
+	return cmd
+}
+
+func newAddressesAdopt(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "adopt MANIFEST...",
+		Short: "Record the addresses of existing deployments in the ledger",
+		Long: `Adopt records in the ledger which addresses the VMs of existing deployments have, by
+their state files and by what this machine recorded of their last deploy: of
+deployments older than the ledger, or after the ledger was lost. It also takes
+manifests without a cloud config, so that nobody else gets their addresses. It records
+all or, if another deployment has one of the addresses, none. Addresses that
+are in the ledger already stay as they are.`,
+		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cli.ManifestAnd(cmd, args, math.MaxInt); err != nil {
+				return err
+			}
+			return anyManifests(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				adopted, err := ledger.Adopt(ctx, opts.Config, opts.Options, args)
+				if err != nil {
+					return err
+				}
+				return printAddresses(c, heldOf(adopted), func() string { return "The ledger has all of these addresses already" })
+			})
+		},
+	}
+	c.VarFlags(cmd.Flags(), &opts.Inputs)
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	cli.StateFlag(cmd.Flags(), &opts.StateFile)
+	cli.LockFlag(cmd.Flags(), &opts.LockWait)
+	return cmd
+}
+
+func newAddressesRelease(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	var what ledger.Selection
+	var ask cli.Asking
+	cmd := &cobra.Command{
+		Use:   "release {ADDRESS | DEPLOYMENT}...",
+		Short: "Release addresses of deployments that do not exist any more",
+		Long: `Release releases an address, or all addresses of a deployment, which is named by its
+name or its installation id: of a deployment that was not deleted with bootstrap
+delete, and whose VM does not exist any more. Delete releases addresses itself.
+It refuses if the deployment may exist; with --force it does not refuse. On a terminal
+it asks first. It prints what it released.`,
+		Example: "  bootstrap addresses release 10.0.0.7\n  bootstrap addresses release web --database postgres://user@host/database",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("addresses release needs an address or a deployment: " + cli.Form(cmd))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what.Words = args
+			confirm := c.Confirm(ask)
+			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
+				released, err := ledger.Release(ctx, opts.Config, what, func(ctx context.Context, lines []string) error {
+					return cli.Agreed(ctx, confirm, lines)
+				})
+				if err != nil {
+					return err
+				}
+				return printAddresses(c, heldOf(released), func() string { return "Nothing was released: another run has changed the ledger since" })
+			})
+		},
+	}
+	environment.AddFlag(cmd.Flags(), new(string)) // for its database
+	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
+	ask.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&what.Force, "force", false, "also release addresses of a deployment that exists")
+	return cmd
+}
+
+// onLedger runs a command about the ledger of addresses, whose result is on standard
+// output: messages go to standard error.
+func onLedger(ctx context.Context, c *cli.Console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
+	c.Start()
+	c.ReportWarnings(c.ProgressStream())
+	err := c.Deployment(ctx, opts, run)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return &report.InterruptedError{Look: true} // a transaction is whole, or none
+	}
+	return err
+}
+
+// anyManifests allows any number of manifests; --state is for a single one.
+func anyManifests(cmd *cobra.Command, args []string) error {
+	switch {
+	case slices.Contains(args, ""):
+		return errors.New("no manifest was named (the argument is empty)")
+	case len(args) != 1 && cmd.Flags().Changed("state"):
+		return errors.New("--state is for one manifest: name that one")
+	}
+	return nil
+}
+
+// heldOf goes through reservations as printAddresses wants them.
+func heldOf(list []network.Reservation) func(each func(observe.HeldAddress)) error {
+	return func(each func(observe.HeldAddress)) error {
+		for _, r := range list {
+			each(observe.Held(r))
+		}
+		return nil
+	}
+}
+
+// printAddresses prints the reservations that all goes through, of which there may
+// be many thousands, or a sentence if there are none.
+func printAddresses(c *cli.Console, all func(each func(observe.HeldAddress)) error, none func() string) (err error) {
+	if c.JSON() {
+		out := c.Lines()
+		return all(func(a observe.HeldAddress) { out.Print("address", a) })
+	}
+	c.Print(func(out *ui.Writer) {
+		table, found := ui.NewAddresses(out), false
+		err = all(func(a observe.HeldAddress) {
+			table.Add(a)
+			found = true
+		})
+		switch {
+		case err != nil:
+		case found:
+			table.Print()
+		default:
+			ui.Say(out, none())
+		}
+	})
+	return err
+}
+
+// Finding is something that is wrong with the ledger, as --json prints it.
+type Finding struct {
+	What string `json:"what"`
+}
+
+func printLedgerCheck(c *cli.Console, check *observe.LedgerCheck) error {
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "subnet", check.Subnets)
+		ui.PrintAll(c.Lines(), "need", check.Needs)
+		for _, what := range check.Findings {
+			c.PrintObject("finding", Finding{what})
+		}
+	} else {
+		c.Print(func(out *ui.Writer) { ui.LedgerCheck(out, check) })
+	}
+	if len(check.Findings) > 0 {
+		return exit.Code(exit.Failed)
+	}
+	return nil
+}

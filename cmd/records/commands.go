@@ -1,0 +1,13 @@
+// Package records has the commands about what is recorded and kept.
+package records
+
+import (
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+)
+
+// Commands returns the commands about what is recorded and kept.
+func Commands(c *cli.Console) []*cobra.Command {
+	return []*cobra.Command{newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c)}
+}

@@ -1,0 +1,146 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/environment"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/owner"
+	"bootstrap/state"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+func newState(c *cli.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Show, import or restore the state file",
+		Long: `The state file records what a deployment owns in the cloud. It is beside the
+manifest, or where --state says. The folder STATE.backups has the versions after
+each of the five runs before the current one.
+
+A team keeps the state in a store that all reach, with a lock and a history:
+  s3://BUCKET/PREFIX?region=REGION&endpoint=URL
+  postgres://USER@HOST/DATABASE?environment=NAME
+  https://HOST/PATH`,
+		Args: cli.NoArgs,
+		RunE: c.Help,
+	}
+	cmd.AddCommand(newStateShow(c), newStateBackups(c), newStateRestore(c), newStateDiff(c), newStateImport(c), newStateLeftovers(c), newStateRm(c),
+		newStatePush(c), newStatePull(c), newStateUnlock(c), newStateMove(c),
+		newStateKey(c), newStateTrust(c))
+	return cmd
+}
+
+// stateChoice selects the state that a command is about.
+type stateChoice struct {
+	file string        // --state
+	wait time.Duration // --lock-wait
+}
+
+func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
+	environment.AddFlag(f, new(string)) // the rest of the file is not for these commands
+	cli.StateFlag(f, &s.file)
+	if locks {
+		cli.LockFlag(f, &s.wait)
+	}
+}
+
+// split takes the manifest, which --state makes optional, from the arguments and
+// returns the others: at least min and at most max.
+func split(c *cli.Console, s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
+	manifest, others := "", args
+	if len(args) > 0 && (s.file == "" || len(args) > max) {
+		manifest, others = args[0], args[1:]
+	}
+	switch {
+	case manifest == "" && s.file == "":
+		return "", nil, fmt.Errorf("%s needs a manifest, or the state file: %s", cli.ShortPath(cmd), cli.Form(cmd))
+	case len(others) < min:
+		return "", nil, fmt.Errorf("%s needs one more argument: %s", cli.ShortPath(cmd), cli.Form(cmd))
+	case len(others) > max:
+		return "", nil, cli.TooMany(cmd, args)
+	}
+	c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}})
+	if team.IsAddress(s.file) {
+		return s.file, others, nil
+	}
+	path, err = file.Path(manifest, s.file)
+	return path, others, err
+}
+
+// stateFile is the state that a command is about.
+type stateFile struct {
+	path           string // of the file, or of this machine's copy of a store
+	name, argument string // path, or the store; as --state takes it
+	opts           file.Options
+}
+
+// stateAt finds the state at a path or in a store, for a command that prints its
+// result to standard output: messages go to standard error.
+func stateAt(ctx context.Context, c *cli.Console, path string, wait time.Duration) (stateFile, error) {
+	return stateIn(ctx, c, path, instance.Config{LockWait: wait})
+}
+
+func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Config) (_ stateFile, err error) {
+	if cfg.Home, err = c.BoshHome(); err != nil {
+		return stateFile{}, err
+	}
+	c.ResultOnly()
+	s := stateFile{path: path, name: path, argument: path}
+	if team.IsAddress(path) {
+		t, err := c.OpenTeam(ctx, cfg, path, &instance.Options{})
+		if err != nil {
+			return s, err
+		}
+		s.path, s.name, s.argument, s.opts.Team = t.StatePath(), t.Place(), t.Argument(), t
+	}
+	path = s.path
+	if err := owner.Look(c.Warn, cfg.Home, path); err != nil {
+		return s, err
+	}
+	s.opts = file.Options{
+		Holder:  c.Holder(),
+		Wait:    cfg.LockWait,
+		Home:    cfg.Home,
+		Team:    s.opts.Team,
+		Waiting: func(l *file.LockedError) { c.Say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
+		Warn:    func(err error) { c.Say(report.Warning, err.Error()) },
+	}
+	return s, nil
+}
+
+// changeState opens a state, which must exist unless create is true, changes it,
+// and prints it.
+func changeState(ctx context.Context, c *cli.Console, path string, wait time.Duration, create bool, change func(*state.State) error) error {
+	s, err := stateAt(ctx, c, path, wait)
+	if err != nil {
+		return err
+	}
+	if !create {
+		if _, err := s.read(); err != nil {
+			return err
+		}
+	}
+	f, err := file.Open(ctx, s.path, s.opts)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, note := range f.Notes() {
+		c.Say(report.Info, note)
+	}
+	if err := errors.Join(f.Update(change), f.Unsent()); err != nil {
+		return err
+	}
+	return printState(c, s.name, f.Get())
+}

@@ -1,0 +1,115 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer/report"
+	"bootstrap/state/file"
+)
+
+func newStateBackups(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:     "backups {MANIFEST | --state FILE}",
+		Aliases: []string{"history"},
+		Short:   "List the earlier versions of the state file",
+		Long: `Backups lists the kept versions of the state file, the newest first, with what each
+records: the versions after the last run and the five runs before it. If only one
+version records something that was never deleted, that version is kept for ever and
+marked. A store of a team keeps the versions after the last 100 runs. With --json, there is one object per line.`,
+		Example: "  bootstrap state backups manifest.yml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, 0)
+			if err != nil {
+				return err
+			}
+			list, err := s.versions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			printBackups(c, list)
+			return nil
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	return cmd
+}
+
+// versions lists the earlier versions of the state, from here or from the store.
+func (s stateFile) versions(ctx context.Context) ([]file.Version, error) {
+	if s.opts.Team != nil {
+		if err := file.PullHistory(ctx, s.opts.Team); err != nil {
+			return nil, err
+		}
+	}
+	return file.Versions(s.path)
+}
+
+func printBackups(c *cli.Console, list []file.Version) {
+	views := ui.BackupsOf(list)
+	if c.JSON() {
+		ui.PrintAll(c.Lines(), "backup", views)
+		return
+	}
+	c.Print(func(out *ui.Writer) { ui.Backups(out, views) })
+}
+
+func newStateRestore(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "restore {MANIFEST | --state FILE} SERIAL",
+		Short: "Restore an earlier version of the state file",
+		Long: `Restore makes the version with that serial number the current one, under a new
+number. The version that it replaces becomes a backup, or a file with the ending
+.damaged if it is damaged. If that version records something that the restored one
+does not, restore needs --force, because the record would be lost.`,
+		Example: "  bootstrap state restore manifest.yml 12",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, rest, err := split(c, &choice, cmd, args, 1, 1)
+			if err != nil {
+				return err
+			}
+			serial, err := strconv.Atoi(rest[0])
+			if err != nil {
+				return errors.New("give the serial number of a backup, see bootstrap state backups")
+			}
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, choice.wait)
+			if err != nil {
+				return err
+			}
+			if s.opts.Team != nil {
+				if err := file.PullHistory(cmd.Context(), s.opts.Team); err != nil {
+					return err
+				}
+			}
+			f, err := file.Restore(cmd.Context(), s.path, serial, force, s.opts)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			for _, note := range f.Notes() {
+				c.Say(report.Info, note)
+			}
+			if err := f.Unsent(); err != nil {
+				return err
+			}
+			return printState(c, s.name, f.Get())
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	cmd.Flags().BoolVar(&force, "force", false, "lose what only the current version records; it stays in the cloud")
+	return cmd
+}

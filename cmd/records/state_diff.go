@@ -1,0 +1,124 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/manifest/document"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+func newStateDiff(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",
+		Short: "Show how two versions of the state differ",
+		Long: `Diff shows how the state differs from an earlier version, or two earlier versions
+from each other. Bootstrap state backups lists them. With --json, there is one object
+per line.`,
+		Example: "  bootstrap state diff manifest.yml 12\n  bootstrap state diff manifest.yml 12 15",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			most := 2
+			if len(args) > 0 {
+				if _, err := strconv.Atoi(args[0]); err != nil { // the manifest
+					most = min(most, len(args)-1)
+				}
+			}
+			path, rest, err := split(c, &choice, cmd, args, 1, most)
+			if err != nil {
+				return err
+			}
+			var serials []int
+			for _, arg := range rest {
+				serial, err := strconv.Atoi(arg)
+				if err != nil {
+					return errors.New("give the serial number of a version, see bootstrap state backups")
+				}
+				serials = append(serials, serial)
+			}
+			c.Start()
+			s, err := stateAt(cmd.Context(), c, path, 0)
+			if err != nil {
+				return err
+			}
+			list, err := s.versions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var texts [][]byte
+			for _, serial := range serials {
+				st, err := versionOf(list, serial, s.name)
+				if err != nil {
+					return err
+				}
+				if texts, err = addText(texts, st); err != nil {
+					return err
+				}
+			}
+			if len(texts) == 1 {
+				st, err := s.read()
+				if err != nil {
+					return err
+				}
+				if texts, err = addText(texts, st); err != nil {
+					return err
+				}
+			}
+			differences, err := document.Diff(texts[0], texts[1])
+			if err != nil {
+				return err
+			}
+			printDifferences(c, differences)
+			return nil
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	return cmd
+}
+
+func versionOf(list []file.Version, serial int, name string) (state.State, error) {
+	i := slices.IndexFunc(list, func(v file.Version) bool { return v.Serial == serial })
+	if i < 0 {
+		return state.State{}, fmt.Errorf("there is no version %d of %s: bootstrap state backups lists them", serial, name)
+	}
+	return list[i].State, list[i].Err
+}
+
+func addText(texts [][]byte, st state.State) ([][]byte, error) {
+	text, err := st.Encode()
+	return append(texts, text), err
+}
+
+// DifferenceView is a value that two versions do not share, as --json prints it.
+type DifferenceView struct {
+	Path   string          `json:"path"`
+	Change document.Change `json:"change"` // changed, added or removed
+	Old    string          `json:"old,omitempty"`
+	New    string          `json:"new,omitempty"`
+}
+
+func printDifferences(c *cli.Console, list []document.Difference) {
+	if c.JSON() {
+		views := make([]DifferenceView, len(list))
+		for i, d := range list {
+			views[i] = DifferenceView{d.Path, d.Kind, d.Old, d.New}
+		}
+		ui.PrintAll(c.Lines(), "difference", views)
+		return
+	}
+	c.Print(func(out *ui.Writer) {
+		for _, d := range list {
+			fmt.Fprintln(out, d.String())
+		}
+		if len(list) == 0 {
+			fmt.Fprintln(out, "There is no difference")
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/internal/sealed"
+	"bootstrap/state"
+	"bootstrap/state/team"
+)
+
+// keyView is the state key of a store, for programs.
+type keyView struct {
+	Store       string `json:"store"`
+	Fingerprint string `json:"fingerprint"`
+	Key         string `json:"key,omitempty"` // with --secret
+}
+
+func newStateKey(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	var secret bool
+	cmd := &cobra.Command{
+		Use:   "key {MANIFEST | --state URL}",
+		Short: "Print the fingerprint of the key with which a store is signed",
+		Long: `Key prints the fingerprint of the state key, with which the machines of a team sign
+what they write to their store. Compare it with a colleague, and write it into
+bootstrap.yml as state_key: then no machine believes a store that somebody else has
+signed. With --secret it prints the key itself, for BOOTSTRAP_STATE_KEY on a machine that
+has no key to decrypt it with.`,
+		Example: "  bootstrap state key manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			text, fingerprint, err := s.opts.Team.KeyText(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if text == "" {
+				return fmt.Errorf("%s has no state key that this machine knows: the first command that writes there makes one", s.name)
+			}
+			view := keyView{Store: s.name, Fingerprint: fingerprint}
+			shown := fingerprint
+			if secret {
+				view.Key, shown = text, text
+			}
+			if c.JSON() {
+				c.PrintObject("state-key", view)
+				return nil
+			}
+			c.Print(func(out *ui.Writer) { fmt.Fprintln(out, shown) })
+			if !secret {
+				c.Warn("write this into bootstrap.yml: state_key: " + fingerprint)
+			}
+			return nil
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	cmd.Flags().BoolVar(&secret, "secret", false, "print the key itself, which is secret")
+	return cmd
+}
+
+func newStateTrust(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	var ask cli.Asking
+	cmd := &cobra.Command{
+		Use:   "trust {MANIFEST | --state URL}",
+		Short: "Believe what a store has, after looking at it",
+		Long: `Trust shows what a store has, who signed it, and what is doubtful: documents without a
+proof of their writer, as earlier versions of bootstrap wrote them, with a wrong one, or
+older than this machine has seen, and another state key than before. It asks, and then
+this machine trusts the key, and signs what is doubtful as it is. What the machines know
+besides the state is removed if it is doubtful: the next deploy makes it again.
+
+Whoever may write to the store may have changed it: compare the state with what is in
+the cloud, and the fingerprint with that of a colleague.`,
+		Example: "  bootstrap state trust manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			return trust(cmd.Context(), c, s, ask)
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	ask.Flags(cmd.Flags())
+	return cmd
+}
+
+// trust asks whether a store is to be believed, and makes this machine believe it.
+func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) error {
+	t := s.opts.Team
+	found, err := t.Examine(ctx)
+	if err != nil {
+		return err
+	}
+	if !found.Doubtful() {
+		return printDone(c, false, "", fmt.Sprintf("This machine believes what %s has: it is signed with the state key %s", s.name, found.Fingerprint))
+	}
+	lines := []string{fmt.Sprintf("this machine trusts the state key %s for %s", found.Fingerprint, s.name)}
+	switch {
+	case found.Made:
+		lines[0] = fmt.Sprintf("a state key is made for %s, which has none that this machine can decrypt", s.name)
+	case found.Trusted != "" && found.Trusted != found.Fingerprint:
+		lines[0] += ", and not " + found.Trusted + " any more"
+	}
+	signs := false
+	for _, d := range found.Documents {
+		if d.Doubt != nil || d.Name == "state.json" {
+			lines = append(lines, doubtOf(d))
+		}
+		signs = signs || d.Doubt != nil
+	}
+	if confirm := c.Confirm(ask); confirm != nil {
+		yes, err := confirm(ctx, deployer.Question{What: lines, Data: true})
+		if err != nil {
+			return err
+		}
+		if !yes {
+			return &deployer.NotConfirmedError{}
+		}
+	}
+	if signs {
+		if _, err := t.Lock(ctx); err != nil {
+			return err
+		}
+		defer func() {
+			if err := t.Unlock(context.WithoutCancel(ctx)); err != nil {
+				c.Warn(err.Error())
+			}
+		}()
+	}
+	if err := t.Trust(ctx, found); err != nil {
+		return err
+	}
+	for _, line := range lines[1:] {
+		c.Say(report.Info, line)
+	}
+	return printDone(c, true, fmt.Sprintf("This machine believes what %s has now: it is signed with the state key %s", s.name, found.Fingerprint), "")
+}
+
+// doubtOf says what a document of a store is, and what is done with it.
+func doubtOf(d team.Seen) string {
+	what := d.Name
+	switch {
+	case d.Name == "state.json":
+		what += whatState(d.Content)
+	case strings.HasSuffix(d.Name, ".age") && !sealed.IsSealed(d.Content):
+		what += " (which is not encrypted)"
+	}
+	if d.Writer != "" {
+		what += fmt.Sprintf(", which %s wrote at %s,", d.Writer, d.Written)
+	}
+	switch {
+	case d.Doubt == nil:
+		return what + " is believed"
+	case d.Doubt.Why == team.Older:
+		return what + " is believed, although this machine has seen a later one"
+	case d.Name == "kept.json.age":
+		return what + " is removed: the next deploy makes it again"
+	case d.Doubt.Why == team.Unproven:
+		return what + ", which nobody has signed, is signed as it is"
+	}
+	return what + ", whose proof is wrong, is signed as it is"
+}
+
+// whatState says what a state records.
+func whatState(content []byte) string {
+	st, _, err := state.Decode(content)
+	var moved *state.MovedError
+	switch {
+	case errors.As(err, &moved):
+		return fmt.Sprintf(" (it was moved to %s)", moved.To)
+	case err != nil:
+		return " (which cannot be read)"
+	}
+	if owns := st.Resources(); len(owns) > 0 {
+		return fmt.Sprintf(" (version %d: %s)", st.Own.Serial, strings.Join(owns, ", "))
+	}
+	return fmt.Sprintf(" (version %d, which records nothing)", st.Own.Serial)
+}

@@ -1,0 +1,203 @@
+package records
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
+	"bootstrap/deployer/instance"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// stateStore finds a state that must be in a store, for the commands that settle what a
+// run could not: they begin with this machine's copy as that run has left it.
+func stateStore(ctx context.Context, c *cli.Console, path string, s stateChoice) (stateFile, error) {
+	if !team.IsAddress(path) {
+		return stateFile{}, cli.ErrNoStore
+	}
+	return stateIn(ctx, c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
+}
+
+func newStatePush(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "push {MANIFEST | --state URL}",
+		Short: "Bring to the store of a team what a run could not bring there",
+		Long: `Push brings this machine's copy of the state to its store, after a run that could
+not, and said so. It refuses if the store has changed since. Every other command that
+writes the state does the same first.`,
+		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			did, err := file.Push(cmd.Context(), force, s.opts)
+			if err != nil {
+				return err
+			}
+			return printDone(c, did, "The state is in "+s.name+" now", s.name+" has the state already")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	cmd.Flags().BoolVar(&force, "force", false, "replace what the store has; its history keeps that")
+	return cmd
+}
+
+func newStatePull(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "pull {MANIFEST | --state URL}",
+		Short: "Give up what this machine could not bring to the store of a team",
+		Long: `Pull makes this machine's copy of the state what its store has. What only this
+machine has recorded is kept as a file with the ending .unsent; what it names stays in
+the cloud. Without such changes every command does the same first.`,
+		Example: "  bootstrap state pull manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			kept, err := file.Pull(cmd.Context(), s.opts)
+			if err != nil {
+				return err
+			}
+			return printDone(c, kept != "", "This machine has what "+s.name+" has; its own version is "+kept, "This machine has what "+s.name+" has")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	return cmd
+}
+
+func newStateUnlock(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	var ask cli.Asking
+	cmd := &cobra.Command{
+		Use:   "unlock {MANIFEST | --state URL}",
+		Short: "Take the lock of a store from a run that cannot end",
+		Long: `Unlock names who holds the lock of the store, asks, and takes it away. A run that
+still works stops before its next step and cannot write any more; what it does until
+then is recorded only on its machine. The lock of a run that was killed ends by itself:
+at once on the same machine, or else after a minute.`,
+		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			if err != nil {
+				return err
+			}
+			c.Start()
+			s, err := stateStore(cmd.Context(), c, path, choice)
+			if err != nil {
+				return err
+			}
+			held, err := s.opts.Team.Holder(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if held == nil {
+				return printDone(c, false, "", s.name+" is not locked")
+			}
+			from := held.Holder.String()
+			if held.Holder.User == "" {
+				from = "a run that is unknown, because the lock is damaged"
+			}
+			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, from)
+			if err := cli.Agreed(cmd.Context(), c.Confirm(ask), []string{what}); err != nil {
+				return err
+			}
+			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
+				return err
+			}
+			return printDone(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, from), "")
+		},
+	}
+	choice.flags(cmd.Flags(), false)
+	ask.Flags(cmd.Flags())
+	return cmd
+}
+
+func newStateMove(c *cli.Console) *cobra.Command {
+	var choice stateChoice
+	cmd := &cobra.Command{
+		Use:   "move {MANIFEST | --state FROM} TO",
+		Short: "Move the state to another file, or to the store of a team",
+		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
+postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it again
+there, and leaves a text at the old place that makes every run refuse it, also those of
+create-env. The vars store stays where it is: bootstrap secrets init brings it to the
+store.`,
+		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, rest, err := split(c, &choice, cmd, args, 1, 1)
+			if err != nil {
+				return err
+			}
+			target := rest[0]
+			if !team.IsAddress(target) {
+				if target, err = filepath.Abs(target); err != nil {
+					return err
+				}
+			}
+			c.Start()
+			from, err := stateAt(cmd.Context(), c, path, choice.wait)
+			if err != nil {
+				return err
+			}
+			to, err := stateAt(cmd.Context(), c, target, choice.wait)
+			if err != nil {
+				return err
+			}
+			if from.path == to.path {
+				return fmt.Errorf("the state is in %s already", to.name)
+			}
+			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
+				return err
+			}
+			text := "The state is in " + to.name + " now: use it with --state " + values.Quote(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
+			if from.opts.Team == nil {
+				text += ". " + filepath.Base(from.path) + " is only a text now, which makes every run that still uses it refuse: commit it if it is in git, so that it does so elsewhere, too"
+			}
+			return printDone(c, true, text, "")
+		},
+	}
+	choice.flags(cmd.Flags(), true)
+	return cmd
+}
+
+// DoneView is the result of a command that does one thing, for programs.
+type DoneView struct {
+	Done    bool   `json:"done"` // false: there was nothing to do
+	Message string `json:"message"`
+}
+
+// printDone prints what a command did, or why there was nothing to do.
+func printDone(c *cli.Console, did bool, yes, no string) error {
+	text := no
+	if did {
+		text = yes
+	}
+	if c.JSON() {
+		c.PrintObject("done", DoneView{did, text})
+		return nil
+	}
+	c.Print(func(out *ui.Writer) { ui.Say(out, cmp.Or(text, "Done")) })
+	return nil
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package cmd
-
-import "context"
-
-// resized does nothing on systems without a signal for it.
-func resized(context.Context) <-chan struct{} { return nil }

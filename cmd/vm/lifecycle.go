@@ -1,0 +1,72 @@
+package vm
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/deployer"
+)
+
+func newStop(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
+		Use:   "stop {MANIFEST | --state FILE}",
+		Short: "Stop the jobs and leave the VM",
+		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
+post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
+bootstrap start, even if you deploy in between.`,
+		Example: "  bootstrap stop manifest.yml",
+	}, deployer.Stop, stopFlags)
+}
+
+func newStart(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
+		Use:   "start {MANIFEST | --state FILE}",
+		Short: "Start the jobs on the existing VM",
+		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
+runs the post-start and post-deploy scripts. If the agent does not answer, it first
+reboots the VM.`,
+		Example: "  bootstrap start manifest.yml",
+	}, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
+		cli.CPIFlags(f, opts) // to reboot the VM
+		cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
+	})
+}
+
+func newRestart(c *cli.Console) *cobra.Command {
+	return lifecycle(c, &cobra.Command{
+		Use:     "restart {MANIFEST | --state FILE}",
+		Short:   "Stop the jobs and start them again",
+		Long:    "Restart stops the jobs and starts them again, as stop and start do.",
+		Example: "  bootstrap restart manifest.yml",
+	}, deployer.Restart, stopFlags)
+}
+
+// stopFlags adds the flags of commands that stop jobs and do not call the CPI.
+func stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	cli.SkipDrainFlag(f, opts)
+	cli.AnswerFlag(f, opts)
+}
+
+// lifecycle completes a command that works on an existing VM.
+func lifecycle(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
+	var opts deployer.Options
+	cmd.Args = cli.ManifestOrState
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.Start()
+		opts.Manifest = cli.Manifest(args)
+		opts.Inputs.Lenient = true
+		return c.Deployment(cmd.Context(), opts, run)
+	}
+	f := cmd.Flags()
+	c.InputFlags(f, &opts.Inputs)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.LockFlag(f, &opts.LockWait)
+	cli.AgentFlags(f, &opts)
+	flags(f, &opts)
+	c.TimingsFlag(f)
+	return cmd
+}

@@ -1,0 +1,114 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/exit"
+	"bootstrap/deployer"
+	"bootstrap/deployer/access"
+	"bootstrap/deployer/report"
+	"bootstrap/tunnel"
+)
+
+func newSSH(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	var what access.SSHOptions
+	cmd := &cobra.Command{
+		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
+		Short: "Log in to the VM, or run a command there",
+		Long: `Ssh asks the agent to create a user on the VM for this session, with a new key, logs
+in, and removes the user at the end. If ssh is killed, the next ssh, logs, or command
+that changes the VM removes the user. The key is in no file. The VM must have the host key that
+the agent reports. It uses the system's ssh if there is one, and a built-in client
+otherwise, on Windows, and through jumpboxes.
+
+The words of COMMAND are joined and given to a shell on the VM, as ssh does. The exit
+code is that of the command. On a terminal, a shell gets a terminal, and so does a
+command whose output is not redirected. Output from the VM is shown unchanged,
+INCLUDING ANY SECRETS.`,
+		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {
+				args = nil // the rest are flags of the command on the VM
+			}
+			return cli.ManifestOrState(cmd, args[:min(len(args), 1)])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				opts.Manifest, args = args[0], args[1:]
+			}
+			what.Command = args
+			what.Stdin, what.Stdout, what.Stderr = c.Stdin, c.Stdout, c.Stderr
+			what.Terminal = terminal(cmd.Context(), c, len(what.Command) > 0)
+			c.ReportWarnings(c.Stderr)
+			c.SignalEnds(true)
+			// When the terminal closes, the user must still be removed from the
+			// VM.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			err := c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
+				return deployer.SSH(ctx, opts, what)
+			})
+			var ended *access.ExitStatusError
+			var interrupted *report.InterruptedError
+			switch {
+			case errors.As(err, &ended):
+				c.Silent()
+				return exit.Code(ended.Status)
+			case errors.As(err, &interrupted):
+				c.Silent()
+				return exit.Code(exit.Interrupted) // nothing is left to go on with
+			case err == nil:
+				c.Silent()
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&what.OwnClient, "own-client", false, "do not use the system's ssh")
+	reachFlags(c, f, &opts)
+	return cmd
+}
+
+// terminal returns the terminal of standard input, nil if there is none. A
+// command on the VM gets a terminal only if its output goes to one, too.
+func terminal(ctx context.Context, c *cli.Console, command bool) *tunnel.Terminal {
+	in, ok := c.Stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	if out, ok := c.Stdout.(*os.File); command && (!ok || !term.IsTerminal(int(out.Fd()))) {
+		return nil
+	}
+	kind := c.Getenv("TERM")
+	if kind == "" {
+		kind = "dumb"
+	}
+	return &tunnel.Terminal{
+		Type: kind,
+		Size: func() (columns, rows int) {
+			columns, rows, err := term.GetSize(int(in.Fd()))
+			if err != nil || columns == 0 || rows == 0 {
+				return 80, 24
+			}
+			return columns, rows
+		},
+		Resized: resized(ctx),
+		Raw: func() (restore func(), err error) {
+			before, err := term.MakeRaw(int(in.Fd()))
+			if err != nil {
+				return nil, err
+			}
+			return func() { _ = term.Restore(int(in.Fd()), before) }, nil
+		},
+	}
+}
