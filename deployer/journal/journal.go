@@ -5,7 +5,6 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +146,10 @@ func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 // one that the first announced call records.
 func (j *Journal) Salt() string {
 	if j.salt == "" {
-		j.salt = cmp.Or(j.State.Get().Own.Salt, plan.NewSalt())
+		j.salt = j.State.Get().Own.Salt
+	}
+	if j.salt == "" {
+		j.salt = plan.NewSalt()
 	}
 	return j.salt
 }
