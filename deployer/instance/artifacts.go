@@ -29,7 +29,7 @@ type Artifacts struct {
 	early map[artifactSource]*earlyFetch // begun, and not asked for yet
 }
 
-// publish does so with the names in releases.
+// publish lets names in releases be shown even if a secret is the same word.
 func (a *Artifacts) publish() {
 	for _, rel := range a.Releases {
 		names := []string{rel.Name}

@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// earlyFetches is how many downloads begin before they are asked for, at a time.
+// earlyFetches limits how many downloads run at a time before they are asked for.
 const earlyFetches = 4
 
 // earlyFetch is a download that has begun before it was asked for.

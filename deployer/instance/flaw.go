@@ -12,7 +12,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// flaw is a defect of something that the manifest names, with its place in the
+// Flaw is a defect of something that the manifest names, with its place in the
 // manifest. Its text is that of err.
 type Flaw struct {
 	What string // for example: release web

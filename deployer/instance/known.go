@@ -127,7 +127,7 @@ func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 	t.Out.Info(text)
 }
 
-// mostPorts is how many open ports of a VM a text names.
+// mostPorts is the largest number of open ports that a message lists.
 const mostPorts = 6
 
 // serviceURL returns the URL of the first health check that has one, at an address;

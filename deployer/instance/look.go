@@ -73,9 +73,9 @@ func AddressIn(nets map[string]map[string]any) string {
 	return ""
 }
 
-// learn records how the VM's agent was reached if that was not recorded, because
+// recordAccess records how the VM's agent was reached if that was not recorded, because
 // the run that created the VM was killed before. A plan changes nothing.
-func (l *Look) learn(vm string) {
+func (l *Look) recordAccess(vm string) {
 	if was, ok := l.rec.Folder().Agent(); l.rec.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
 		return
 	}
@@ -93,7 +93,7 @@ func (l *Look) learn(vm string) {
 	}
 }
 
-// existingAgentTimeout is how long the agent of a VM that should be up may
+// ExistingAgentTimeout is how long the agent of a VM that should be up may
 // take to answer; today's tools use the same 10 s.
 const ExistingAgentTimeout = 10 * time.Second
 
@@ -122,7 +122,7 @@ func (l *Look) AtAgent(ctx context.Context) error {
 		return err
 	}
 	l.addresses.seen = l.Facts.Now.Networks
-	l.learn(vm)
+	l.recordAccess(vm)
 	if l.Facts.Answers && l.rec.Scratch == "" {
 		l.cpi.foundAgain(vm)
 		if err := l.settleDisk(); err != nil {

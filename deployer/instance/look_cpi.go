@@ -106,8 +106,8 @@ func (l *Look) askCPI(ctx context.Context, seen bool) error {
 	return l.ForDisk(ctx, d)
 }
 
-// ForVM asks the CPI whether the VM exists. One whose agent answers does: a
-// CPI that cannot tell is then only forgiven if the run can do without.
+// ForVM asks the CPI whether the VM exists. A VM whose agent answers exists: if the CPI
+// has no has_vm, that is an error only if the answer is needed.
 func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 	found := l.Facts
 	err := l.in.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {

@@ -15,7 +15,7 @@ type Machine struct {
 	Remedy  string // what a person can do about that; may be empty
 }
 
-// Limits is what nothing holds an embedded VM to.
+// Limits are those that an embedded VM can exceed.
 type Limits struct {
 	Names  []string // of cloud_properties; empty: it is held to all
 	Cause  error

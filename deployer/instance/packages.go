@@ -10,7 +10,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// located is a package with its release.
+// Located is a package with its release.
 type Located struct {
 	Release string
 	Package *artifact.Package

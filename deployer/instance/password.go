@@ -9,11 +9,11 @@ import (
 	"bootstrap/agent"
 )
 
-// leastPassword is how many characters the password of an agent has at least that other
+// leastPassword is the least number of characters in the password of an agent that other
 // users of this machine can reach.
 const leastPassword = 8
 
-// known are passwords that stand in documentation and examples of BOSH and of this
+// known returns passwords of the documentation and examples of BOSH and of this
 // program.
 func known() []string {
 	return []string{

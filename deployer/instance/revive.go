@@ -89,6 +89,6 @@ func (l *Look) revive(ctx context.Context) error {
 	})
 }
 
-// rebootTimeout is how long an agent may take to answer after its VM was
+// RebootTimeout is how long an agent may take to answer after its VM was
 // rebooted.
 const RebootTimeout = 2 * time.Minute

@@ -54,8 +54,8 @@ func (o Options) StateArgument() string {
 	return o.StateFile
 }
 
-// Shared is what the machines of a team know of the deployment besides its state: how
-// its agent is reached, and what was applied, encrypted.
+// Shared exchanges with the other machines of a team, encrypted, what they know of the
+// deployment in addition to its state: how its agent is reached, and what was applied.
 type Shared struct {
 	in      *Inputs
 	rec     *Record
@@ -97,7 +97,7 @@ func (sh *Shared) take(ctx context.Context) error {
 	return sh.in.From.Team.SeenKept(version, digestOf(text))
 }
 
-// Send tells the other machines what this one knows, if that has changed. Without
+// Send gives the other machines what this one knows, if that has changed. Without
 // recipients they read the manifest.
 func (sh *Shared) Send(ctx context.Context) {
 	if sh.in.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
@@ -113,15 +113,15 @@ func (sh *Shared) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := text == nil || digestOf(text) == sh.in.From.Team.KeptDigest()
-	if told && sh.in.From.Team.KeyShared() {
+	sent := text == nil || digestOf(text) == sh.in.From.Team.KeptDigest()
+	if sent && sh.in.From.Team.KeyShared() {
 		return nil
 	}
 	to := sh.recipients(ctx)
 	if len(to) == 0 {
 		return nil
 	}
-	if err := sh.in.From.Team.ShareKey(ctx, to, false); err != nil || told {
+	if err := sh.in.From.Team.ShareKey(ctx, to, false); err != nil || sent {
 		return err
 	}
 	data, err := sh.in.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), text, to)

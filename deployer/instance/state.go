@@ -120,12 +120,12 @@ func (rec *Record) removeScratch(folder *scratch.Folder) {
 
 // openState locks and reads the state file, and reports migrations and repairs.
 func (rec *Record) openState(ctx context.Context) (*file.Store, error) {
-	return rec.tellNotes(file.Open(ctx, rec.StatePath, rec.stateOptions()))
+	return rec.reportNotes(file.Open(ctx, rec.StatePath, rec.stateOptions()))
 }
 
 // peekState reads the state file without locking it.
 func (rec *Record) peekState() (*file.Store, error) {
-	return rec.tellNotes(file.OpenReadOnly(rec.StatePath, rec.stateOptions()))
+	return rec.reportNotes(file.OpenReadOnly(rec.StatePath, rec.stateOptions()))
 }
 
 func (rec *Record) stateOptions() file.Options {
@@ -144,7 +144,7 @@ func (rec *Record) stateOptions() file.Options {
 	return opts
 }
 
-func (rec *Record) tellNotes(f *file.Store, err error) (*file.Store, error) {
+func (rec *Record) reportNotes(f *file.Store, err error) (*file.Store, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -170,5 +170,5 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 	return command + "   (" + why + "; then deploy with --adopt-vm, or the VM is replaced, because what it was made from is unknown)"
 }
 
-// ownPause is how long to wait before an agent is asked again for its id.
+// OwnPause is how long to wait before an agent is asked again for its id.
 const OwnPause = time.Second

@@ -63,13 +63,13 @@ func RefuseLostStore(st state.State, stateName, shown string, exists, team bool)
 	if exists {
 		return nil
 	}
-	where, restore, anew := "the vars store "+shown, "restore it, for example from version control or a backup", store.Anew(shown)
+	where, restore, fresh := "the vars store "+shown, "restore it, for example from version control or a backup", store.Anew(shown)
 	if team {
-		where, restore, anew = shown+" has no vars store", "restore vars.yml.age there", "bootstrap secrets init --state "+shown
+		where, restore, fresh = shown+" has no vars store", "restore vars.yml.age there", "bootstrap secrets init --state "+shown
 	} else {
 		where += " does not exist"
 	}
-	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but by %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; if new values are really meant, make an empty one: %s", where, stateName, what, restore, anew)}}
+	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but by %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; if new values are really meant, make an empty one: %s", where, stateName, what, restore, fresh)}}
 }
 
 // UsedAlready returns which of the variables the VM of the state uses: all of them if
