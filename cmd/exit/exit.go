@@ -62,16 +62,31 @@ func Judge(err error) (code int, hint string) {
 	return code, hint
 }
 
-// decider returns the outermost error with an exit code or a hint; nil: there is none. Of
-// errors that were joined it is the one whose name comes first in Names.
+// decider returns the error that decides: an interruption, or else the outermost error
+// with an exit code or a hint; nil: there is none. Of errors that were joined it is the one
+// whose name comes first in Names.
 func decider(err error) error {
+	var interruption error
+	each(err, func(err error) {
+		if e, ok := err.(coded); ok && interruption == nil && e.ExitCode() == exitcode.Interrupted {
+			interruption = err
+		}
+	})
+	if interruption != nil {
+		return interruption
+	}
+	return outermost(err)
+}
+
+// outermost returns the outermost error with an exit code or a hint.
+func outermost(err error) error {
 	switch err.(type) {
 	case coded, hinted:
 		return err
 	}
 	var best error
 	for _, wrapped := range unwrap(err) {
-		if e := decider(wrapped); e != nil && (best == nil || rank(e) < rank(best)) {
+		if e := outermost(wrapped); e != nil && (best == nil || rank(e) < rank(best)) {
 			best = e
 		}
 	}

@@ -207,7 +207,7 @@ func nameless() []sample {
 	}
 }
 
-// Of an error and what it wraps, the outermost judges, unless it leaves that to its cause.
+// An interruption judges, or else the outermost error, unless it leaves that to its cause.
 // Of errors that were joined it is the one whose page comes first.
 func TestJudge(t *testing.T) {
 	for _, s := range nameless() {
@@ -239,6 +239,7 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("%w; the previous version could not be put back: %w", &deployer.NotRunningError{}, &report.InterruptedError{}), Interrupted, ""},
 		{fmt.Errorf("%w; the previous version could not be put back: %w", &deployer.NotRunningError{}, unauthorized), Failed, `"bootstrap logs MANIFEST" fetches`},
 		{&network.Refused{Kind: network.AlreadyInUse, Ledger: "my.db", Holders: []network.Reservation{{Block: netip.MustParsePrefix("10.0.0.5/32"), Owner: network.Owner{Name: "cf", Instance: "web/0"}}}}, Failed, `if web/0 of "cf" does not exist any more, "bootstrap addresses release 10.0.0.5 --database my.db" releases its address`},
+		{&document.FileError{Err: fmt.Errorf("cannot decrypt x: %w", &deployer.NotConfirmedError{Interrupted: true})}, Interrupted, ""},
 		{&team.ProofError{Why: team.Unproven, Argument: "s3://a b"}, NotBelieved, `look at what is there before you believe it: "bootstrap state trust --state 's3://a b'" shows it`},
 		{fmt.Errorf("the editor failed: %w", foreign), Failed, ""},
 	} {
