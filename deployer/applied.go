@@ -96,7 +96,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
 	r.jobs.rendered.dir = "" // removeRendered must not remove it
 	r.vm = a.VM
-	r.plan = plan.Previous(plan.Seen(st, r.look.Facts, r.asked.Asked), r.t.About.Group, st.Own.Stopped)
+	r.plan = plan.Previous(r.seen(), r.t.About.Group, st.Own.Stopped)
 	return r.emitPlan(ctx)
 }
 

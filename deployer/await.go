@@ -113,7 +113,7 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, 
 
 // checkHealth waits until the health checks of the instance group pass, in their
 // order.
-func (j *jobs) checkHealth(ctx context.Context) error {
+func (j *jobs) checkHealth(ctx context.Context, _ plan.Step) error {
 	if n := j.t.About.OtherChecks; n > 0 {
 		j.t.Out.Warning(fmt.Sprintf("health checks that run a program were not tried, because another machine has named them: %d", n))
 	}

@@ -429,6 +429,11 @@ func (ds *disks) keepUnused(d state.Disk) error {
 	})
 }
 
+// detachFrom detaches the disk from the VM of the step.
+func (ds *disks) detachFrom(ctx context.Context, s plan.Step) error {
+	return ds.detach(ctx, s.Name, s.With.Disk)
+}
+
 // detach detaches the disk from a VM; an empty CID is none.
 func (ds *disks) detach(ctx context.Context, vm, disk string) error {
 	if disk == "" {

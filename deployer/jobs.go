@@ -291,34 +291,41 @@ func (j *jobs) update(ctx context.Context) error {
 	})
 }
 
-// start starts the jobs, with the scripts of the job lifecycle in order,
-// and waits until the jobs run.
-func (j *jobs) start(ctx context.Context) error {
-	instance := j.t.About.Group + "/0"
-	err := j.t.Out.Do(fmt.Sprintf("Running the pre-start scripts '%s'", instance), func(*report.Stage) error {
-		return j.runScripts(ctx, j.agent, "pre-start", nil)
+// startScripts runs the scripts of jobs that belong to starting.
+func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
+	name := string(s.Kind)
+	return j.t.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.t.About.Group), func(*report.Stage) error {
+		return j.runScripts(ctx, j.agent, name, nil)
 	})
-	if err != nil {
-		return err
-	}
-	err = j.t.Out.Do(fmt.Sprintf("Starting instance '%s'", instance), func(*report.Stage) error { return j.agent.Start(ctx) })
-	if err != nil {
-		return err
-	}
-	err = j.t.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", instance), func(s *report.Stage) error { return j.waitForRunning(ctx, s) })
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"post-start", "post-deploy"} {
-		if name == "post-deploy" {
-			if err = j.checkHealth(ctx); err != nil {
-				return err
-			}
-		}
-		err = j.t.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, instance), func(*report.Stage) error {
-			return j.runScripts(ctx, j.agent, name, nil)
-		})
-		if err != nil {
+}
+
+// start starts the processes of the jobs.
+func (j *jobs) start(ctx context.Context, _ plan.Step) error {
+	return j.t.Out.Do(fmt.Sprintf("Starting instance '%s/0'", j.t.About.Group), func(*report.Stage) error { return j.agent.Start(ctx) })
+}
+
+// awaitRunning waits until the jobs run.
+func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
+	return j.t.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", j.t.About.Group), func(s *report.Stage) error {
+		return j.waitForRunning(ctx, s)
+	})
+}
+
+// startAll does all that belongs to starting jobs of which it is not known which
+// scripts they have.
+func (j *jobs) startAll(ctx context.Context) error {
+	for _, step := range []struct {
+		kind plan.Kind
+		do   doer
+	}{
+		{plan.PreStart, j.startScripts},
+		{plan.StartProcesses, j.start},
+		{plan.AwaitRunning, j.awaitRunning},
+		{plan.PostStart, j.startScripts},
+		{plan.CheckHealth, j.checkHealth},
+		{plan.PostDeploy, j.startScripts},
+	} {
+		if err := step.do(ctx, plan.Step{Kind: step.kind}); err != nil {
 			return err
 		}
 	}

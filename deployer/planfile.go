@@ -29,8 +29,12 @@ type PlanFile struct {
 	View         plan.View  `json:"-"` // as it was reported
 }
 
-// PlanFormat is the number of the format of saved plans.
-const PlanFormat = 2
+// PlanFormat is the number of the format of saved plans. OldPlanFormat is the oldest
+// one that a deploy can run: it has stopping and starting jobs as one step each.
+const (
+	PlanFormat    = 3
+	OldPlanFormat = 2
+)
 
 // PlanFormatError says that a plan was saved in another format.
 type PlanFormatError struct {
@@ -106,6 +110,9 @@ func (p *PlanFile) checkPlan(t *instance.Instance, now plan.Plan) error {
 		return &plan.MovedError{What: "it was made for another state file"}
 	case p.Installation != "" && p.Serial != st.Own.Serial:
 		return &plan.MovedError{What: fmt.Sprintf("the state file has changed since then (serial %d instead of %d)", st.Own.Serial, p.Serial)}
+	}
+	if p.Format == OldPlanFormat {
+		now = now.Folded()
 	}
 	if what := plan.Differs(p.Plan, now); what != "" {
 		return &plan.MovedError{What: what}

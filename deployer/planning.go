@@ -25,6 +25,12 @@ func (r *run) emitPlan(ctx context.Context) (err error) {
 	view := r.plan.View()
 	view.Downtime, view.OfRuns = r.t.Folder().Expected(view.Down)
 	view.Downtime = timeline.Rounded(view.Downtime)
+	for i, row := range view.Rows {
+		if row.Down && view.OfRuns > 0 {
+			seconds, _ := r.t.Folder().Expected([]string{string(row.Step)})
+			view.Rows[i].Seconds = timeline.Rounded(seconds)
+		}
+	}
 	if r.asked.Templates {
 		view.Templates, view.TemplatesNote, err = changed.Compare(ctx, changed.Case{
 			Folder: r.t.Folder(), VM: r.t.State.Get().CurrentVMCID, Facts: r.look.Facts, Secrets: len(r.t.Known.Secrets),
@@ -141,6 +147,7 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 		x.Limits = limitsReason(r.t.Host.NotHeld(ctx))
 		x.DiskLimit = diskReason(r.t.Host.DiskNotHeld(ctx))
 	}
+	x.OldScripts, x.NewScripts, x.Checks = plan.ScriptsOf(r.oldJobs()), plan.ScriptsOf(r.newJobs()), r.hasChecks()
 	switch {
 	case c.NewVM():
 		x.NoSwap = r.noSwap()
@@ -153,6 +160,31 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 		}
 	}
 	return x, err
+}
+
+// newJobs returns the jobs of the manifest.
+func (r *run) newJobs() []*artifact.Job {
+	var jobs []*artifact.Job
+	for _, ref := range r.t.Manifest.Group.Jobs {
+		jobs = append(jobs, r.t.Artifacts.Releases[ref.Release].Job(ref.Name))
+	}
+	return jobs
+}
+
+// oldJobs returns the jobs that the VM has; nil for one that is not in the releases of
+// the manifest as it is there.
+func (r *run) oldJobs() []*artifact.Job {
+	var jobs []*artifact.Job
+	for _, has := range r.look.Facts.Now.Job.Templates {
+		var found *artifact.Job
+		for _, rel := range r.t.Artifacts.Releases {
+			if job := rel.Job(has.Name); job != nil && job.Fingerprint == has.Version {
+				found = job
+			}
+		}
+		jobs = append(jobs, found)
+	}
+	return jobs
 }
 
 // notes returns the warnings of the manifest and of its addresses.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +53,7 @@ func (r *run) goBack(ctx context.Context) error {
 // jobsFail reports whether the run has failed because the new jobs cannot be
 // applied or do not run, on a VM whose agent answers.
 func (r *run) jobsFail(err error) bool {
-	if r.at != verifying && !slices.Contains([]plan.Kind{plan.Apply, plan.StartJobs}, plan.Kind(r.at)) {
+	if r.at != verifying && plan.Kind(r.at) != plan.Apply && !plan.Kind(r.at).Starts() {
 		return false
 	}
 	_, failing := errors.AsType[*NotRunningError](err)
@@ -127,7 +126,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 		return j.agent.Apply(ctx, spec)
 	})
 	if err == nil && !st.Own.Stopped {
-		err = j.start(ctx)
+		err = j.startAll(ctx)
 	}
 	if err != nil {
 		return "", err

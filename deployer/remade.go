@@ -47,8 +47,8 @@ func (r *run) restoreLost(ctx context.Context, i int) error {
 	if err := r.jobs.applyAgain(ctx, steps[i], now.VM.Machine, !coming(plan.Apply)); err != nil {
 		return err
 	}
-	if !r.plan.Stopped && !coming(plan.StartJobs) {
-		if err := r.jobs.start(ctx); err != nil {
+	if !r.plan.Stopped && !coming(plan.StartProcesses) {
+		if err := r.jobs.startAll(ctx); err != nil {
 			return err
 		}
 	}

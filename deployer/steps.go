@@ -12,10 +12,20 @@ import (
 
 // runList runs the steps of a command that needs no decision.
 func (r *run) runList(ctx context.Context, group string, steps func(plan.Decision) []plan.Step) error {
-	seen := plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked)
+	seen := r.seen()
 	r.plan, r.vm = plan.Plan{Decision: seen, Steps: steps(seen)}, seen.Current
 	return r.runSteps(ctx, group)
 }
+
+// seen returns a decision that changes nothing.
+func (r *run) seen() plan.Decision {
+	d := plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked)
+	d.Checks = r.hasChecks()
+	return d
+}
+
+// hasChecks reports whether the service has health checks.
+func (r *run) hasChecks() bool { return len(r.t.About.Health) > 0 || r.t.About.OtherChecks > 0 }
 
 // runSteps runs the steps of the plan in their order. group names the stages of
 // those that change the VM.
@@ -32,8 +42,10 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 		case !isQuiet(s.Kind):
 			in = ""
 		}
-		if err := r.t.State.Confirm(ctx); err != nil {
-			return err
+		if i == 0 || s.Of == "" || s.Of != r.plan.Steps[i-1].Of { // a team's store is asked once for a group
+			if err := r.t.State.Confirm(ctx); err != nil {
+				return err
+			}
 		}
 		began := time.Now()
 		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
@@ -60,7 +72,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 			return err
 		}
 	}
-	if last := len(r.plan.Steps) - 1; last >= 0 && r.plan.Steps[last].Kind == plan.StartJobs {
+	if last := len(r.plan.Steps) - 1; last >= 0 && r.plan.Steps[last].Kind.Starts() {
 		r.t.Env.Timeline.Up()
 	}
 	if group != deploying { // what is expected of a deploy is what deploys took
@@ -118,8 +130,8 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.InitialApply: plain(r.jobs.initialApply),
 		plan.RenderAgain:  plain(r.jobs.renderLate),
 		plan.Compile:      r.jobs.compile,
-		plan.StopOld:      r.jobs.stopOld,
-		plan.StopJobs:     r.jobs.stop,
+		plan.StopOld:      r.jobs.leave,
+		plan.StopJobs:     r.jobs.leave,
 		plan.Snapshot:     r.disks.snapshot,
 		plan.DeleteVM:     r.vms.deleteCurrent,
 		plan.CreateDisk:   r.disks.provideFirst,
@@ -128,8 +140,21 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.MigrateDisk:  r.disks.migrateCurrent,
 		plan.OrphanDisk:   r.disks.keepUnwanted,
 		plan.Apply:        plain(r.jobs.update),
-		plan.StartJobs:    plain(r.jobs.start),
 		plan.DeleteOld:    r.vms.deleteOld,
+
+		plan.PreStop:       r.jobs.stopScripts,
+		plan.Drain:         r.jobs.drain,
+		plan.StopProcesses: r.jobs.stop,
+		plan.PostStop:      r.jobs.stopScripts,
+		plan.Unmount:       r.jobs.unmount,
+		plan.Detach:        r.disks.detachFrom,
+
+		plan.PreStart:       r.jobs.startScripts,
+		plan.StartProcesses: r.jobs.start,
+		plan.AwaitRunning:   r.jobs.awaitRunning,
+		plan.PostStart:      r.jobs.startScripts,
+		plan.CheckHealth:    r.jobs.checkHealth,
+		plan.PostDeploy:     r.jobs.startScripts,
 
 		plan.UpdateAgent: plain(r.settings.update),
 		plan.UpdateTags:  r.updateTags,

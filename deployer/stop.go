@@ -13,19 +13,19 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// stop stops the jobs on the running VM, with the scripts of the job
-// lifecycle in order. If its agent is silent, only the disk is detached, by the
-// CPI.
-func (j *jobs) stop(ctx context.Context, s plan.Step) error {
-	if s.With.Lost != nil {
-		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
-		return j.disks.detach(ctx, s.Name, s.With.Disk)
+// leave does what can be done with the jobs of a VM whose agent is silent: nothing,
+// except that the CPI detaches the disk.
+func (j *jobs) leave(ctx context.Context, s plan.Step) error {
+	j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
+	return j.disks.detach(ctx, s.Name, s.With.Disk)
+}
+
+// stopping returns the agent of the VM whose jobs a step stops.
+func (j *jobs) stopping(s plan.Step) *agent.Client {
+	if s.With.Earlier {
+		return j.look.Swapped
 	}
-	var update *agent.Spec
-	if s.Next.Update {
-		update = j.comingSpec()
-	}
-	return j.stopVM(ctx, j.look.Running, s, update)
+	return j.look.Running
 }
 
 // comingSpec returns the spec that will be applied, for drain scripts.
@@ -38,42 +38,46 @@ func (j *jobs) comingSpec() *agent.Spec {
 	return &next
 }
 
-// stopVM stops the jobs of one VM: pre-stop, drain, stop, post-stop. update is
-// the spec that will be applied, for drain scripts; nil: none.
-func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, s plan.Step, update *agent.Spec) error {
-	instance, next := j.t.About.Group+"/0", *s.Next
+// stopScripts runs the scripts of jobs that belong to stopping.
+func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
+	next, name := *s.Next, string(s.Kind)
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
-	if !s.With.SkipDrain {
-		err := j.t.Out.Do(fmt.Sprintf("Running the pre-stop scripts '%s'", instance), func(*report.Stage) error {
-			return j.runScripts(ctx, vm, "pre-stop", env)
-		})
-		if err != nil {
-			return err
-		}
-		err = j.t.Out.Do(fmt.Sprintf("Draining jobs on instance '%s'", instance), func(*report.Stage) error {
-			if update != nil {
-				return vm.Drain(ctx, "update", update)
-			}
-			return vm.Drain(ctx, "shutdown", nil)
-		})
-		if err != nil {
-			return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)
-		}
-		awaitUnmonitored(ctx, vm)
-	}
-	err := j.t.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s'", instance), func(s *report.Stage) error { return stopProcesses(ctx, vm, s) })
-	if err != nil {
-		return err
-	}
-	err = j.t.Out.Do(fmt.Sprintf("Running the post-stop scripts '%s'", instance), func(*report.Stage) error {
-		return j.runScripts(ctx, vm, "post-stop", env)
+	return j.t.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.t.About.Group), func(*report.Stage) error {
+		return j.runScripts(ctx, j.stopping(s), name, env)
 	})
-	if err != nil || !next.Unmount() {
-		return err
-	}
-	disks, err := j.mountedOn(ctx, vm, s)
+}
+
+// drain drains the jobs. If new jobs are applied to the VM afterwards, drain scripts
+// get their spec.
+func (j *jobs) drain(ctx context.Context, s plan.Step) error {
+	vm := j.stopping(s)
+	err := j.t.Out.Do(fmt.Sprintf("Draining jobs on instance '%s/0'", j.t.About.Group), func(*report.Stage) error {
+		if s.Next.Update {
+			return vm.Drain(ctx, "update", j.comingSpec())
+		}
+		return vm.Drain(ctx, "shutdown", nil)
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)
+	}
+	awaitUnmonitored(ctx, vm)
+	return nil
+}
+
+// stop stops the processes of the jobs.
+func (j *jobs) stop(ctx context.Context, s plan.Step) error {
+	return j.t.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s/0'", j.t.About.Group), func(stage *report.Stage) error {
+		return stopProcesses(ctx, j.stopping(s), stage)
+	})
+}
+
+// unmount unmounts the disks of a VM that is deleted afterwards.
+func (j *jobs) unmount(ctx context.Context, s plan.Step) (err error) {
+	vm, disks := j.stopping(s), s.With.Mounted
+	if s.With.Earlier {
+		if disks, err = vm.ListDisk(ctx); err != nil {
+			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
+		}
 	}
 	for _, d := range disks {
 		if err := j.t.Out.Do(fmt.Sprintf("Unmounting disk '%s'", d), func(*report.Stage) error { return vm.UnmountDisk(ctx, d) }); err != nil {
@@ -81,19 +85,6 @@ func (j *jobs) stopVM(ctx context.Context, vm *agent.Client, s plan.Step, update
 		}
 	}
 	return nil
-}
-
-// mountedOn returns the disks that are mounted on a VM. An agent that reads its
-// settings from a registry takes 10 s to list them, and is not asked twice.
-func (j *jobs) mountedOn(ctx context.Context, vm *agent.Client, s plan.Step) ([]string, error) {
-	if j.t.About.Registry != nil && !s.With.Earlier {
-		return s.With.Mounted, nil
-	}
-	disks, err := vm.ListDisk(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot ask which disks are mounted: %w", err)
-	}
-	return disks, nil
 }
 
 const (
@@ -139,19 +130,4 @@ func script(err error) error {
 		return report.Skip("not supported by the agent")
 	}
 	return err
-}
-
-// stopOld stops the jobs on the VM that the current one replaces, and detaches
-// the disk from it. If its agent is silent, only the CPI detaches the disk.
-func (j *jobs) stopOld(ctx context.Context, s plan.Step) error {
-	client := j.look.Running
-	if s.With.Earlier {
-		client = j.look.Swapped // recorded by an earlier run
-	}
-	if client == nil {
-		j.t.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: its agent does not answer", s.Name))
-	} else if err := j.stopVM(ctx, client, s, nil); err != nil {
-		return err
-	}
-	return j.disks.detach(ctx, s.Name, s.With.Disk)
 }

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/plan"
+	"bootstrap/state"
 )
 
 // The jobs are stopped when the agent no longer monitors them, which is a moment
@@ -29,7 +30,6 @@ func TestStopAfterUnmonitor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := scriptedRun(t, nil)
-			step := plan.Step{Next: &plan.Next{VM: "keep", Instance: "keep", Deployment: "keep"}, With: plan.With{SkipDrain: c.skip}}
 			var sent []string
 			vm, _ := agentOf(t, func(w http.ResponseWriter, req *http.Request) {
 				var request agent.Request
@@ -56,8 +56,16 @@ func TestStopAfterUnmonitor(t *testing.T) {
 				}
 				_, _ = w.Write(data)
 			})
-			if err := r.jobs.stopVM(t.Context(), vm, step, nil); err != nil {
-				t.Fatal(err)
+			r.look.Running = vm
+			doers := r.doers()
+			seen := plan.Seen(state.State{CurrentVMCID: "vm-1"}, plan.Facts{Answers: true, HasVM: true}, plan.Asked{SkipDrain: c.skip})
+			for _, s := range plan.StopSteps(seen) {
+				if s.Of != plan.StopJobs {
+					continue
+				}
+				if err := doers[s.Kind](t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
 			}
 			got := strings.Join(sent, " ")
 			if got != c.want {

@@ -8,7 +8,6 @@ import (
 	"regexp"
 
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/report"
 )
 
 // checksProcess matches the beginning of a process in a monit file.
@@ -79,9 +78,7 @@ func (r *run) verify(ctx context.Context) error {
 	if st.Own.Stopped || plan.Runs(now, r.jobs.processes()) {
 		return nil
 	}
-	return r.t.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", r.t.About.Group), func(s *report.Stage) error {
-		return r.jobs.waitForRunning(ctx, s)
-	})
+	return r.jobs.awaitRunning(ctx, plan.Step{})
 }
 
 // verifies reports whether the run ends with the jobs that were applied: it does not

@@ -74,7 +74,7 @@ plan, its calls, and how long earlier runs took.`,
 			case format == markdown:
 				c.Print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
 			case !c.JSON():
-				ui.WriteSteps(c.Writer(c.Out()), made.Plan)
+				ui.WriteSteps(c.Writer(c.Out()), made.Plan.Steps, made.View.Rows)
 			}
 			if made.Plan.Nothing() {
 				return nil
@@ -135,7 +135,7 @@ func readPlan(path string) (*deployer.PlanFile, error) {
 	}
 	var plan deployer.PlanFile
 	var old struct{ Format int }
-	if err := json.Unmarshal(data, &old); err == nil && old.Format != 0 && old.Format != deployer.PlanFormat {
+	if err := json.Unmarshal(data, &old); err == nil && old.Format != 0 && (old.Format < deployer.OldPlanFormat || old.Format > deployer.PlanFormat) {
 		return nil, &deployer.PlanFormatError{File: path, Format: old.Format}
 	}
 	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {

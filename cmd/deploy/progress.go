@@ -39,7 +39,7 @@ func (p *progress) saved() {
 }
 
 func (p *progress) decide() {
-	if p.changed && !p.asking() && (p.step == "" || p.step == plan.StartJobs) {
+	if p.changed && !p.asking() && (p.step == "" || p.step.Starts()) {
 		p.giveUp()
 	}
 }

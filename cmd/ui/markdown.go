@@ -39,7 +39,7 @@ func Markdown(out *Writer, deployment string, p plan.View) {
 	}
 	switch {
 	case p.Nothing():
-	case len(p.Down) > 0:
+	case len(p.Outage()) > 0:
 		fmt.Fprintf(out, "\nThe service is down for: %s\n", m.text(downtime(p)))
 	case !p.Creates():
 		fmt.Fprint(out, "\nNo jobs are stopped.\n")

@@ -25,7 +25,7 @@ func TestMarkdown(t *testing.T) {
 			{What: plan.State, Action: plan.Note, Why: []string{"two\nlines"}},
 		},
 		Diff:     []string{"~ a: 1 -> se|cr`et", "+ b: ```", "- c: 2"},
-		Down:     []string{"stop jobs", "start jobs"},
+		Rows:     rowsOf("stop jobs", "start jobs"),
 		Downtime: 2.06,
 		OfRuns:   3,
 		Warnings: []string{"the certificate *expires*", "[a](http://user:pw@host)"},

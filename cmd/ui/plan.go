@@ -30,7 +30,7 @@ func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 	writeTemplates(out, p)
 	switch {
 	case p.Nothing():
-	case len(p.Down) > 0:
+	case len(p.Outage()) > 0:
 		fmt.Fprintln(out, "\n"+out.sentences("The service is down for: "+downtime(p), 0))
 	case !p.Creates():
 		fmt.Fprintln(out, "\nNo jobs are stopped.")
@@ -58,7 +58,7 @@ func writeDiff(out *Writer, diff []string) {
 // downtime returns the steps during which the service is down, and how long these
 // will take, if earlier runs have done all of them.
 func downtime(p plan.View) string {
-	text := strings.Join(words(p.Down), ", ")
+	text := strings.Join(words(p.Outage()), ", ")
 	switch p.OfRuns {
 	case 0:
 		return text
@@ -135,24 +135,61 @@ var actions = map[plan.Action]style{
 	plan.Hold:    faint,
 }
 
-// WriteSteps prints the steps of a plan in their order, numbered.
-func WriteSteps(out *Writer, p plan.Plan) {
-	if len(p.Steps) == 0 {
-		return
-	}
-	fmt.Fprintln(out, "\nSteps")
-	n := 0
-	for _, s := range p.Steps {
-		if s.Kind.Quiet() {
-			continue
+// WriteSteps prints the steps of a plan in their order, numbered; those of a group are
+// on one line. rows contains how long each is expected to take, in the same order.
+func WriteSteps(out *Writer, steps []plan.Step, rows []plan.Row) {
+	var lines []stepLine
+	for i, s := range steps {
+		seconds := 0.0
+		if i < len(rows) {
+			seconds = rows[i].Seconds
 		}
-		n++
-		line := fmt.Sprintf("  %2d  %s", n, s)
-		if s.Down {
-			line += " (the service is down)"
+		switch {
+		case s.Kind.Quiet():
+		case s.Of == "":
+			lines = append(lines, stepLine{text: s.String(), down: s.Down, seconds: seconds})
+		default:
+			if i == 0 || steps[i-1].Of != s.Of {
+				lines = append(lines, stepLine{text: plan.Step{Kind: s.Of, Name: s.Name}.String(), down: s.Down})
+			}
+			lines[len(lines)-1].add(s.Kind.Words(), seconds)
 		}
-		fmt.Fprintln(out, out.clean(line, maxMessage))
 	}
+	if len(lines) > 0 {
+		fmt.Fprintln(out, "\nSteps")
+	}
+	for i, l := range lines {
+		fmt.Fprintln(out, out.clean(fmt.Sprintf("  %2d  %s", i+1, l), maxMessage))
+	}
+}
+
+// stepLine is a line for a step, or for a group of steps.
+type stepLine struct {
+	text    string
+	parts   []string // the steps of the group
+	down    bool
+	seconds float64
+}
+
+func (l *stepLine) add(part string, seconds float64) {
+	if l.seconds += seconds; seconds >= 0.05 {
+		part += " " + duration(seconds)
+	}
+	l.parts = append(l.parts, part)
+}
+
+func (l stepLine) String() string {
+	text := l.text
+	if len(l.parts) > 0 {
+		text += ": " + strings.Join(l.parts, ", ")
+	}
+	switch {
+	case !l.down:
+		return text
+	case l.seconds < 0.05:
+		return text + " (the service is down)"
+	}
+	return text + " (the service is down for " + duration(l.seconds) + ")"
 }
 
 // Ask prints the question whether to destroy what the plan destroys.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"bootstrap/deployer/observe"
-	"bootstrap/deployer/plan"
 	"bootstrap/deployer/timeline"
 )
 
@@ -19,7 +18,7 @@ func Report(out *Writer, r *observe.Report) {
 	fmt.Fprintln(out)
 	if r.Plan != nil {
 		writePlan(out, *r.Plan, func(string) bool { return false })
-		WriteSteps(out, plan.Plan{Steps: r.Steps})
+		WriteSteps(out, r.Steps, r.Plan.Rows)
 	} else {
 		Say(out, "What a deploy would do is not known: "+r.PlanNote)
 		writeDiff(out, r.Diff)

@@ -26,7 +26,7 @@ func TestSentencesAreBrokenBetweenWords(t *testing.T) {
 		show(report.Event{Kind: report.Warning, Message: "the VM is made of namespaces, which this machine allows"})
 		show(report.Event{Kind: report.Planned, Plan: &plan.View{
 			Changes:  []plan.Line{{Action: plan.Create, What: plan.VM, Name: "page/0", Why: []string{"new; it is made of namespaces"}}},
-			Down:     []string{"stop jobs", "apply", "start jobs", "attach disk"},
+			Rows:     rowsOf("stop jobs", "apply", "start jobs", "attach disk"),
 			Warnings: []string{"the packages are compiled while the service is down"},
 		}})
 		Failed(w, 1, errors.New("the agent of the VM does not answer: connection refused\n  its log is /var/log/agent.log, and the last line of it is long"), `try "bootstrap deploy manifest.yml --fix --agent-timeout 5m": it reboots the VM`, "")

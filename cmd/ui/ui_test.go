@@ -94,7 +94,7 @@ func TestWidths(t *testing.T) {
 				{What: "vm", Name: "vm-1", Action: plan.Replace, Why: []string{"the stemcell changed: os/1 -> os/2"}},
 				{What: "disk", Name: "disk-1", Action: plan.Migrate, Why: []string{"its size changed"}},
 				{What: "address", Name: "10.0.0.5", Action: plan.Reserve, Why: []string{"the lowest free one"}},
-			}, Down: []string{"stop jobs", "delete vm"}}})
+			}, Rows: rowsOf("stop jobs", "delete vm")}})
 			Failed(w, 1, errors.New("no room"), "make some", "")
 			down := 0.87
 			Succeeded(w, &report.Outcome{Changed: true, VM: "vm-1", Seconds: 2.34, Downtime: &down}, []string{"bootstrap status page.yml"})

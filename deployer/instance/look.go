@@ -135,7 +135,7 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	}
 	client, found, err := l.askAgentOf(ctx, old.CID, old.AgentID)
 	l.Swapped = nil
-	if found.Answers {
+	if l.Facts.OldAnswers = found.Answers; found.Answers {
 		l.Swapped = client
 	}
 	return err

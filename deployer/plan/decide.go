@@ -11,13 +11,13 @@ import (
 )
 
 // Seen returns a decision that changes nothing, with what steps need to know of
-// the VM and of the command line.
+// the VM and of the command line. Its jobs may have every script.
 func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
 		AgentID: cmp.Or(st.Own.AgentID, f.Now.AgentID), Applied: f.Now.ConfigurationHash,
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
-		Disk: DiskWork{CID: CurrentDisk(st)},
+		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
 	if st.Own.Swap != nil {
 		d.Replaced = st.Own.Swap.CID
@@ -101,6 +101,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 func (c *Choice) Decision(x Details) Decision {
 	d := c.begun
 	d.Swap = c.VM.Action == Replace && c.w.Strategy == "create-swap-delete" && x.NoSwap == "" && c.f.Answers && c.st.Own.Swap == nil
+	d.OldScripts, d.NewScripts, d.Checks = x.OldScripts, x.NewScripts, x.Checks
 	d.list(c, x)
 	d.warn(c, x)
 	return d

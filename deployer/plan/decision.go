@@ -27,6 +27,8 @@ type Decision struct {
 	Lost     *Reason `json:"lost,omitempty"`     // why the jobs of the recorded VM cannot be stopped; nil: they can
 	Replaced string  `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
 
+	ReplacedAnswers bool `json:"replaced_answers,omitempty"` // its agent does
+
 	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is changed
 	UseDNS        bool `json:"dns,omitempty"`
 	Dynamic       bool `json:"dynamic,omitempty"`
@@ -41,6 +43,12 @@ type Decision struct {
 	DiskAsked     bool `json:"disk_asked,omitempty"`     // the CPI was asked for the current disk
 	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end
 	Ledger        bool `json:"ledger,omitempty"`         // the addresses are reserved in the ledger
+
+	// The names of the scripts that jobs have, or may have: those that run, and those
+	// that are started.
+	OldScripts []string `json:"old_scripts,omitempty"`
+	NewScripts []string `json:"new_scripts,omitempty"`
+	Checks     bool     `json:"checks,omitempty"` // the service has health checks
 
 	Disk      DiskWork `json:"disk"`
 	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that the recorded VM has mounted

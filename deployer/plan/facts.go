@@ -10,15 +10,18 @@ import (
 
 // Facts are what a run has found out about the VM and its disks.
 type Facts struct {
-	Answers   bool              // the agent of the recorded VM answered
-	AgentErr  error             // why not
-	Now       agent.State       // what it reported
-	Mounted   []string          // CIDs of the disks that the VM has mounted
-	HasVM     bool              // the VM exists
-	DiskGone  bool              // the CPI says that the current disk does not exist
-	DiskAsked bool              // the CPI was asked for the current disk
-	Reached   agent.Access      // how the agent was reached
-	Served    *x509.Certificate // the agent's own; nil: unknown
+	Answers  bool        // the agent of the recorded VM answered
+	AgentErr error       // why not
+	Now      agent.State // what it reported
+	Mounted  []string    // CIDs of the disks that the VM has mounted
+	HasVM    bool        // the VM exists
+	// OldAnswers is true if the agent of the VM that an earlier run has replaced and
+	// not deleted answered.
+	OldAnswers bool
+	DiskGone   bool              // the CPI says that the current disk does not exist
+	DiskAsked  bool              // the CPI was asked for the current disk
+	Reached    agent.Access      // how the agent was reached
+	Served     *x509.Certificate // the agent's own; nil: unknown
 }
 
 // Busy reports whether the agent does not answer because it is busy with a

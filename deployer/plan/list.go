@@ -2,7 +2,9 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
+	"bootstrap/artifact"
 	"bootstrap/state"
 )
 
@@ -32,6 +34,10 @@ func upload() []Step      { return []Step{{Kind: Upload}} }
 func uploadJobs() []Step  { return []Step{{Kind: UploadJobs}} }
 func prepare() []Step     { return []Step{{Kind: Prepare, Calls: []string{"agent prepare"}}} }
 func apply() []Step       { return []Step{{Kind: Apply, Calls: []string{"agent apply"}}} }
+
+func applyPrevious() []Step {
+	return []Step{{Kind: ApplyPrevious, Calls: []string{"agent apply"}}}
+}
 
 func waitForAgent() []Step {
 	return []Step{{Kind: WaitForAgent, Calls: []string{"agent ping", "agent get_state"}}}
@@ -118,34 +124,83 @@ func (l list) compile() []Step {
 	return []Step{s}
 }
 
-// stop returns the step that stops the jobs of the current VM. If its agent is
-// silent, the CPI detaches the disk.
+// stop returns the steps that stop the jobs of the current VM. If its agent is
+// silent, it is one step, in which the CPI detaches the disk.
 func (l list) stop(kind Kind, next *Next) []Step {
-	s := Step{Kind: kind, Name: l.Current, Next: next, With: With{Disk: l.Disk.CID, Lost: l.Lost, SkipDrain: l.SkipDrain, Mounted: l.Mounted}}
-	s.Calls = l.stopCalls(kind, next)
-	if !l.Answers {
-		s.Calls = l.detachCalls()
+	if !l.HasVM {
+		return nil
 	}
-	return one(l.HasVM, s)
-}
-
-// stopCalls returns the calls that stop the jobs of a VM whose agent answers.
-func (l list) stopCalls(kind Kind, next *Next) []string {
-	calls := []string{"agent run_script", "agent drain", "agent stop"}
-	if l.SkipDrain {
-		calls = []string{"agent run_script", "agent stop"} // post-stop runs all the same
+	if l.Lost != nil {
+		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: l.Lost}}}
 	}
-	if !next.Unmount() {
-		return calls
-	}
-	calls = append(calls, "agent list_disk")
-	if len(l.Mounted) > 0 {
-		calls = append(calls, "agent unmount_disk")
+	steps := l.stopJobs(Step{Of: kind, Name: l.Current, Next: next})
+	if next.Unmount() && len(l.Mounted) > 0 {
+		s := Step{Kind: Unmount, Of: kind, Name: l.Current, Calls: []string{"agent unmount_disk"}, With: With{Mounted: l.Mounted}}
+		steps = append(steps, s)
 	}
 	if kind == StopOld {
-		calls = append(calls, l.detachCalls()...)
+		steps = append(steps, l.detach(kind, l.Current)...)
 	}
-	return calls
+	return steps
+}
+
+// stopReplaced returns the steps that stop the VM that an earlier run has
+// replaced but not deleted. Only its own agent knows which calls are needed.
+func (l list) stopReplaced() []Step {
+	switch {
+	case l.Replaced == "":
+		return nil
+	case !l.ReplacedAnswers:
+		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: &Reason{Cause: AgentSilent}}}}
+	}
+	l.OldScripts = stopScripts() // the jobs of that VM are not known
+	steps := l.stopJobs(Step{Of: StopOld, Name: l.Replaced, Next: leaving()})
+	steps = append(steps, Step{Kind: Unmount, Of: StopOld, Name: l.Replaced, Calls: []string{"agent list_disk", "agent unmount_disk"}})
+	steps = append(steps, l.detach(StopOld, l.Replaced)...)
+	for i := range steps {
+		steps[i].With.Earlier = true
+		steps[i].Calls, steps[i].Maybe = nil, steps[i].Calls
+	}
+	return steps
+}
+
+// stopJobs returns the steps that stop the jobs of a VM whose agent answers, like s.
+func (l list) stopJobs(s Step) []Step {
+	as := func(kind Kind, call string) Step {
+		s.Kind, s.Calls = kind, []string{call}
+		return s
+	}
+	return slices.Concat(
+		one(!l.SkipDrain && slices.Contains(l.OldScripts, string(PreStop)), as(PreStop, "agent run_script")),
+		one(!l.SkipDrain, as(Drain, "agent drain")),
+		one(true, as(StopProcesses, "agent stop")),
+		one(slices.Contains(l.OldScripts, string(PostStop)), as(PostStop, "agent run_script")))
+}
+
+// stopScripts are the scripts of jobs that run when the jobs are stopped.
+func stopScripts() []string { return []string{string(PreStop), string(PostStop)} }
+
+// startScripts are the scripts of jobs that run when the jobs are started.
+func startScripts() []string {
+	return []string{string(PreStart), string(PostStart), string(PostDeploy)}
+}
+
+// ScriptsOf returns which scripts the jobs have that are steps of their own. A job
+// that is not known, nil, may have each.
+func ScriptsOf(jobs []*artifact.Job) []string {
+	has := func(job *artifact.Job, name string) bool {
+		return job == nil || slices.ContainsFunc(job.Templates, func(t artifact.Template) bool {
+			file, _ := strings.CutSuffix(t.Destination, ".ps1") // of Windows
+			return file == "bin/"+name
+		})
+	}
+	return slices.DeleteFunc(slices.Concat(stopScripts(), startScripts()), func(name string) bool {
+		return !slices.ContainsFunc(jobs, func(job *artifact.Job) bool { return has(job, name) })
+	})
+}
+
+func (l list) detach(of Kind, vm string) []Step {
+	return one(l.Disk.CID != "", Step{Kind: Detach, Of: of, Name: vm, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID}})
 }
 
 func (l list) detachCalls() []string {
@@ -153,14 +208,6 @@ func (l list) detachCalls() []string {
 		return nil
 	}
 	return []string{"cpi detach_disk"}
-}
-
-// stopReplaced returns the step that stops the VM that an earlier run has
-// replaced but not deleted. Only its own agent knows which calls are needed.
-func (l list) stopReplaced() []Step {
-	s := Step{Kind: StopOld, Name: l.Replaced, Next: leaving(), With: With{Earlier: true, Disk: l.Disk.CID, SkipDrain: l.SkipDrain}}
-	s.Maybe = append(l.stopCalls(StopOld, s.Next), l.detachCalls()...)
-	return one(l.Replaced != "", s)
 }
 
 // deleteReplaced returns the step that deletes that VM.
@@ -260,8 +307,22 @@ func (l list) setUp() []Step {
 	return slices.Concat(l.initialApply(), l.renderAgain())
 }
 
+// start returns the steps that start the jobs, unless they stay stopped.
 func (l list) start() []Step {
-	return one(l.Starts(), Step{Kind: StartJobs, Calls: []string{"agent run_script", "agent start", "agent get_state"}})
+	if !l.Starts() {
+		return nil
+	}
+	return l.startJobs()
+}
+
+func (l list) startJobs() []Step {
+	as := func(kind Kind, calls ...string) Step { return Step{Kind: kind, Of: StartJobs, Calls: calls} }
+	script := func(kind Kind) []Step {
+		return one(slices.Contains(l.NewScripts, string(kind)), as(kind, "agent run_script"))
+	}
+	return slices.Concat(
+		script(PreStart), one(true, as(StartProcesses, "agent start")), one(true, as(AwaitRunning, "agent get_state")),
+		script(PostStart), one(l.Checks, as(CheckHealth)), script(PostDeploy))
 }
 
 func (l list) updateAgent() []Step {

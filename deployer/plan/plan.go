@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -103,6 +104,7 @@ type View struct {
 	Warnings []string `json:"warnings,omitempty"`
 	Diff     []string `json:"diff,omitempty"`
 	Steps    []string `json:"steps,omitempty"`
+	Rows     []Row    `json:"rows,omitempty"` // the same steps, in their parts
 	// Down are the steps that run while the service is down, in their order.
 	Down []string `json:"down,omitempty"`
 	// Downtime is how many seconds they are expected to take, as in so many
@@ -120,6 +122,45 @@ type View struct {
 	// inexact.
 	Templates     []File `json:"templates,omitzero"`
 	TemplatesNote string `json:"templates_note,omitempty"`
+}
+
+// Row is a step of a plan in its parts.
+type Row struct {
+	Step Kind   `json:"step"`
+	Of   Kind   `json:"of,omitempty"`   // the group of steps it belongs to
+	Name string `json:"name,omitempty"` // CID of its VM or disk, if known
+	Down bool   `json:"down,omitempty"` // the service is down while it runs
+	// Seconds is how long a step of the downtime is expected to take, as in earlier
+	// runs of this deployment; 0: not known, or less than a millisecond.
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// Outage returns the steps that run while the service is down, in their order, with
+// each group as one.
+func (v View) Outage() []string {
+	var list []string
+	for i, r := range v.Rows {
+		if r.Down && (r.Of == "" || i == 0 || v.Rows[i-1].Of != r.Of) {
+			list = append(list, string(cmp.Or(r.Of, r.Step)))
+		}
+	}
+	return list
+}
+
+// Folded returns the plan with each group of steps as one step.
+func (p Plan) Folded() Plan {
+	var steps []Step
+	for _, s := range p.Steps {
+		if s.Of == "" {
+			steps = append(steps, s)
+			continue
+		}
+		if n := len(steps); n == 0 || steps[n-1].Kind != s.Of {
+			steps = append(steps, Step{Kind: s.Of, Name: s.Name, Down: s.Down})
+		}
+	}
+	p.Steps = steps
+	return p
 }
 
 // File is a rendered file that differs from the one that runs.
@@ -159,6 +200,7 @@ func (p Plan) View() View {
 	}
 	for _, s := range p.Steps {
 		v.Steps = append(v.Steps, s.String())
+		v.Rows = append(v.Rows, Row{Step: s.Kind, Of: s.Of, Name: s.Name, Down: s.Down})
 	}
 	return v
 }

@@ -30,7 +30,7 @@ const (
 	RenderAgain  Kind = "render jobs again" // with the address that the VM reported
 	Compile      Kind = "compile"
 	StopOld      Kind = "stop old vm" // the VM that the current one replaces
-	StopJobs     Kind = "stop jobs"
+	StopJobs     Kind = "stop jobs"   // both are steps only if the agent is silent, else groups of steps
 	Snapshot     Kind = "snapshot"
 	DeleteVM     Kind = "delete vm"
 	CreateDisk   Kind = "create disk"
@@ -39,7 +39,7 @@ const (
 	MigrateDisk  Kind = "migrate disk"
 	OrphanDisk   Kind = "orphan disk"
 	Apply        Kind = "apply"
-	StartJobs    Kind = "start jobs"
+	StartJobs    Kind = "start jobs"    // a group of steps
 	DeleteOld    Kind = "delete old vm" // and release its addresses
 
 	UpdateAgent Kind = "update agent"
@@ -47,6 +47,22 @@ const (
 	Record      Kind = "record deployment"
 	SendDNS     Kind = "send dns"
 	CleanUp     Kind = "clean up"
+
+	// The steps of the groups that stop jobs.
+	PreStop       Kind = "pre-stop"
+	Drain         Kind = "drain"
+	StopProcesses Kind = "stop"
+	PostStop      Kind = "post-stop"
+	Unmount       Kind = "unmount"
+	Detach        Kind = "detach disk"
+
+	// The steps of the group that starts jobs.
+	PreStart       Kind = "pre-start"
+	StartProcesses Kind = "start"
+	AwaitRunning   Kind = "wait"
+	PostStart      Kind = "post-start"
+	CheckHealth    Kind = "health checks"
+	PostDeploy     Kind = "post-deploy"
 
 	ApplyPrevious   Kind = "apply previous jobs"
 	RecordPrevious  Kind = "record previous deployment"
@@ -77,9 +93,15 @@ func (k Kind) Words() string {
 // deployment, before the others change the VM: it is not listed for people.
 func (k Kind) Quiet() bool { return k == ClearRecord }
 
+// Starts reports whether steps of that kind are in the group that starts jobs.
+func (k Kind) Starts() bool {
+	return slices.Contains([]Kind{PreStart, StartProcesses, AwaitRunning, PostStart, CheckHealth, PostDeploy}, k)
+}
+
 // Step is one step of a run.
 type Step struct {
 	Kind Kind   `json:"step"`
+	Of   Kind   `json:"of,omitempty"`   // the group of steps it belongs to, as people see it; empty: none
 	Name string `json:"name,omitempty"` // CID of its VM or disk, if known
 	Down bool   `json:"down,omitempty"` // the service is down while it runs
 	// Calls are the methods of the CPI and the agent that the step calls: "cpi
@@ -111,9 +133,8 @@ type With struct {
 	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
 	AgentID    string   // delete vm: of the VM
 	Earlier    bool     // stop: an earlier run has replaced the VM
-	Lost       *Reason  // stop: why jobs cannot be stopped, and only the disk is detached; nil: they can
-	SkipDrain  bool     // stop: without pre-stop and drain
-	Mounted    []string // stop: CIDs of the disks that the VM has mounted, if that is known
+	Lost       *Reason  // stop: why jobs cannot be stopped, and only the disk is detached
+	Mounted    []string // unmount: CIDs of the disks that the VM has mounted; Earlier: not known
 	KeepUnused bool     // clean up: keep disks that are not used any more as orphans
 	Applies    bool     // record: jobs were applied
 	Applied    string   // record: the configuration hash of what the VM had before
@@ -305,13 +326,13 @@ func StopSteps(d Decision) []Step {
 }
 
 // StartSteps returns the steps of bootstrap start.
-func StartSteps(Decision) []Step {
-	return down([]Step{{Kind: RecordStarted}, {Kind: StartJobs}})
+func StartSteps(d Decision) []Step {
+	return down([]Step{{Kind: RecordStarted}}, list{d}.startJobs())
 }
 
 // RestartSteps returns the steps of bootstrap restart.
 func RestartSteps(d Decision) []Step {
-	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStarted}, {Kind: StartJobs}})
+	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStarted}}, list{d}.startJobs())
 }
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped
@@ -328,7 +349,7 @@ func Previous(seen Decision, group string, stopped bool) Plan {
 	l := list{p.Decision}
 	p.Steps = slices.Concat(
 		uploadJobs(), clearRecord(),
-		down(l.stop(StopJobs, changing()), []Step{{Kind: ApplyPrevious}}, one(!stopped, Step{Kind: StartJobs})),
+		down(l.stop(StopJobs, changing()), applyPrevious(), l.start()),
 		[]Step{{Kind: RecordPrevious}})
 	return p
 }

@@ -70,7 +70,16 @@ func changes() map[string]func(world) {
 		"leftover": func(x world) {
 			x.st.Own.Leftovers = append(x.st.Own.Leftovers, state.Leftover{Intent: state.Intent{Method: "delete_vm", CID: "vm-8"}})
 		},
-		"half swapped":       func(x world) { x.st.Own.Swap = &state.OldVM{CID: "vm-0"} },
+		"half swapped":          func(x world) { x.st.Own.Swap = &state.OldVM{CID: "vm-0"} },
+		"half swapped, answers": func(x world) { x.st.Own.Swap = &state.OldVM{CID: "vm-0"}; x.f.OldAnswers = true },
+		"scripts of what runs, property": func(x world) {
+			x.w.Applied["property: web port"] = "z"
+			x.w.OldScripts = stopScripts()
+		},
+		"scripts and checks of what is new, property": func(x world) {
+			x.w.Applied["property: web port"] = "z"
+			x.w.NewScripts, x.w.Checks = startScripts(), true
+		},
 		"delete-create":      func(x world) { x.w.Strategy = "delete-create" },
 		"create-swap-delete": func(x world) { x.w.Strategy = "create-swap-delete" },
 		"API 1":              func(x world) { x.w.API = 1 },
@@ -207,7 +216,7 @@ func TestEveryList(t *testing.T) {
 			if d.Nothing() != (len(steps) == 0) {
 				t.Errorf("%s + %s: %d steps", one, other, len(steps))
 			}
-			if len(steps) > 19 {
+			if len(steps) > 30 {
 				t.Errorf("%s + %s: %d steps", one, other, len(steps))
 			}
 			seen := map[string]bool{}
@@ -216,12 +225,13 @@ func TestEveryList(t *testing.T) {
 					t.Errorf("%s + %s: %s twice", one, other, s)
 				}
 				seen[s.String()] = true
-				touching := s.Down || s.Kind == DeleteVM || s.Kind == CreateVM || s.Kind == StopJobs
+				touching := s.Down || s.Kind == DeleteVM || s.Kind == CreateVM || s.Of == StopJobs
 				if touching && (at(ClearRecord) < 0 || at(ClearRecord) > i) {
 					t.Errorf("%s + %s: %s before %s", one, other, s, ClearRecord)
 				}
 			}
-			if at(StopJobs) >= 0 && !d.Stopped && at(StartJobs) < at(StopJobs) {
+			stops := slices.IndexFunc(steps, func(s Step) bool { return s.Of == StopJobs })
+			if stops >= 0 && !d.Stopped && at(StartProcesses) < stops {
 				t.Errorf("%s + %s: the jobs stay stopped", one, other)
 			}
 			if at(ClearRecord) >= 0 && at(Record) < at(ClearRecord) {

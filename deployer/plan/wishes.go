@@ -61,6 +61,10 @@ type Details struct {
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
+
+	OldScripts []string // that the jobs which run have, or may have: names of Scripts
+	NewScripts []string // that the jobs of the manifest have
+	Checks     bool     // the service has health checks
 }
 
 // SecondDisk is what this machine has recorded about a CPI that could not attach

@@ -346,7 +346,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 			m.Reason = "it was stopped with bootstrap stop"
 		}
 	case p.ExitCode == exitcode.Changes && p.View != nil:
-		m.Changes, m.Planned = changes(p.View), p.View.Down
+		m.Changes, m.Planned = changes(p.View), p.View.Outage()
 	case m.killed: // its earlier start may have been in the middle of a change
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, int(p.ExitCode), p.Error, p.Hint
