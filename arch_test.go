@@ -717,8 +717,8 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 // are read before, or by what runs the steps, in the files that stand here.
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
-		"asked": {"deployer/applied.go", "deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
-		"Facts": {"deployer/applied.go", "deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
+		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
+		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
 		"plan": {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
 			"deployer/remade.go", "deployer/steps.go", "deployer/verify.go",

@@ -131,7 +131,7 @@ func (l list) stop(kind Kind, next *Next) []Step {
 		return nil
 	}
 	if l.Lost != nil {
-		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: l.Lost}}}
+		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: l.Lost.String()}}}
 	}
 	steps := l.stopJobs(Step{Of: kind, Name: l.Current, Next: next})
 	if next.Unmount() && len(l.Mounted) > 0 {
@@ -151,7 +151,7 @@ func (l list) stopReplaced() []Step {
 	case l.Replaced == "":
 		return nil
 	case !l.ReplacedAnswers:
-		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: &Reason{Cause: AgentSilent}}}}
+		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: Reason{Cause: AgentSilent}.String()}}}
 	}
 	l.OldScripts = stopScripts() // the jobs of that VM are not known
 	steps := l.stopJobs(Step{Of: StopOld, Name: l.Replaced, Next: leaving()})

@@ -133,7 +133,7 @@ type With struct {
 	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
 	AgentID    string   // delete vm: of the VM
 	Earlier    bool     // stop: an earlier run has replaced the VM
-	Lost       *Reason  // stop: why jobs cannot be stopped, and only the disk is detached
+	Lost       string   // stop: why jobs cannot be stopped, and only the disk is detached
 	Mounted    []string // unmount: CIDs of the disks that the VM has mounted; Earlier: not known
 	KeepUnused bool     // clean up: keep disks that are not used any more as orphans
 	Applies    bool     // record: jobs were applied

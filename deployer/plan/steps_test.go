@@ -264,3 +264,28 @@ func TestLinesNameTheirThingOnce(t *testing.T) {
 		}
 	}
 }
+
+// A plan of format 2, with stopping and starting jobs as one step each, is the plan
+// that is made again.
+func TestFolded(t *testing.T) {
+	t.Parallel()
+	d, err := decided(changes()["scripts of what runs, property"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := Of(d)
+	old := made
+	old.Steps = []Step{
+		{Kind: RenderJobs}, {Kind: Upload}, {Kind: Prepare}, {Kind: ClearRecord},
+		{Kind: StopJobs, Name: "vm-1", Down: true}, {Kind: Apply, Down: true}, {Kind: StartJobs, Down: true}, {Kind: Record},
+	}
+	if what := Differs(old, made.Folded()); what != "" {
+		t.Error(what)
+	}
+	if Differs(old, made) == "" {
+		t.Error("a plan without the rows is like one with them")
+	}
+	if rows := made.View().Outage(); !slices.Equal(rows, []string{"stop jobs", "apply", "start jobs"}) {
+		t.Errorf("%q", rows)
+	}
+}

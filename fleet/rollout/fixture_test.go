@@ -33,7 +33,7 @@ type site struct {
 
 // The lines that deploy writes to its events and plan to its standard output.
 const (
-	changesPlan = `{"kind":"plan","plan":{"changes":[{"action":"replace","what":"vm"},{"action":"keep","what":"disk"}],"down":["delete VM"]}}`
+	changesPlan = `{"kind":"plan","plan":{"changes":[{"action":"replace","what":"vm"},{"action":"keep","what":"disk"}],"rows":[{"step":"delete VM","down":true}]}}`
 	nothingPlan = `{"kind":"plan","plan":{"changes":[]}}`
 )
 
