@@ -17,12 +17,9 @@ func newVersion(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, what it was built from, and the numbers of its formats",
-		Long: `Version prints the version of this program, the commit and its date, whether the
-program has changes that are not in the commit, the version of Go and of the embedded
-Ruby, and the numbers of the formats that it writes: the state file (state), plans of
-plan --out (plan), what ~/.bosh keeps of a deployment (kept), the output of --json (json),
-records, reports and tables of fleets, and the ledger of addresses. A file in a newer
-format is refused.`,
+		Long: `Version prints the version of this program, the commit and its date, whether it has
+changes that are not in the commit, the versions of Go and of the embedded Ruby, and
+the numbers of the formats that it writes. A file in a newer format is refused.`,
 		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()

@@ -19,14 +19,11 @@ func newDoctor(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [MANIFEST]",
 		Short: "Check this machine and what a deploy needs, with remedies",
-		Long: `Doctor checks this machine: the home folder, its modes and free space, the folder
-of temporary files, the tools of packaging scripts, the Ruby of templates and the
-proxies. With a manifest or --state it also checks the manifest, the state file and
-who holds its lock, the registry's port, the tunnel's key, whether the agent answers
-and why not, the clock, the certificates, and the CPI installed on this machine. Each
-check ends as ok, warn, fail or skipped, and says what to do. It changes nothing
-except the cache of the embedded Ruby. With --json, there is one object per line for
-each check.
+		Long: `Doctor checks this machine, and with a manifest or --state also what a deploy needs:
+the manifest, the state file and its lock, ports, keys, the agent, the clock,
+certificates, and the installed CPI. Each check ends as ok, warn, fail or skipped,
+and says what to do. It changes nothing except the cache of the embedded Ruby. See
+docs/looking.md.
 
 The exit code is 0 if no check failed, else 1; with --strict also 1 after a warning.`,
 		Example: "  bootstrap doctor\n" +

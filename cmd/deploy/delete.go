@@ -23,8 +23,8 @@ stemcell, the installed CPI and the state file. To continue an interrupted delet
 run it again. On the machine that deployed, it needs neither the contents of the
 manifest nor variables nor downloads. Orphaned disks are kept.
 
-On a terminal it asks before it deletes the VM, wherever the output goes. Without a
-terminal on standard input it deletes a disk only with --yes.`,
+On a terminal it asks before it deletes the VM. Without a terminal on standard input
+it deletes a disk only with --yes.`,
 		Example: "  bootstrap delete manifest.yml\n  bootstrap delete manifest.yml --yes",
 		Args:    cli.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,12 +18,11 @@ func newDeploy(c *cli.Console) *cobra.Command {
 		Use:        "deploy MANIFEST",
 		SuggestFor: []string{"up", "apply"},
 		Short:      "Create or change the VM as the manifest says",
-		Long: `Deploy creates the VM, or changes it to what the manifest says. It first looks at
-what exists, prints a plan with a reason for each change, and does exactly that: it
-creates what is missing, changes in place what can be changed in place, and replaces
-the VM only if necessary. The persistent disk and its data stay. On a terminal it
-asks before it destroys anything. Every CID is recorded in the state file, beside
-the manifest unless --state names another. To continue an interrupted deploy, run it
+		Long: `Deploy creates the VM, or changes it to what the manifest describes. It prints a plan
+with a reason for each change and does exactly that: in place if possible, with a new
+VM only if necessary. The persistent disk and its data stay. On a terminal it asks
+before it destroys anything. Every CID is recorded in the state file, beside the
+manifest unless --state names another. To continue an interrupted deploy, run it
 again.`,
 		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
 		Args:    cli.OneManifest,

@@ -25,14 +25,10 @@ func newReport(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report MANIFEST",
 		Short: "Show what is deployed, what deploy would do, and how long it took",
-		Long: `Report shows what is recorded of the deployment, what deploy would do now and how the
-manifest has changed, as plan does, and the timings of the last deploy on this machine:
-each step, each call of the CPI and the agent, and when the service was down. It
-changes nothing. If the plan cannot be made, for example because the agent does not
-answer, it says so and shows the rest; the exit code is 0.
-
-With --html, it writes one page that needs no network and no scripts, with the timings
-as a picture.`,
+		Long: `Report shows what is recorded of the deployment, what deploy would do now, how the
+manifest has changed, and the timings of the last deploy on this machine. It changes
+nothing. If the plan cannot be made, it says why and shows the rest; the exit code is
+0. With --html, it writes one page that needs no network and no scripts.`,
 		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,11 +22,11 @@ func newDelete(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete FLEET",
 		Short: "Delete members of a fleet, with their disks",
-		Long: `Delete deletes the VM, THE PERSISTENT DISK WITH ITS DATA and the state of each member,
-as bootstrap delete does, in the order and as many at the same time as fleet deploy
-updates members. With --removed, it deletes the members that the fleet file does not
-have any more and that are still deployed; without --removed and --only, those and all
-members of the file. To continue after a kill or an error, run the same command again.
+		Long: `Delete deletes the VM, THE PERSISTENT DISK WITH ITS DATA and the state of each
+member, in the order of fleet deploy. With --removed, it deletes members that are
+still deployed and not in the fleet file any more; without --removed and --only,
+those and all members of the file. To continue after a kill or an error, run the same
+command again.
 
 On a terminal it asks first. Without a terminal it deletes only with --yes.`,
 		Example: "  bootstrap fleet delete fleet.yml --removed\n  bootstrap fleet delete fleet.yml --only page-2 --yes",

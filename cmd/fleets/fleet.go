@@ -36,11 +36,10 @@ func New(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Update many deployments: canaries first, then many at the same time",
-		Long: `A fleet is a list of deployments, each with a manifest, operations and variables, and
-the rules by which they are updated: how many canaries first, how many at the same
-time, in which waves. The fleet file describes both; see docs/fleet.md. Each member is
-deployed by a process of its own, as bootstrap deploy does it. What became of each is
-recorded beside the fleet file, after every verdict.`,
+		Long: `A fleet is a list of deployments with the rules by which they are updated: how many
+canaries first, how many at the same time, in which waves. The fleet file describes
+both. Each member is deployed by a process of its own, as bootstrap deploy does it,
+and its verdict is recorded beside the fleet file. See docs/fleet.md.`,
 		Args: cli.NoArgs,
 		RunE: c.Help,
 	}
@@ -228,9 +227,9 @@ func newPlan(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan FLEET",
 		Short: "Print what fleet deploy would do to each member",
-		Long: `Plan plans every member, as bootstrap plan does, and prints one table of all plans and
-in which order members are updated. It changes nothing. The exit code is 0 if there is
-nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
+		Long: `Plan plans every member, as bootstrap plan does, and prints one table of all plans
+and in which order members are updated. It changes nothing. The exit code is 0 if
+there is nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 		Example: "  bootstrap fleet plan fleet.yml\n  bootstrap fleet plan fleet.yml --only zone=z1 --json",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -280,18 +279,17 @@ func newDeploy(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deploy FLEET",
 		Short: "Update the members of a fleet",
-		Long: `Deploy plans every member, and then updates those with changes: canaries first, all of
-which must end well, then the others, as the fleet file says. Members that are blocked
-are left out. Members that another run has locked are tried again after the others.
-After any other failure no further member is started, the running ones end, and the
-command fails. To continue a run that was killed, run the same command again.
+		Long: `Deploy plans every member, and updates those with changes: canaries first, all of
+which must end well, then the others. Blocked members are left out; members that
+another run has locked are tried again at the end. After any other failure no further
+member is started, and the command fails. To continue a run that was killed, run the
+same command again.
 
 With --workers, members are updated on the machines where bootstrap fleet worker runs
-with the same database, and this command decides which one is next. It needs a flag of
-its own because --database alone names the address ledger.
+with the same database; --database alone names the address ledger.
 
-The first Ctrl-C starts no further member and waits for the running ones. A second one
-asks these to end at their next safe step. After a third, they go on alone.`,
+The first Ctrl-C starts no further member and waits for the running ones. A second
+one asks these to end at their next safe step. After a third, they go on alone.`,
 		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -314,9 +312,9 @@ func newRecreate(c *cli.Console) *cobra.Command {
 		Use:   "recreate FLEET",
 		Short: "Replace the VMs of all members of a fleet",
 		Long: `Recreate replaces the VM of every member, also of one whose agent is silent, in the
-order in which fleet deploy updates members. A run that was killed or failed continues
-with the same command: it does not replace a VM twice. To begin a new one, end it with
-bootstrap fleet abort first.`,
+order of fleet deploy. A run that was killed or failed continues with the same
+command: it does not replace a VM twice. To begin a new one, end it with bootstrap
+fleet abort first.`,
 		Example: "  bootstrap fleet recreate fleet.yml\n  bootstrap fleet recreate fleet.yml --created-before 2026-11-22T10:00:00Z",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {

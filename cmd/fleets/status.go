@@ -26,12 +26,12 @@ func newStatus(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status FLEET",
 		Short: "Show what became of each member in the last run, or what each is now",
-		Long: `Status shows the run that runs, or the last one: the verdict of each member, how long
-it took, how long its service was down, and why it failed. It asks no VM.
+		Long: `Status shows the current or last run: the verdict of each member, how long it took,
+how long its service was down, and why it failed. It asks no VM.
 
-With --now, it asks every member instead, as bootstrap status does, and shows which
-has no VM, is unreachable, was stopped, runs, or is not well. The exit code is 0 if all
-members run and are well, and 1 if not. Variables of the fleet file must be given.`,
+With --now, it asks every member instead, as bootstrap status does. The exit code is
+0 if all members run and are well, and 1 if not. Variables of the fleet file must be
+given.`,
 		Example: "  bootstrap fleet status fleet.yml\n  bootstrap fleet status fleet.yml --now\n  bootstrap fleet status fleet.yml --json",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -35,18 +35,16 @@ func newWorker(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Update members that fleet deploy --workers hands out",
-		Long: `Worker waits for members of any fleet in a PostgreSQL database and updates them, until
-Ctrl-C. Run it on as many machines as wanted; bootstrap fleet deploy --workers decides
-which member is updated when. The fleet file and the manifests, state files and other
-files of its members must be at the same paths as for fleet deploy, on a shared folder.
-Variables of the fleet file must be given here too: the database contains none. So do
---ruby, --var-source, --pass-env and --package-dir for the members: a worker starts no
-program that a database names. It obeys only coordinators with the same fleet.key in
-~/.bosh. See "On several machines" in docs/fleet.md.
+		Long: `Worker waits for members of any fleet in a PostgreSQL database and updates them,
+until Ctrl-C. Run it on as many machines as wanted. The files of the fleet and its
+members must be at the same paths as for fleet deploy, on a shared folder. Give
+variables, --ruby, --var-source, --pass-env and --package-dir here, too: a worker
+starts no program that a database names. It obeys only coordinators with the same
+fleet.key in ~/.bosh. See "On several machines" in docs/fleet.md.
 
 The first Ctrl-C takes no further member and waits for the running ones. A second one
-asks these to end at their next safe step; other workers continue them. After a third,
-they go on alone.`,
+asks these to end at their next safe step; other workers continue them. After a
+third, they go on alone.`,
 		Example: "  bootstrap fleet worker --database 'postgres://bootstrap@db.internal/fleets?sslmode=verify-full'",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

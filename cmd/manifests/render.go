@@ -16,10 +16,9 @@ func newRender(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render MANIFEST",
 		Short: "Render the jobs' templates without deploying",
-		Long: `Render renders the templates of the instance group's jobs as a deploy would, and
-changes nothing else. It prints the files, or writes them to a folder with --out, so
-that you can compare two such folders with diff. Secrets are shown as <redacted>
-unless --show-secrets is given. Progress goes to standard error.`,
+		Long: `Render renders the templates of the jobs as a deploy would, and changes nothing else.
+It prints the files, or writes them to a folder with --out. Secrets are shown as
+<redacted> unless --show-secrets is given. Progress goes to standard error.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,9 +17,8 @@ func newSchema(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [fleet | environment]",
 		Short: "Print the JSON Schema of a manifest, a fleet file or bootstrap.yml",
-		Long: `Schema prints the JSON Schema of a manifest, with the argument fleet that of a fleet
-file, and with the argument environment that of bootstrap.yml, which keeps the flags of
-an environment. Editors complete and check files with it. Editors with
+		Long: `Schema prints the JSON Schema of a manifest, of a fleet file, or of bootstrap.yml
+(environment). Editors complete and check files with it. Editors with
 yaml-language-server find it by the first line of the file:
 
   # yaml-language-server: $schema=manifest.schema.json`,

@@ -18,10 +18,9 @@ func newValidate(c *cli.Console) *cobra.Command {
 		Use:   "validate MANIFEST",
 		Short: "Check a manifest without deploying it",
 		Long: `Validate checks a manifest with its operations and variables, also against the
-releases and the stemcell that are on this machine, and renders the templates. It
-generates nothing, makes no connections but to the store of a team that --state names,
-and says what it could not check. With --json, there is one object per line for each
-finding.`,
+releases and the stemcell on this machine, and renders the templates. It generates
+nothing, connects only to the store that --state names, and says what it could not
+check.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -36,10 +36,9 @@ func newVariablesList(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
-		Long: `List prints each variable that the manifest defines, where its value comes from,
-and when a certificate expires. It warns about stored values that do not match their
-options any more. It neither prints nor generates values. With --json,
-there is one object per line.`,
+		Long: `List prints each variable that the manifest defines, where its value comes from, and
+when a certificate expires. It warns about stored values that do not match their
+options any more. It neither prints nor generates values.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,10 +73,9 @@ func newVariablesRotate(c *cli.Console) *cobra.Command {
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
 		Long: `Rotate generates new values in the vars store: for the variables that you name, or
-for certificates that expire within some time. With a CA it also generates the
-certificates that the CA signed, and with any variable those that have its value in
-their options. All values are written at once, and the previous file is kept. The
-next deploy gives the new values to the VM.`,
+for certificates that expire within some time. It also generates certificates of a CA
+that changes, and variables whose options have the value. All values are written at
+once, and the previous file is kept. The next deploy gives the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error { return cli.ManifestAnd(cmd, args, math.MaxInt) },

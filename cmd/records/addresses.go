@@ -23,10 +23,10 @@ func newAddresses(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "addresses",
 		Short: "List the addresses that deployments share; check, adopt or release some",
-		Long: `The ledger of addresses records which instance of which deployment has which address.
-Deployments with a cloud config use it. It is the file ~/.bosh/addresses.db unless
---database or BOOTSTRAP_DATABASE names another file, or a team's PostgreSQL database
-by its postgres:// URL. A deploy reserves addresses, and delete releases them.`,
+		Long: `The ledger records which instance of which deployment has which address. Deployments
+with a cloud config use it: a deploy reserves addresses, and delete releases them. It
+is ~/.bosh/addresses.db unless --database or BOOTSTRAP_DATABASE names another file or
+a PostgreSQL database. See docs/addresses.md.`,
 		Args: cli.NoArgs,
 		RunE: c.Help,
 	}
@@ -39,11 +39,10 @@ func newAddressesList(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [MANIFEST...]",
 		Short: "List who has which address, and since when",
-		Long: `List prints all reservations of the ledger: address, network, deployment, instance,
-kind, VM, and since when. With manifests it prints those of these deployments, with
---cloud-config those on the networks of that file. A deployment without a cloud config
-has its addresses in its state, where only its manifest leads to. It locks nothing and
-asks nobody else. With --json, there is one object per line.`,
+		Long: `List prints all reservations of the ledger, with manifests those of these
+deployments, with --cloud-config those on the networks of that file. A deployment
+without a cloud config has its addresses in its state, to which only its manifest
+leads. It locks nothing and asks nobody else.`,
 		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
 		Args:    anyManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,11 +71,10 @@ func newAddressesCheck(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [MANIFEST...]",
 		Short: "Check the ledger, and how many addresses are free and needed",
-		Long: `Check looks for what is wrong with the ledger. With --cloud-config it also prints for
-each subnet how many addresses are free, for all instances and for those with
-static_ips, and looks for reservations that are in no subnet any more. With manifests
-it prints how many addresses they need, and whether they can have them: they need not
-be deployed. It changes nothing. With --json, there is one object per line.
+		Long: `Check looks for mistakes in the ledger. With --cloud-config it also prints for each
+subnet how many addresses are free, and looks for reservations that are in no subnet
+any more. With manifests it prints how many addresses they need, and whether they can
+have them: they need not be deployed. It changes nothing.
 
 The exit code is 0 if nothing is wrong, else 1.`,
 		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
@@ -102,12 +100,10 @@ func newAddressesAdopt(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt MANIFEST...",
 		Short: "Record the addresses of existing deployments in the ledger",
-		Long: `Adopt records in the ledger which addresses the VMs of existing deployments have, by
-their state files and by what this machine recorded of their last deploy: of
+		Long: `Adopt records in the ledger which addresses the VMs of existing deployments have: of
 deployments older than the ledger, or after the ledger was lost. It also takes
-manifests without a cloud config, so that nobody else gets their addresses. It records
-all or, if another deployment has one of the addresses, none. Addresses that
-are in the ledger already stay as they are.`,
+manifests without a cloud config, so that nobody else gets their addresses. It
+records all or, if another deployment has one of the addresses, none.`,
 		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cli.ManifestAnd(cmd, args, math.MaxInt); err != nil {
@@ -139,11 +135,10 @@ func newAddressesRelease(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release {ADDRESS | DEPLOYMENT}...",
 		Short: "Release addresses of deployments that do not exist any more",
-		Long: `Release releases an address, or all addresses of a deployment, which is named by its
-name or its installation id: of a deployment that was not deleted with bootstrap
-delete, and whose VM does not exist any more. Delete releases addresses itself.
-It refuses if the deployment may exist; with --force it does not refuse. On a terminal
-it asks first. It prints what it released.`,
+		Long: `Release releases an address, or all addresses of a deployment, named by its name or
+its installation id, if its VM does not exist any more and it was not deleted with
+bootstrap delete. It refuses if the deployment may exist, unless --force is given. On
+a terminal it asks first.`,
 		Example: "  bootstrap addresses release 10.0.0.7\n  bootstrap addresses release web --database postgres://user@host/database",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -27,10 +27,9 @@ func newCacheList(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List what is in the cache, with its size and last use",
-		Long: `List prints what is kept for later deploys: downloaded files, blobs of release
-folders, unpacked releases, CPI packages compiled on this machine, packages
-compiled on VMs, and the compiled embedded Ruby. The entries used last come first.
-With --json, there is one object per line.`,
+		Long: `List prints what is kept for later deploys: downloads, blobs, unpacked releases,
+compiled packages of CPIs and VMs, and the compiled embedded Ruby. The entries used
+last come first.`,
 		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()
@@ -60,8 +59,7 @@ func newCachePrune(c *cli.Console) *cobra.Command {
 		Short: "Remove all of the cache, or what was not used for some time",
 		Long: `Prune removes all entries that list prints, or those not used for some time. It
 refuses while another run uses the cache, and keeps the compiled packages of
-installed CPIs: without them the deployments could not be deleted. Later deploys
-download or compile again what they need.`,
+installed CPIs, without which the deployments could not be deleted.`,
 		Example: "  bootstrap cache prune --older-than 30d --dry-run",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

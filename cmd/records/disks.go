@@ -19,11 +19,11 @@ func newDisks(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disks {MANIFEST | --state FILE}",
 		Short: "List the persistent disks; attach, delete or forget one",
-		Long: `Disks lists the persistent disks that the state file records: the current one;
-unused ones, which the next deploy deletes; and orphaned ones, which are kept until
-you delete them. A disk becomes orphaned when the manifest has no disk any more, by
+		Long: `Disks lists the persistent disks that the state file records: the current one; unused
+ones, which the next deploy deletes; and orphaned ones, which are kept until you
+delete them. A disk becomes orphaned when the manifest has no disk any more, by
 delete --keep-disk and by deploy --keep-old-disk. Disks locks nothing and does not
-ask the cloud. With --json, there is one object per line.`,
+ask the cloud.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Mistaken(cmd, args, 1); err != nil {
@@ -65,8 +65,8 @@ func newDisksAttach(c *cli.Console) *cobra.Command {
 		Use:   "attach {MANIFEST | --state FILE} CID",
 		Short: "Make an orphaned disk the current one; the next deploy attaches it",
 		Long: `Attach makes an orphaned disk the current disk again. It changes nothing in the
-cloud: the next deploy attaches the disk to the VM, and plan says so. It refuses
-while another disk is the current one.`,
+cloud: the next deploy attaches the disk. It refuses while another disk is the
+current one.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)

@@ -12,11 +12,9 @@ func newList(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the deployments that this machine knows",
-		Long: `List prints every deployment that this machine has deployed or whose state it has
-fetched from a store, and that was not deleted: its name, what its state records,
-the VM, its address, when it was last deployed, and the manifest. It says which state
-files are gone. List asks neither agents nor clouds: status does. With --json, there
-is one object per line.`,
+		Long: `List prints every deployment that this machine has deployed, or whose state it has
+fetched from a store, and that was not deleted. It says which state files are gone.
+It asks neither agents nor clouds: status does.`,
 		Example: "  bootstrap list\n  bootstrap list --json | jq -r 'select(.status != \"deployed\") | .manifest'",
 		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

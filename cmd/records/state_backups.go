@@ -19,10 +19,10 @@ func newStateBackups(c *cli.Console) *cobra.Command {
 		Use:     "backups {MANIFEST | --state FILE}",
 		Aliases: []string{"history"},
 		Short:   "List the earlier versions of the state file",
-		Long: `Backups lists the kept versions of the state file, the newest first, with what each
-records: the versions after the last run and the five runs before it. If only one
-version records something that was never deleted, that version is kept for ever and
-marked. A store of a team keeps the versions after the last 100 runs. With --json, there is one object per line.`,
+		Long: `Backups lists the kept versions of the state file, the newest first: those after the
+last run and the five runs before it, and a version that is the only one to record
+something that was never deleted. A store of a team keeps the versions after the last
+100 runs.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := split(c, &choice, cmd, args, 0, 0)
@@ -73,8 +73,8 @@ func newStateRestore(c *cli.Console) *cobra.Command {
 		Short: "Restore an earlier version of the state file",
 		Long: `Restore makes the version with that serial number the current one, under a new
 number. The version that it replaces becomes a backup, or a file with the ending
-.damaged if it is damaged. If that version records something that the restored one
-does not, restore needs --force, because the record would be lost.`,
+.damaged. If only that version records something, restore needs --force, because the
+record would be lost.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := split(c, &choice, cmd, args, 1, 1)

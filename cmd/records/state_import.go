@@ -19,10 +19,9 @@ func newStateImport(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import {MANIFEST | --state FILE} {--from FILE | --vm-cid CID | --disk-cid CID | --stemcell-cid CID}",
 		Short: "Record existing CIDs, or the state of another tool",
-		Long: `Import records an existing VM, disk and stemcell, or everything that another state
-file records: one of create-env, of bosh-init, the bosh-deployments.yml of the first
-bosh-init, or one of bootstrap from another place. It neither asks nor changes the
-cloud, and overwrites no existing record.
+		Long: `Import records an existing VM, disk and stemcell, or all that another state file
+records: one of create-env, of bosh-init, or of bootstrap from another place. It
+neither asks nor changes the cloud, and overwrites no existing record.
 
 A file of create-env needs no import: give it with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +

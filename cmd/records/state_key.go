@@ -30,11 +30,11 @@ func newStateKey(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key {MANIFEST | --state URL}",
 		Short: "Print the fingerprint of the key with which a store is signed",
-		Long: `Key prints the fingerprint of the state key, with which the machines of a team sign
-what they write to their store. Compare it with a colleague, and write it into
-bootstrap.yml as state_key: then no machine believes a store that somebody else has
-signed. With --secret it prints the key itself, for BOOTSTRAP_STATE_KEY on a machine that
-has no key to decrypt it with.`,
+		Long: `Key prints the fingerprint of the state key, with which a team signs what it writes
+to its store. Compare it with a colleague, and write it into bootstrap.yml as
+state_key: then no machine believes a store that somebody else has signed. With
+--secret it prints the key itself, for BOOTSTRAP_STATE_KEY on a machine that cannot
+decrypt it. See docs/team.md.`,
 		Example: "  bootstrap state key manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := split(c, &choice, cmd, args, 0, 0)
@@ -80,11 +80,11 @@ func newStateTrust(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust {MANIFEST | --state URL}",
 		Short: "Believe what a store has, after looking at it",
-		Long: `Trust shows what a store has, who signed it, and what is doubtful: documents without a
-proof of their writer, as earlier versions of bootstrap wrote them, with a wrong one, or
-older than this machine has seen, and another state key than before. It asks, and then
-this machine trusts the key, and signs what is doubtful as it is. What the machines know
-besides the state is removed if it is doubtful: the next deploy makes it again.
+		Long: `Trust shows what a store has, who signed it, and what is doubtful: documents that are
+not signed, as those of earlier versions, have a wrong proof, or are older than this
+machine has seen, and another state key than before. It asks, and then this machine
+trusts the key and signs what is doubtful as it is. What the machines know besides
+the state is removed if it is doubtful: the next deploy makes it again.
 
 Whoever may write to the store may have changed it: compare the state with what is in
 the cloud, and the fingerprint with that of a colleague.`,

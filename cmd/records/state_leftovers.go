@@ -22,9 +22,8 @@ func newStateLeftovers(c *cli.Console) *cobra.Command {
 		Long: `Leftovers lists CPI calls with an unknown outcome: the run was interrupted, or the
 result could not be recorded. Look in the cloud for what they may have created. If it
 exists, record it with --adopt: a VM becomes the current one, a disk is kept without
-being used. If it does not exist, or you deleted it, remove the entry with --forget.
-Nothing in the cloud is changed. The beginning of an ID is enough. With --json, there
-is one object per line.
+being used. If not, remove the entry with --forget. Nothing in the cloud is changed.
+The beginning of an ID is enough.
 
 A deploy or delete that calls the CPI removes entries that it finds deleted or
 recorded, and repeats deletes that did not finish.`,

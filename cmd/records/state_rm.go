@@ -23,8 +23,8 @@ func newStateRm(c *cli.Console) *cobra.Command {
 		Long: `Rm removes a state file that records nothing. With --force it also removes one that
 records something or is damaged: then VM, disks and stemcells stay in the cloud
 without a record. On a terminal it asks first. The backups stay, and bootstrap state
-restore brings the file back.
-To delete what a state file records, use bootstrap delete.`,
+restore brings the file back. To delete what a state file records, use bootstrap
+delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := split(c, &choice, cmd, args, 0, 0)

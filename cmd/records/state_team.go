@@ -94,9 +94,9 @@ func newStateUnlock(c *cli.Console) *cobra.Command {
 		Use:   "unlock {MANIFEST | --state URL}",
 		Short: "Take the lock of a store from a run that cannot end",
 		Long: `Unlock names who holds the lock of the store, asks, and takes it away. A run that
-still works stops before its next step and cannot write any more; what it does until
-then is recorded only on its machine. The lock of a run that was killed ends by itself:
-at once on the same machine, or else after a minute.`,
+still works stops before its next step and cannot write any more; what it did is
+recorded only on its machine. The lock of a killed run ends by itself: at once on the
+same machine, else after a minute.`,
 		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, _, err := split(c, &choice, cmd, args, 0, 0)
@@ -140,10 +140,10 @@ func newStateMove(c *cli.Console) *cobra.Command {
 		Use:   "move {MANIFEST | --state FROM} TO",
 		Short: "Move the state to another file, or to the store of a team",
 		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
-postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it again
-there, and leaves a text at the old place that makes every run refuse it, also those of
-create-env. The vars store stays where it is: bootstrap secrets init brings it to the
-store.`,
+postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it
+again there, and leaves a text at the old place that makes every run refuse it, also
+those of create-env. The vars store stays where it is: bootstrap secrets init brings
+it to the store.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := split(c, &choice, cmd, args, 1, 1)

@@ -27,14 +27,13 @@ func New(c *cli.Console) *cobra.Command {
 		Use:   "init [FOLDER]",
 		Short: "Write the files of a new environment",
 		Long: `Init writes a manifest, operations files, files with values and secrets, and
-bootstrap.yml into FOLDER (default: the working folder). Comments name what a person
-decides. The providers are local, docker, aws, gcp, azure, vsphere, openstack and
-incus. On a terminal, it asks for what the flags do not say, unless --provider and
---purpose are given and all values have defaults. For the purpose release without
---release, it writes a small release that serves a page. For a Director, it fetches
-files of bosh-deployment and verifies each by its digest. It overwrites nothing without
---force, and writes all files or none; after a kill, the same command writes the rest.
-Ports of this machine are proposed that no other environment or program has.`,
+bootstrap.yml into FOLDER (default: the working folder). The providers are local,
+docker, aws, gcp, azure, vsphere, openstack and incus. On a terminal, it asks for
+what the flags do not say, unless --provider and --purpose are given and all values
+have defaults. For the purpose release without --release, it writes a small release
+that serves a page. For a Director, it fetches files of bosh-deployment and verifies
+each by its digest. It overwrites nothing without --force, and writes all files or
+none. See docs/providers/README.md.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
 			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",

@@ -37,13 +37,13 @@ func (c commands) newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [--vars-store FILE] [--state URL]",
 		Short: "Make an identity, and encrypt a vars store",
-		Long: `Init makes your identity, ~/.config/bootstrap/identity.txt, unless you have one: a key
-of SSH or of sops will do. It prints your public recipient, which others need. With
---vars-store it makes an encrypted vars store, FILE.age unless FILE ends so, for you and
-for each --recipient; if FILE exists, it encrypts it, and removes the plain file after
-it has read the encrypted one back. A bootstrap.yml beside it or in this folder that
-names FILE then names FILE.age. With --state, the vars store is made in the store of a
-team, with the values of FILE if that is given.`,
+		Long: `Init makes your identity, ~/.config/bootstrap/identity.txt, unless you have one (a
+key of SSH or of sops will do), and prints your public recipient. With --vars-store
+it makes an encrypted vars store, FILE.age unless FILE ends so, for you and each
+--recipient; if FILE exists, it encrypts it and then removes the plain file. A
+bootstrap.yml beside it or in this folder gets the new name. With --state, the vars
+store is made in the store of a team, with the values of FILE if that is given. See
+docs/secrets.md.`,
 		Example: "  bootstrap secrets init --vars-store creds.yml\n" +
 			"  bootstrap secrets init --vars-store creds.yml --recipient \"age1… anna\" --recipient bert.pub\n" +
 			"  bootstrap secrets init --state s3://team/prod --vars-store creds.yml",
@@ -77,11 +77,10 @@ func (c commands) newEdit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit [STORE | --state URL]",
 		Short: "Edit an encrypted vars store with your editor",
-		Long: `Edit opens the values in $VISUAL or $EDITOR, as a file that is in memory only where the
-machine has such a folder, checks them, and encrypts them for the same recipients. If
-another process has changed the store meanwhile, that is not overwritten, and your
-text is kept beside it, encrypted; so it is when the command or the editor is ended by
-a signal. Without STORE it is the vars store of bootstrap.yml in this folder.`,
+		Long: `Edit opens the values in $VISUAL or $EDITOR, in memory if this machine has such a
+folder, checks them, and encrypts them for the same recipients. It does not overwrite
+what another process has changed meanwhile: your text is then kept beside it,
+encrypted. Without STORE it is the vars store of bootstrap.yml in this folder.`,
 		Example: "  bootstrap secrets edit creds.yml.age\n  bootstrap secrets edit --state s3://team/prod",
 		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,12 +110,11 @@ func (c commands) newRekey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rekey [STORE | --state URL] [--add RECIPIENT]... [--remove RECIPIENT]...",
 		Short: "Change who can read an encrypted vars store",
-		Long: `Rekey encrypts the vars store again, to more or fewer recipients. Who is removed has seen
-the values, and can read earlier copies: give the values that matter new ones with
-bootstrap variables rotate. A recipient is an age or SSH public key, maybe with a
-comment, or a file of them; --remove also takes the comment alone. Without flags it
-lists who can read the store. Without STORE it is the vars store of bootstrap.yml in this
-folder.`,
+		Long: `Rekey encrypts the vars store again, to more or fewer recipients: age or SSH public
+keys, maybe with a comment, or files of them; --remove also takes the comment alone.
+A removed person can still read earlier copies: give the values that matter new ones
+with bootstrap variables rotate. Without flags it lists who can read the store.
+Without STORE it is the vars store of bootstrap.yml in this folder.`,
 		Example: "  bootstrap secrets rekey creds.yml.age --add \"age1… anna\" --remove bert@laptop",
 		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {

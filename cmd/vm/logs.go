@@ -22,12 +22,11 @@ func newLogs(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs {MANIFEST | --state FILE}",
 		Short: "Fetch, show or follow the VM's logs",
-		Long: `Logs fetches the logs of the jobs through the agent, into an archive that only its
-owner may read. IT CONTAINS ALL SECRETS THAT A JOB HAS LOGGED.
+		Long: `Logs fetches the logs of the jobs into an archive that only its owner may read. IT
+CONTAINS ALL SECRETS THAT A JOB HAS LOGGED.
 
-With --tail or --follow it prints the logs instead, on standard output, without the
-secrets of the manifest; progress goes to standard error. --follow runs until it is
-interrupted.`,
+With --tail or --follow it prints the logs on standard output, without the secrets of
+the manifest; progress goes to standard error. --follow runs until it is interrupted.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
 		Args:    cli.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,16 +24,13 @@ func newSSH(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ssh {MANIFEST | --state FILE} [-- COMMAND...]",
 		Short: "Log in to the VM, or run a command there",
-		Long: `Ssh asks the agent to create a user on the VM for this session, with a new key, logs
-in, and removes the user at the end. If ssh is killed, the next ssh, logs, or command
-that changes the VM removes the user. The key is in no file. The VM must have the host key that
-the agent reports. It uses the system's ssh if there is one, and a built-in client
-otherwise, on Windows, and through jumpboxes.
+		Long: `Ssh logs in with a user and a key that are made for this session and removed at its
+end. The VM must have the host key that the agent reports. It uses the system's ssh
+if there is one, and a built-in client otherwise, on Windows, and through jumpboxes.
 
-The words of COMMAND are joined and given to a shell on the VM, as ssh does. The exit
-code is that of the command. On a terminal, a shell gets a terminal, and so does a
-command whose output is not redirected. Output from the VM is shown unchanged,
-INCLUDING ANY SECRETS.`,
+A shell on the VM gets the words of COMMAND, and the exit code is that of the
+command. On a terminal, a shell gets a terminal, and so does a command whose output
+is not redirected. Output from the VM is shown unchanged, INCLUDING ANY SECRETS.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {

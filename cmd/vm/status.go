@@ -20,16 +20,14 @@ func newStatus(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status {MANIFEST | --state FILE}",
 		Short: "Show the state of the VM, its jobs, disks and certificates",
-		Long: `Status shows what the state file records and what the agent answers: VM, disks,
-stemcell, releases, jobs with their processes, addresses, the last deploy, CPI calls
-with an unknown outcome, and the days until certificates expire. It changes and
-locks nothing, so it also works while a deploy runs. On the machine that created the
-VM the state file is enough; elsewhere the manifest, or --old-mbus and --old-ca, say
-how to reach the agent. With --json, it prints one object.
+		Long: `Status shows what the state file records and what the agent answers. It changes and
+locks nothing, so it also works during a deploy. On the machine that created the VM
+the state file is enough; elsewhere the manifest, or --old-mbus and --old-ca, say how
+to reach the agent.
 
-The exit code is 0 if all is well, 1 if something is wrong (even if it is only a job
-that was stopped on purpose, an unfinished deploy or an expired certificate), 69 if
-the agent does not answer, and 66 if there is no state file.`,
+The exit code is 0 if all is well, 1 if something is wrong (also a job that was
+stopped on purpose, an unfinished deploy or an expired certificate), 69 if the agent
+does not answer, and 66 if there is no state file. See docs/looking.md.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
 			"  bootstrap status --state manifest-state.json --json",
