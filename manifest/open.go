@@ -16,8 +16,10 @@ func (r *reader) readOpen(list document.Value) {
 	group := r.manifest.Group
 	p := &Placement{Own: true, Blocks: map[string]netip.Prefix{}, Group: network.Group{Name: group.Name, Instances: 1}}
 	open := map[string]bool{}
+	someOpen := false
 	for _, ref := range group.Networks {
 		open[ref.Name] = ref.open
+		someOpen = someOpen || ref.open
 	}
 	last := map[string]document.Value{} // as create-env does
 	for _, item := range list.Items() {
@@ -36,8 +38,8 @@ func (r *reader) readOpen(list document.Value) {
 				item.Warn("is neither an IP address nor a range such as 10.0.0.2-10.0.0.9; it is ignored")
 			}
 		}
-		if !used {
-			continue
+		if !used || !someOpen {
+			continue // the manifest names all addresses
 		}
 		if parsed, ok := r.parseOwn(n, last[n.Name], open[n.Name]); ok {
 			p.Networks = append(p.Networks, parsed)
