@@ -102,7 +102,9 @@ func changesVM(k plan.Kind) bool {
 }
 
 // checkInputs refuses a saved plan if its inputs have changed.
-func (r *run) checkInputs(ctx context.Context) error { return r.asked.Planned.checkInputs(ctx, r.t) }
+func (r *run) checkInputs(ctx context.Context) error {
+	return r.asked.Planned.checkInputs(ctx, r.t.Request)
+}
 
 // findExisting refuses to create a new deployment for commands that need an
 // existing one.

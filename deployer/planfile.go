@@ -10,6 +10,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/exitcode"
 	"bootstrap/manifest/document"
+	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -55,14 +56,14 @@ func (e *PlanFormatError) ExitCode() exitcode.Code { return exitcode.Moved }
 
 // checkInputs refuses the plan if the inputs have changed since. It runs before
 // variables are generated. Without a plan it refuses nothing.
-func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Instance) error {
+func (p *PlanFile) checkInputs(ctx context.Context, req *instance.Request) error {
 	if p == nil {
 		return nil
 	}
-	if err := p.checkDeployment(t); err != nil {
+	if err := p.checkDeployment(req); err != nil {
 		return err
 	}
-	digest, err := document.InputsDigest(ctx, t.From.Manifest, t.From.Inputs, p.Salt)
+	digest, err := document.InputsDigest(ctx, req.From.Manifest, req.From.Inputs, p.Salt)
 	if err != nil {
 		return err
 	}
@@ -76,37 +77,36 @@ func (p *PlanFile) checkInputs(ctx context.Context, t *instance.Instance) error 
 // a state is identified by installation_id. One without a state is identified
 // by the path of its state file, except that its folder may have moved, for
 // example to another machine.
-func (p *PlanFile) checkDeployment(t *instance.Instance) error {
+func (p *PlanFile) checkDeployment(req *instance.Request) error {
 	if p.Installation != "" {
-		st, found, err := file.Read(t.StatePath, t.Env.Home)
+		st, found, err := file.Read(req.StatePath, req.Env.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
-			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, t.From.StateName(t.StatePath), st.InstallationID)}
+			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, req.From.StateName(req.StatePath), st.InstallationID)}
 		}
 		return nil // opening a damaged state fails with a better error
 	}
-	if p.StateFile == "" || p.StateFile == t.From.StateName(t.StatePath) {
+	if p.StateFile == "" || p.StateFile == req.From.StateName(req.StatePath) {
 		return nil
 	}
-	if t.From.Team != nil || team.IsAddress(p.StateFile) {
-		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state %s, not for %s", p.Deployment, p.StateFile, t.From.StateName(t.StatePath))}
+	if req.From.Team != nil || team.IsAddress(p.StateFile) {
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state %s, not for %s", p.Deployment, p.StateFile, req.From.StateName(req.StatePath))}
 	}
 	there, err := os.Stat(filepath.Dir(p.StateFile))
-	here, err2 := os.Stat(filepath.Dir(t.StatePath))
+	here, err2 := os.Stat(filepath.Dir(req.StatePath))
 	moved := err != nil || err2 == nil && os.SameFile(there, here)
-	if !moved || filepath.Base(p.StateFile) != filepath.Base(t.StatePath) {
-		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, t.From.StateName(t.StatePath))}
+	if !moved || filepath.Base(p.StateFile) != filepath.Base(req.StatePath) {
+		return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with the state file %s, not for %s", p.Deployment, p.StateFile, req.From.StateName(req.StatePath))}
 	}
 	return nil
 }
 
 // checkPlan refuses the plan if it differs from the plan that was made now.
-func (p *PlanFile) checkPlan(t *instance.Instance, now plan.Plan) error {
+func (p *PlanFile) checkPlan(st state.State, found bool, now plan.Plan) error {
 	if p == nil {
 		return nil
 	}
-	st := t.State.Get()
 	switch {
-	case p.Installation == "" && t.State.Found(), p.Installation != "" && p.Installation != st.InstallationID:
+	case p.Installation == "" && found, p.Installation != "" && p.Installation != st.InstallationID:
 		return &plan.MovedError{What: "it was made for another state file"}
 	case p.Installation != "" && p.Serial != st.Own.Serial:
 		return &plan.MovedError{What: fmt.Sprintf("the state file has changed since then (serial %d instead of %d)", st.Own.Serial, p.Serial)}

@@ -30,7 +30,7 @@ func TestPlanOfAnotherDeployment(t *testing.T) {
 	} {
 		of := newRun(Options{}).t
 		of.StatePath = filepath.Join(here, "m-state.json")
-		if err := (&PlanFile{StateFile: c.madeFor}).checkDeployment(of); (err != nil) != c.refused {
+		if err := (&PlanFile{StateFile: c.madeFor}).checkDeployment(of.Request); (err != nil) != c.refused {
 			t.Errorf("made for %q: %v", c.madeFor, err)
 		}
 	}
