@@ -32,10 +32,10 @@ func (a Access) User() string {
 	return u.User.String()
 }
 
-// Trusted returns the CAs that are accepted for an access of the list. While a
-// change is unfinished, these are the CAs of all accesses, because the agent may
-// have taken only a part of the change. If one of the accesses has no CA, each
-// access keeps its own.
+// Trusted returns the CAs to accept for one access of the list. While a change is
+// unfinished, these are the CAs of all accesses, because the agent may have adopted
+// only a part of the change. If one of the accesses has no CA, each access keeps its
+// own.
 func Trusted(list []Access, of Access) string {
 	var all []string
 	for _, a := range list {
@@ -49,8 +49,8 @@ func Trusted(list []Access, of Access) string {
 	return strings.Join(all, "\n") + "\n"
 }
 
-// Signed reports whether the certificates, the peer's own first, lead to the
-// access's CA.
+// Signed reports whether the access's CA has signed the certificates. The peer's own
+// comes first.
 func (a Access) Signed(chain []*x509.Certificate) bool {
 	if len(chain) == 0 || a.CA == "" {
 		return false

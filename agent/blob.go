@@ -22,15 +22,15 @@ const (
 	blobPause = 250 * time.Millisecond
 )
 
-// DigestError is a blob whose content does not match its digest.
+// DigestError says that the content of a blob does not match its digest.
 type DigestError struct{ ID, Want, Got string }
 
 func (e *DigestError) Error() string {
 	return fmt.Sprintf("cannot use the blob %s: its digest is %s, want %s", e.ID, e.Got, e.Want)
 }
 
-// PutBlob uploads the file as the blob id, with three tries at most. progress,
-// unless nil, is called with the number of bytes sent so far.
+// PutBlob uploads the file as the blob id, with at most three tries. progress, unless
+// nil, is called with the number of bytes sent so far.
 func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -41,13 +41,13 @@ func (c *Client) PutBlob(ctx context.Context, id, path string, progress func(don
 	return blobError("upload", id, err)
 }
 
-// The largest blobs that are downloaded from a VM, in bytes.
+// Size limits for blobs that are downloaded from a VM, in bytes.
 const (
 	LogsLimit     = 8 << 30 // an archive of logs
 	CompiledLimit = 2 << 30 // a compiled package
 )
 
-// TooLargeError is a blob on the VM that is larger than the limit for its kind.
+// TooLargeError says that a blob on the VM is larger than the limit for its kind.
 type TooLargeError struct {
 	ID    string
 	Limit int64 // bytes
@@ -57,16 +57,15 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("cannot download the blob %s: it is larger than the limit of %d MiB", e.ID, e.Limit>>20)
 }
 
-// GetBlobUpTo downloads the blob id and checks it against multi, a multi-digest
-// as in Blob.SHA1; an empty one is not checked. More than limit bytes are a
-// *TooLargeError. An interrupted download is resumed, three times at most; one
-// in which no byte arrives is given up. After an error w may hold a part of the
-// blob.
+// GetBlobUpTo downloads the blob id and checks it against multi, a multi-digest as in
+// Blob.SHA1, unless multi is empty. If the blob is larger than limit bytes, the error
+// is a *TooLargeError. An interrupted download is resumed, at most three times; it ends
+// if no byte arrives. After an error w may contain a part of the blob.
 func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, multi string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	var want digest.Digest // empty: nothing to compare with
+	var want digest.Digest // empty: the content is not checked
 	if multi = strings.TrimSpace(multi); multi != "" {
 		sum, err := digest.Parse(multi)
 		if err != nil {
@@ -123,11 +122,10 @@ func checkID(id string) error {
 	return nil
 }
 
-// tryBlob repeats a transfer that the network interrupted; other errors are
-// final.
-func (c *Client) tryBlob(ctx context.Context, once func() (again bool, err error)) error {
+// tryBlob repeats a transfer that the network interrupted. Other errors are final.
+func (c *Client) tryBlob(ctx context.Context, transfer func() (again bool, err error)) error {
 	for try := 1; ; try++ {
-		again, err := once()
+		again, err := transfer()
 		if err == nil || !again || try == blobTries || ctx.Err() != nil {
 			return err
 		}
@@ -148,7 +146,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	defer end()
 	total := info.Size()
 	var (
-		mu          sync.Mutex // after an early answer the transport still reads
+		mu          sync.Mutex // after an early answer the transport continues to read
 		ended       bool
 		done        int64
 		stopWaiting = func() {}
@@ -258,8 +256,7 @@ func (c *Client) blobStatus(ctx context.Context, verb, id string, status int, te
 	return status >= 500, err
 }
 
-// blobBroke returns the error of a transfer, and whether another try may
-// succeed.
+// blobBroke returns the error of a transfer, and whether another try may succeed.
 func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met *stage) (again bool, _ error) {
 	cause := context.Cause(ctx)
 	stuck := errors.Is(cause, errSilent) || errors.Is(cause, errSlow)
@@ -269,7 +266,7 @@ func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met 
 		return false, cause
 	}
 	probe := c.classify(err, met)
-	// A transfer that hung for its whole limit would hang as long again.
+	// A transfer that was silent for its whole time limit would be silent again.
 	return !probe.hopeless() && !stuck, &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
 }
 
@@ -318,7 +315,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 		defer mu.Unlock()
 		switch {
 		case over:
-		case moved == 0: // silence is the error for that
+		case moved == 0: // errSilent covers this case
 		case moved < slowest:
 			cancel(errSlow)
 		default:
@@ -335,7 +332,7 @@ func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int
 	return ctx, alive, func() { stop(); silence.Reset(limit(storeTimeout)) }, func() { stop(); silence.Stop(); cancel(nil) }
 }
 
-// counted reports every read.
+// counted calls a function after every read.
 type counted struct {
 	r     io.Reader
 	moved func(n int)

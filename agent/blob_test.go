@@ -33,7 +33,7 @@ type blobs struct {
 	mu    sync.Mutex
 	files map[string][]byte
 	paths []string
-	// may answer instead; may be nil
+	// takes the place of the answer; may be nil
 	fail func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -76,7 +76,8 @@ func (b *blobs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// asked returns the requests so far. One that was cut may still be answered.
+// asked returns the requests so far. A request that was interrupted may still be
+// answered.
 func (b *blobs) asked() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,7 +219,7 @@ func TestBlobRetries(t *testing.T) {
 	t.Parallel()
 	path, content := blobFile(t, 3<<20)
 	_, digest, _ := digests(content)
-	cut := func(w http.ResponseWriter, r *http.Request, after int) {
+	breakOff := func(w http.ResponseWriter, r *http.Request, after int) {
 		if r.Method == http.MethodPut {
 			_, _ = io.CopyN(io.Discard, r.Body, int64(after))
 		} else {
@@ -235,11 +236,11 @@ func TestBlobRetries(t *testing.T) {
 	}{
 		{"cut twice", func(n int, w http.ResponseWriter, r *http.Request) bool {
 			if n < 3 {
-				cut(w, r, 1<<20*n-1)
+				breakOff(w, r, 1<<20*n-1)
 			}
 			return false
 		}, true, 3},
-		{"always cut", func(n int, w http.ResponseWriter, r *http.Request) bool { cut(w, r, 1<<20); return true }, false, 3},
+		{"always cut", func(n int, w http.ResponseWriter, r *http.Request) bool { breakOff(w, r, 1<<20); return true }, false, 3},
 		{"500 once", func(n int, w http.ResponseWriter, r *http.Request) bool {
 			if n == 1 {
 				http.Error(w, "Opening blob store file: no space", http.StatusInternalServerError)
@@ -316,8 +317,8 @@ func TestBlobWriterFails(t *testing.T) {
 	}
 }
 
-// A transfer may take any time while bytes move. If none move, it ends after a
-// minute or two and is not repeated.
+// A transfer may take any time while bytes move. If none move, it ends after a minute
+// or two and is not repeated.
 func TestBlobSilence(t *testing.T) {
 	t.Parallel()
 	path, content := blobFile(t, 1<<20)

@@ -20,13 +20,14 @@ import (
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = time.Second
-	// pollQuick is pollFirst for messages that only ask, which take no time.
+	// pollQuick is the first pause before messages that only ask for something, because
+	// they are quick.
 	pollQuick = 2 * time.Millisecond
-	// lostAfter is how long an agent may be silent while the client waits for
-	// one of its tasks: a restart takes seconds.
+	// lostAfter is how long an agent may be silent while the client waits for one of
+	// its tasks. A restart takes seconds.
 	lostAfter = 30 * time.Second
-	// idWait is how long the reply to a message that begins a task may take after
-	// the context has ended: without the id in it, the task cannot be canceled.
+	// idWait is how long the client waits for the task's id after the context has
+	// ended: without the id, it cannot cancel the task.
 	idWait     = 3 * time.Second
 	replyLimit = 8 << 20 // bytes
 )
@@ -38,12 +39,12 @@ type message struct {
 	args     []any
 	protocol int
 	timeout  time.Duration // of the reply; 0 is replyTimeout
-	repeat   bool          // it may be sent twice
+	repeat   bool          // it may be sent twice without harm
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
 }
 
-// Call sends any message, waits for its task if it becomes one, and returns
+// Call sends any message, waits for its task if the agent answers with one, and returns
 // the value. The other methods are Calls with names and types.
 func (c *Client) Call(ctx context.Context, method string, args ...any) (json.RawMessage, error) {
 	return c.call(ctx, message{method: method, doing: "do " + method, args: args})
@@ -110,12 +111,12 @@ func outlive(ctx context.Context, extra time.Duration) (context.Context, context
 	}
 }
 
-// await polls a task until it ends. The pause grows with the age of the task,
-// so that waiting takes at most a tenth longer than the task. A task that is
-// abandoned is canceled.
+// await polls a task until it ends. The pause grows with the age of the task, so that
+// waiting takes at most a tenth longer than the task. A task whose wait is given up is
+// canceled.
 func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessage, error) {
 	var silentSince time.Time
-	said := ""
+	waitsFor := ""
 	for {
 		age := time.Since(m.since)
 		first := pollFirst
@@ -142,8 +143,8 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 			if !ok || task.State != "running" {
 				return value, nil
 			}
-			if what := excerpt(c.clean(task.Waits), 500); what != said && c.cfg.WaitsFor != nil {
-				said = what
+			if what := excerpt(c.clean(task.Waits), 500); what != waitsFor && c.cfg.WaitsFor != nil {
+				waitsFor = what
 				c.cfg.WaitsFor(m.method, what)
 			}
 		case errors.As(err, &refused):
@@ -165,20 +166,19 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 	}
 }
 
-// refusesForGood reports whether the agent has another certificate or password
-// than this client's: it has restarted with other settings. A question is then
-// not repeated, because the settings will not change back.
+// refusesForGood reports whether the agent has another certificate or password than
+// this client: it has restarted with other settings. The client does not repeat a
+// message then, because the settings will not change back.
 func refusesForGood(err error) bool {
 	var e *UnreachableError
 	return errors.As(err, &e) && e.Last.hopeless()
 }
 
-// cancelLeft asks the agent to cancel a task that the client no longer waits
-// for, and reports whether the agent agreed: it can cancel only drain and
-// run_errand.
+// cancelLeft asks the agent to cancel a task whose wait the client has given up, and
+// reports whether the agent agreed: it can cancel only drain and run_errand.
 func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bool) {
 	if m.repeat {
-		return false // it only asks a question
+		return false // get_task only asks for a result
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
@@ -186,7 +186,7 @@ func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bo
 	return err == nil
 }
 
-// GetTask asks once for a task: its result is value, unless it is still
+// GetTask asks one time for a task: value is its result, unless the task is still
 // running.
 func (c *Client) GetTask(ctx context.Context, id string) (value json.RawMessage, running bool, err error) {
 	value, err = c.post(ctx, message{method: "get_task", doing: "ask for the task " + id, args: []any{id}, repeat: true})
@@ -211,8 +211,8 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	if m.timeout == 0 {
 		m.timeout = replyTimeout
 	}
-	// The time limit of tasks also holds for a message that the agent answers
-	// only when its work is done.
+	// The time limit of tasks also applies to a message that the agent answers only
+	// when its work is done.
 	limited := false
 	if t := c.cfg.TaskTimeout; t > 0 && !m.repeat && !m.since.IsZero() {
 		left := t - time.Since(m.since)
@@ -284,8 +284,7 @@ func (c *Client) authorize(req *http.Request) {
 	}
 }
 
-// reportWaiting calls Config.Waiting again and again until the returned function
-// is called.
+// reportWaiting calls Config.Waiting regularly until the returned function is called.
 func (c *Client) reportWaiting(ctx context.Context, method string) (end func()) {
 	if c.cfg.Waiting == nil {
 		return func() {}

@@ -22,31 +22,32 @@ const (
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
 	replyTimeout     = time.Minute
-	// slowReplyTimeout is for messages that the agent answers only when their
-	// work is done: start first reloads the process supervisor, which takes up
-	// to half a minute for each try.
+	// slowReplyTimeout is for messages that the agent answers only when their work is
+	// done: start first reloads the process supervisor, for which each attempt takes up
+	// to half a minute.
 	slowReplyTimeout = 10 * time.Minute
-	// idleTimeout is short, because a connection that was idle for long may be
-	// dead without a sign, and a message must not be sent twice.
+	// idleTimeout is short, because a connection that was idle for long may be dead
+	// without notice, and a message must not be sent twice.
 	idleTimeout = 5 * time.Second
-	// cancelTimeout limits the message that cancels an abandoned task.
+	// cancelTimeout limits the message that cancels a task.
 	cancelTimeout = 3 * time.Second
 	// silenceTimeout ends the transfer of a blob in which no byte moves.
 	silenceTimeout = time.Minute
-	// slowest is how many bytes the transfer of a blob must move in each
+	// slowest is the number of bytes that the transfer of a blob must move in each
 	// paceTime.
 	slowest  = 64 << 10
 	paceTime = time.Minute
-	// storeTimeout is how long an agent may take to answer an upload after the
-	// system has got its last byte, of which it may still have many to send.
+	// storeTimeout is how long an agent may take to answer an upload after the client
+	// has written its last byte. The operating system may still have to send many of
+	// the bytes.
 	storeTimeout = 2 * time.Minute
 	// waitingEvery is how often Config.Waiting is called.
 	waitingEvery = 30 * time.Second
 )
 
-// Config says where the agent is and how to reach it. Only URL is required.
+// Config contains the agent's address and how to reach it. Only URL is required.
 type Config struct {
-	// URL is the mbus: https://user:password@host:port. With #name behind it, the
+	// URL is the mbus: https://user:password@host:port. With #name appended, the
 	// agent's certificate is verified for that name, not for the host.
 	URL string
 	// CA is the PEM text of the only authorities trusted to sign the
@@ -57,8 +58,8 @@ type Config struct {
 	// Dial opens the connection to an agent behind a jumpbox; nil connects
 	// directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Proxy returns the HTTP proxy for a request; nil means no proxy, whatever
-	// the environment says.
+	// Proxy returns the HTTP proxy for a request; nil: no proxy. The proxy settings of
+	// the environment are ignored.
 	Proxy func(*http.Request) (*url.URL, error)
 	// TunnelErr returns why the tunnel to the VM is down, nil when it is up.
 	TunnelErr func() error
@@ -67,15 +68,14 @@ type Config struct {
 	// Waiting is called every 30 s while the agent works on one message, in
 	// another goroutine, never after the method returned.
 	Waiting func(method string, since time.Duration)
-	// WaitsFor is called when the agent says what it waits for, or says something else
-	// than before.
+	// WaitsFor is called when the agent reports what it waits for, and when that
+	// changes.
 	WaitsFor func(method, what string)
 	// Redact removes secrets from the agent's texts, in addition to the
 	// password of URL.
 	Redact func(string) string
-	// Trace is called before and after each message, including the questions
-	// for a task, and each transfer of a blob (put_blob, get_blob). It may be
-	// nil.
+	// Trace is called before and after each message, including those that poll a task,
+	// and each transfer of a blob (put_blob, get_blob). It may be nil.
 	Trace func(method, moment string)
 }
 

@@ -56,7 +56,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// The bytes on the wire are those that other tools send to agents.
+// Other tools send the same bytes to agents.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -83,7 +83,7 @@ func TestWire(t *testing.T) {
 func TestUnverified(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	// Without a CA nothing is checked, not even the name.
+	// Without a CA no certificate is checked, not even its name.
 	address := serve(t, ca.issue(t, -2000, -1000, "elsewhere"), messages(t, pong))
 	c := newClient(t, agent.Config{URL: address})
 	if err := c.Ping(t.Context()); err != nil || !c.Unverified() {
@@ -94,8 +94,8 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// A given proxy is used; by default, the one of the environment, which TestMain
-// sets, is not.
+// The client uses the proxy of its configuration, and ignores the proxy of the
+// environment, which TestMain sets.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -213,7 +213,7 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// A reply that is not the agent's is reported briefly and without secrets.
+// A reply that does not come from an agent is reported briefly and without secrets.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -290,7 +290,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// One connection serves a whole run.
+// All messages of a run use one connection.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -321,8 +321,7 @@ func (l *counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// A message that the agent may have got is not sent again, and the error says
-// so.
+// A message that the agent may have received is not sent again, and the error says so.
 func TestNotRepeated(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -348,8 +347,8 @@ func TestNotRepeated(t *testing.T) {
 	}
 }
 
-// If the agent has closed an idle connection, a message that only asks is sent
-// again.
+// If the agent has closed an idle connection, a message that only asks for something is
+// sent again.
 func TestStaleConnection(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -9,10 +9,10 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// WaitAny waits until the agent answers one of the clients and returns that
-// client. The clients have the same address and differ in what they trust and
-// in their passwords. The error, an *UnreachableError, is that of the first
-// client; it comes early if waiting does not help any of them.
+// WaitAny waits until the agent answers one of the clients, and returns that client.
+// The clients have the same address; their CAs and passwords differ. The error, an
+// *UnreachableError, is the first client's; it is returned early if waiting does not
+// help any of them.
 func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*Client, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("cannot wait for the agent: how it is reached is unknown")
@@ -21,7 +21,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 		return clients[0], clients[0].WaitReady(ctx, timeout, nil)
 	}
 	start := time.Now()
-	var hopeless time.Time // since when waiting helps no client
+	var hopeless time.Time // since when waiting cannot help any client
 	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		var first Probe
 		hope := false
@@ -39,7 +39,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 			}
 			if !probe.hopeless() {
 				hope = true
-				break // a fault of the network, which the others would meet, too
+				break // a fault of the network, which the other clients would see, too
 			}
 		}
 		switch {

@@ -12,7 +12,7 @@ import (
 	"bootstrap/internal/fulldisk"
 )
 
-// Error is an exception from the agent: it got the message and could not do its
+// Error is an exception from the agent: it received the message and could not do its
 // work.
 type Error struct {
 	Method  string // run_script, get_state, …
@@ -36,24 +36,24 @@ func (e *Error) Error() string {
 
 func (e *Error) Name() string { return "agent-refused" }
 
-// Is makes the refusal of an agent whose disk is full an ENOSPC.
+// Is makes errors.Is(err, ENOSPC) true if the agent's disk is full.
 func (e *Error) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Message) }
 
-// UnknownMessage reports whether the agent does not support the message.
+// UnknownMessage reports whether the agent does not know the message.
 func UnknownMessage(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Message, "unknown message ")
 }
 
-// UnknownTask reports whether the agent does not know the task, because it has
-// restarted since.
+// UnknownTask reports whether the agent does not know the task because it has restarted
+// since.
 func UnknownTask(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && strings.HasPrefix(e.Message, "Task with id ") && strings.HasSuffix(e.Message, " could not be found")
 }
 
-// StopError is an Error of Stop: processes that did not end within five minutes
-// or ended with a failure. StopAsync can still be tried.
+// StopError is an Error of Stop: some processes did not end within five minutes or
+// ended with a failure. The caller can still use StopAsync.
 type StopError struct {
 	Services []string // the processes that the agent names, if any
 	Err      *Error
@@ -62,12 +62,12 @@ type StopError struct {
 func (e *StopError) Error() string { return e.Err.Error() }
 func (e *StopError) Unwrap() error { return e.Err }
 
-// TaskLostError is a task whose result will stay unknown: the agent restarted
-// and forgot it, or was silent for too long.
+// TaskLostError says that the result of a task is lost: the agent restarted and forgot
+// the task, or was silent for too long.
 type TaskLostError struct {
 	Method    string
 	Restarted bool  // the agent answers and does not know the task
-	Err       error // of the last question for the task
+	Err       error // of the last poll of the task
 	doing     string
 }
 
@@ -100,8 +100,8 @@ func (e *TaskLostError) Hint() string {
 
 func (e *TaskLostError) Unwrap() error { return e.Err }
 
-// TaskTimeoutError is a task that ran longer than Config.TaskTimeout; it may
-// still be running.
+// TaskTimeoutError says that a task ran longer than Config.TaskTimeout. It may still be
+// running.
 type TaskTimeoutError struct {
 	Method string
 	After  time.Duration
@@ -119,7 +119,7 @@ func (e *TaskTimeoutError) Hint() string {
 	return `run the same command again, with a longer --task-timeout if the task needs it; if it hangs, "bootstrap deploy MANIFEST --fix" reboots the VM`
 }
 
-// leftover describes what becomes of an abandoned task.
+// leftover describes what happens to a task that the client gave up.
 func leftover(ended bool) string {
 	if ended {
 		return "it was cancelled on the VM"
@@ -127,7 +127,7 @@ func leftover(ended bool) string {
 	return "it may still run on the VM"
 }
 
-// TaskLeftError is a task that was abandoned because the context ended.
+// TaskLeftError says that the client gave up a task because the context ended.
 type TaskLeftError struct {
 	Method string
 	Ended  bool  // the agent agreed to cancel it
@@ -141,10 +141,10 @@ func (e *TaskLeftError) Error() string {
 
 func (e *TaskLeftError) Unwrap() error { return e.Err }
 
-// BusyError says that the agent answers, but only works on a task that another
-// run has begun.
+// BusyError says that the agent answers, but still works on a task that another run has
+// begun.
 type BusyError struct {
-	Waited time.Duration // for the task to end
+	Waited time.Duration // how long the client waited for the end of that task
 }
 
 func (e *BusyError) Error() string {
@@ -153,14 +153,14 @@ func (e *BusyError) Error() string {
 
 func (e *BusyError) Name() string { return "agent-busy" }
 
-// UnreachableError is a message that did not reach an agent, or a reply that did
-// not come back.
+// UnreachableError says that a message did not reach an agent, or that its reply did
+// not return.
 type UnreachableError struct {
 	Address string        // host:port
 	Method  string        // the message, or upload, download; empty from WaitReady
 	Waited  time.Duration // WaitReady: for how long it tried
 	Last    Probe         // of the last attempt
-	Met     []Probe       // WaitReady: distinct findings in order, Last included
+	Met     []Probe       // WaitReady: the distinct findings in order, including Last
 	// Sent is true if the whole message was sent, so that the agent may be
 	// working on it.
 	Sent  bool
@@ -196,10 +196,10 @@ func (e *UnreachableError) Hint() string {
 	return nextSilent
 }
 
-// nextSilent is the hint for an agent that stopped answering in the middle of a run.
+// nextSilent is the hint for an agent that stopped answering during a run.
 const nextSilent = `run the same command again to continue; if the agent stays silent, "bootstrap deploy MANIFEST --fix" reboots the VM first and replaces it only if that does not help`
 
-// story returns the error without the beginning that says what was to be done.
+// story returns the error without its beginning, which names the action.
 func (e *UnreachableError) story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last)
@@ -222,8 +222,7 @@ func (e *UnreachableError) story() string {
 // Unwrap returns the error of the last probe.
 func (e *UnreachableError) Unwrap() error { return e.Last.Err }
 
-// quoted is an error whose text has no secrets, and that unwraps to the
-// original.
+// quoted is an error whose text contains no secrets. It unwraps to the original.
 type quoted struct {
 	text string
 	err  error
@@ -232,7 +231,7 @@ type quoted struct {
 func (q *quoted) Error() string { return q.text }
 func (q *quoted) Unwrap() error { return q.err }
 
-// envelope is what the agent puts round the cause of a failure.
+// envelope matches the text that the agent puts around the cause of a failure.
 var envelope = regexp.MustCompile(`^Action Failed [a-z_]+: (?:Task [^ ]+ result: )?`)
 
 func (c *Client) exception(method, doing string, e *Exception) *Error {
@@ -247,10 +246,10 @@ func (c *Client) exception(method, doing string, e *Exception) *Error {
 	return refusal
 }
 
-// failedJobs finds the jobs in the agent's words for scripts that failed.
+// failedJobs finds the names of jobs in the agent's text about failed scripts.
 var failedJobs = regexp.MustCompile(`Failed Jobs: (.+?)\.(?: |$)`)
 
-// stoppable finds the processes in the agent's words for a stop that failed.
+// stoppable finds the names of processes in the agent's text about a failed stop.
 var stoppable = regexp.MustCompile(`services '([^']*)'`)
 
 func stopError(err error) error {
@@ -260,7 +259,7 @@ func stopError(err error) error {
 	}
 	stop := &StopError{Err: e}
 	if m := stoppable.FindStringSubmatch(e.Message); m != nil {
-		// Both spellings occur: "a, b" and "[a b]".
+		// Both forms occur: "a, b" and "[a b]".
 		stop.Services = strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(" ,[]", r) })
 	}
 	return stop

@@ -4,14 +4,14 @@ package agent
 // embedded VM.
 const BootLimitsFile = "limits.json"
 
-// BootLimits describes what the processes of an embedded VM may use together, and
-// what holds them to it. The CPI writes it before the VM starts.
+// BootLimits are the limits for all processes of an embedded VM together, and the
+// cgroup that enforces them. The CPI writes them before the VM starts.
 type BootLimits struct {
 	Memory uint64  `json:"memory,omitempty"` // bytes; 0: no limit
 	CPU    float64 `json:"cpu,omitempty"`    // cores; 0: no limit
 	PIDs   int     `json:"pids,omitempty"`   // processes and threads; 0: no limit
-	Cgroup string  `json:"cgroup,omitempty"` // path of the cgroup on this machine; empty: it has none of its own
-	// NotHeld are sentences about limits that were asked for and nothing holds.
+	Cgroup string  `json:"cgroup,omitempty"` // path of the cgroup on this machine; empty: the VM has no cgroup
+	// NotHeld are sentences about requested limits that are not enforced.
 	NotHeld []string `json:"not_held,omitempty"`
 }
 
@@ -19,11 +19,11 @@ type BootLimits struct {
 // VM.
 const BootSizesFile = "sizes.json"
 
-// BootSizes are the sizes in MiB of the disks of an embedded VM that are folders of this
-// machine: nothing holds the VM to them. The CPI writes them whenever they change.
+// BootSizes are the sizes in MiB of the disks of an embedded VM that are folders of
+// this machine, where no limit is enforced. The CPI writes them whenever they change.
 type BootSizes struct {
-	Ephemeral  int            `json:"ephemeral,omitempty"`  // 0: none was asked for
+	Ephemeral  int            `json:"ephemeral,omitempty"`  // 0: no size was requested
 	Persistent map[string]int `json:"persistent,omitempty"` // by CID
-	// NotHeld are sentences about a machine that could hold the VM to them.
+	// NotHeld are sentences about the kind of machine that could enforce the sizes.
 	NotHeld []string `json:"not_held,omitempty"`
 }

@@ -17,14 +17,14 @@ import (
 	"bootstrap/agent"
 )
 
-// neverAnswers is an agent that accepts a message and never answers.
+// neverAnswers returns an agent that accepts a message and never answers.
 func neverAnswers(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// The time limit of tasks also holds for a message that the agent answers only
-// when its work is done.
+// The time limit of tasks also applies to a message that the agent answers only when
+// its work is done.
 func TestUnansweredStartObeysTaskTimeout(t *testing.T) {
 	t.Parallel()
 	inBubble(t, good(t), http.HandlerFunc(neverAnswers), func(t *testing.T, cfg agent.Config) {
@@ -38,8 +38,8 @@ func TestUnansweredStartObeysTaskTimeout(t *testing.T) {
 	})
 }
 
-// A drain that asks to be repeated or to wait without end stops at the time
-// limit; a number that no script prints is refused.
+// A drain script that keeps asking to be called again or to wait stops at the time
+// limit. A number that no script prints is refused.
 func TestDrainLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -76,14 +76,14 @@ func TestLongDrainIsTold(t *testing.T) {
 		return 0, nil
 	})
 	inBubble(t, good(t), handler, func(t *testing.T, cfg agent.Config) {
-		told := make(chan string, 10)
-		cfg.Waiting = func(method string, since time.Duration) { told <- fmt.Sprint(method, " ", since) }
+		reports := make(chan string, 10)
+		cfg.Waiting = func(method string, since time.Duration) { reports <- fmt.Sprint(method, " ", since) }
 		if err := newClient(t, cfg).Drain(t.Context(), "shutdown", nil); err != nil {
 			t.Fatal(err)
 		}
-		close(told)
+		close(reports)
 		var heard []string
-		for one := range told {
+		for one := range reports {
 			heard = append(heard, one)
 		}
 		if want := []string{"drain 30s", "drain 1m0s"}; !slices.Equal(heard, want) {
@@ -92,8 +92,8 @@ func TestLongDrainIsTold(t *testing.T) {
 	})
 }
 
-// An abandoned task is cancelled, and the error says whether the agent could do
-// that.
+// A task whose wait is given up is canceled, and the error says whether the agent could
+// do that.
 func TestLeftTaskIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, able := range []bool{true, false} {
@@ -128,12 +128,12 @@ func TestLeftTaskIsCancelled(t *testing.T) {
 	}
 }
 
-// A task that an agent accepts just after the client was interrupted is canceled,
-// too: its id arrives a moment later. An agent that is slower than that is left.
+// A task is canceled, too, if its id arrives only just after the client was
+// interrupted. The client does not wait longer for a slower agent.
 func TestTaskThatBeginsAfterTheInterruptIsCanceled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reply    time.Duration // of the agent, after the message
+		reply    time.Duration // time until the agent's reply to the message
 		canceled bool
 		took     time.Duration
 	}{
@@ -169,8 +169,8 @@ func TestTaskThatBeginsAfterTheInterruptIsCanceled(t *testing.T) {
 	}
 }
 
-// The agent runs one task at a time: ListDiskInTurn finds out that it works on
-// another one, even if it does not accept the message.
+// The agent runs one task at a time: ListDiskInTurn finds out that the agent is busy
+// with another one, even if the agent does not accept the message.
 func TestListDiskInTurn(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.Handler{
@@ -198,7 +198,7 @@ func TestListDiskInTurn(t *testing.T) {
 	})
 }
 
-// A very slow transfer is abandoned, however many bytes are left.
+// A very slow transfer is given up, however many bytes are left.
 func TestBlobDrips(t *testing.T) {
 	t.Parallel()
 	drip := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -240,9 +240,9 @@ func TestUploadIsNotAnswered(t *testing.T) {
 // size.
 func TestBlobTooLarge(t *testing.T) {
 	t.Parallel()
-	for _, said := range []bool{true, false} {
+	for _, announced := range []bool{true, false} {
 		inBubble(t, good(t), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if said {
+			if announced {
 				w.Header().Set("Content-Length", strconv.Itoa(3<<20))
 			}
 			for range 3 {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A proxy that must never be used: the client ignores the environment.
+	// No client may use this proxy of the environment.
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "BOSH_ALL_PROXY"} {
 		if err := os.Setenv(name, "http://proxy.invalid:1"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

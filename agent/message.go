@@ -10,7 +10,7 @@ type Request struct {
 	Method    string `json:"method"`
 	Arguments []any  `json:"arguments"` // never null
 	ReplyTo   string `json:"reply_to"`
-	// Protocol 3 makes stop wait for the processes and list_disk answer with a
+	// Protocol 3 makes stop wait for the processes, and makes list_disk answer with a
 	// task; 0 if absent.
 	Protocol int `json:"protocol,omitempty"`
 }
@@ -95,8 +95,8 @@ type VM struct {
 	Name string `json:"name"`
 	// Machine is what an embedded VM is made of; empty: a folder, or a real VM.
 	Machine string `json:"machine,omitempty"`
-	// Notes are sentences about what a person should know of an embedded VM; only
-	// with "full".
+	// Notes are sentences about an embedded VM that a person should know; only with
+	// "full".
 	Notes []string `json:"notes,omitempty"`
 }
 

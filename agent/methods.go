@@ -92,9 +92,9 @@ func (c *Client) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the jobs and waits until their processes have ended, at most five
-// minutes; processes that do not end are a *StopError. Agents older than
-// protocol 3 do not wait.
+// Stop stops the jobs and waits until their processes have ended, at most five minutes.
+// If processes do not end, the error is a *StopError. Agents older than protocol 3 do
+// not wait.
 func (c *Client) Stop(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs", protocol: 3}, nil))
 }
@@ -104,10 +104,10 @@ func (c *Client) StopAsync(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs"}, nil))
 }
 
-// Drain runs the drain scripts of the jobs and waits for their end. kind is
-// "shutdown" or "update"; next is the spec to come, which only update needs.
+// Drain runs the drain scripts of the jobs and waits for their end. kind is "shutdown"
+// or "update"; next is the new spec, which only update needs.
 func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
-	// An agent crashes on a kind that it does not know.
+	// An unknown kind makes an agent crash.
 	if kind != "shutdown" && kind != "update" {
 		return fmt.Errorf("cannot drain the jobs: the kind is %q, want shutdown or update", kind)
 	}
@@ -122,8 +122,8 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 		if err := c.do(ctx, m, &seconds); err != nil {
 			return err
 		}
-		// Some agents leave the waiting to the caller and answer with seconds;
-		// after a negative number they have to be asked again.
+		// Some agents leave the waiting to the caller and answer with a number of
+		// seconds; after a negative number the caller must ask again.
 		if seconds > drainLimit || seconds < -drainLimit {
 			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, and more than %d is no drain script's answer", seconds, drainLimit)
 		}

@@ -9,7 +9,7 @@ import (
 	"bootstrap/agent"
 )
 
-// Peer reports a server that no client would trust, and sends it no password.
+// Peer reports a server that no client would trust, and sends no password to it.
 func TestPeer(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	for name, cert := range map[string]struct {
@@ -17,17 +17,17 @@ func TestPeer(t *testing.T) {
 		to        time.Duration
 	}{"trusted": {ours, time.Hour}, "of another authority": {other, time.Hour}, "expired": {ours, -time.Minute}} {
 		t.Run(name, func(t *testing.T) {
-			told := make(chan string, 1)
+			headers := make(chan string, 1)
 			s := serve(t, cert.authority.issue(t, -time.Hour, cert.to, "127.0.0.1"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				told <- r.Header.Get("Authorization")
+				headers <- r.Header.Get("Authorization")
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
 			peer, err := newClient(t, agent.Config{URL: s, CA: ours.pem}).Peer(t.Context())
 			if err != nil || len(peer.Certificates) == 0 || peer.Certificates[0].Subject.CommonName != "agent" {
 				t.Fatalf("%+v, %v", peer, err)
 			}
-			if header := <-told; header != "" {
-				t.Errorf("was told %q", header)
+			if header := <-headers; header != "" {
+				t.Errorf("was sent %q", header)
 			}
 			if off := time.Since(peer.Date); off < -time.Minute || off > 10*time.Minute {
 				t.Errorf("the date is %s", peer.Date)

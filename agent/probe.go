@@ -68,7 +68,7 @@ func (p Probe) hopeless() bool {
 	return false
 }
 
-// statusError is a reply with an unexpected HTTP status.
+// statusError reports a reply with an unexpected HTTP status.
 type statusError struct {
 	status int
 	text   string
@@ -82,12 +82,12 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// garbageError is a reply that does not come from an agent.
+// garbageError reports a reply that does not come from an agent.
 type garbageError struct{ text string }
 
 func (e *garbageError) Error() string { return fmt.Sprintf("got %q", e.text) }
 
-// proxyError is a proxy's refusal to open the connection.
+// proxyError reports that a proxy refused to open the connection.
 type proxyError struct{ host, status string }
 
 func (e *proxyError) Error() string { return fmt.Sprintf("proxy %s answers %s", e.host, e.status) }
@@ -101,7 +101,7 @@ func proxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.
 
 // classify turns the error of an exchange into a cause and a hint for the user.
 func (c *Client) classify(err error, met *stage) Probe {
-	// http.Client's envelope only repeats method and URL.
+	// The text that http.Client adds only repeats method and URL.
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
@@ -212,7 +212,7 @@ func (c *Client) judgeNetwork(err error, met *stage, p *Probe) {
 		timeout = true
 	}
 	port := c.base.Port()
-	// The error of a connection that another machine opens comes as text only.
+	// Errors of connections that another machine opens are available only as text.
 	switch _, dns := errors.AsType[*net.DNSError](err); {
 	case dns:
 		p.Cause = NameNotFound

@@ -12,25 +12,25 @@ import (
 const (
 	probeFirst = 50 * time.Millisecond
 	probeLast  = 500 * time.Millisecond
-	// probeDial is shorter than dialTimeout, because the system asks a silent
-	// address less and less often: a new connection finds a VM that comes up
-	// sooner.
+	// probeDial is shorter than dialTimeout, because the system repeats its packets to
+	// a silent address less and less often: a new connection reaches a starting VM
+	// earlier.
 	probeDial  = 3 * time.Second
 	probeReply = 15 * time.Second
-	// grace is how long a hopeless cause is accepted: an agent may start with
-	// the certificate of its image and restart with its own.
+	// grace is how long a hopeless cause is tolerated: an agent may start with the
+	// certificate of its image and restart with its own.
 	grace = 10 * time.Second
-	// probeShort is less than a probe needs on a busy machine: one that the
-	// deadline interrupted so early found nothing.
+	// probeShort is less than a probe needs on a busy machine. A probe that the
+	// deadline interrupts so early proves nothing.
 	probeShort = time.Second
 	// metLimit limits the findings that the error contains.
 	metLimit = 6
 )
 
-// WaitReady pings until the agent answers. It returns an *UnreachableError
-// after timeout, or soon if waiting does not help (a certificate for another
-// address, of another authority or expired, a wrong password). report, unless
-// nil, is called for each finding that differs from the one before.
+// WaitReady pings until the agent answers. It returns an *UnreachableError after
+// timeout, or soon if waiting cannot help (a certificate for another address, of
+// another authority or expired, a wrong password). report, unless nil, is called for
+// each finding that differs from the previous one.
 func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report func(Probe)) error {
 	start := time.Now()
 	var met []Probe
@@ -45,7 +45,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 			return fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
 		}
 		if n := len(met); n > 0 && left < probeShort && probe.Cause == Timeout {
-			probe = met[n-1] // it had less time than the earlier probes
+			probe = met[n-1] // this probe had less time than the earlier ones
 		}
 		if n := len(met); n == 0 || met[n-1].Cause != probe.Cause || met[n-1].Hint != probe.Hint {
 			met = append(met, probe)

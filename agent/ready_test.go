@@ -22,7 +22,7 @@ import (
 	"bootstrap/agent"
 )
 
-// Each obstacle is named, with what to do.
+// The error names each obstacle and says what to do.
 func TestWaitReadyCauses(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -78,11 +78,11 @@ func TestWaitReadyCauses(t *testing.T) {
 			var reported []agent.Probe
 			var err error
 			var silent *agent.UnreachableError
-			told := func() bool {
+			complete := func() bool {
 				return !slices.ContainsFunc(test.says, func(says string) bool { return !strings.Contains(err.Error(), says) })
 			}
-			// On a busy machine an answer may take longer than this wait.
-			for limit := 400 * time.Millisecond; limit < time.Minute && (silent == nil || silent.Last.Cause != test.cause || !told()); limit *= 4 {
+			// On a busy machine an answer may take longer than the client waits here.
+			for limit := 400 * time.Millisecond; limit < time.Minute && (silent == nil || silent.Last.Cause != test.cause || !complete()); limit *= 4 {
 				reported = nil
 				err = c.WaitReady(t.Context(), limit, func(p agent.Probe) { reported = append(reported, p) })
 				if !errors.As(err, &silent) {
@@ -172,7 +172,7 @@ func TestWaitReadyGivesUp(t *testing.T) {
 		cert   func(*testing.T, *authority) tls.Certificate
 		status int
 		cause  agent.Cause
-		waited time.Duration // at least; at most a second more
+		waited time.Duration // at least; it may be a second more
 	}{
 		{"another address", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -day, day, "10.0.0.1") }, 0, agent.CertificateName, 10 * time.Second},
 		{"expired", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -2*day, -day, "agent.test") }, 0, agent.CertificateExpired, 10 * time.Second},
@@ -200,8 +200,8 @@ func TestWaitReadyGivesUp(t *testing.T) {
 	}
 }
 
-// An agent that first shows its image's certificate and then its own is waited
-// for, and the change is reported.
+// An agent may first show the certificate of its image and then its own: the client
+// waits for it and reports the change.
 func TestWaitReadyThroughChanges(t *testing.T) {
 	t.Parallel()
 	var since atomic.Pointer[time.Time]

@@ -55,8 +55,8 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{cert: cert, key: key, pem: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
-// issue signs a certificate for names (addresses or host names), valid between
-// two times given relative to now.
+// issue signs a certificate for names (addresses or host names). It is valid between
+// two times that are relative to now.
 func (a *authority) issue(t testing.TB, from, to time.Duration, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -2,40 +2,41 @@ package agent
 
 import "time"
 
-// Sleep notices that monit sleeps although it has started all processes. It
-// reports them as starting until its next cycle, 10 s later: it does not check
-// what it started in the same pass, and passes again at once only if another
-// request came meanwhile.
+// Sleep detects that monit sleeps although it has started all processes.
 //
-// A second start ends the sleep: the agent restarts monit, which then checks
-// the processes and starts none that runs. It must not come before all have
-// started, because the restarted monit knows nothing of a start that goes on.
-// That they have started shows when monit reports them as starting after it
-// reported them as unknown, which is not monitored: it monitors again what has
-// started. Processes of a new job are starting from the beginning and say
-// nothing; but monit checks those as soon as it is restarted.
+// Monit does not check a process in the pass in which it started it. It reports such
+// processes as starting until its next pass, 10 s later, unless another request made it
+// pass again at once. A second start request ends the sleep: the agent restarts monit,
+// which then checks the processes and starts none that runs.
+//
+// The second request must not come before all processes have started, because the
+// restarted monit knows nothing of a start in progress. They have started when monit
+// reports them as starting after it reported them as unknown, i.e. not monitored: it
+// monitors a process again when it has started it. Processes of a new job are starting
+// from the beginning, so that their state proves nothing; but monit checks those as
+// soon as it is restarted.
 type Sleep struct {
-	began   time.Time       // when the agent had answered the start
-	unknown map[string]bool // the processes that were unknown since
-	since   time.Time       // of the sleep; zero: monit may be starting processes
-	waking  bool            // the second start was sent
+	began   time.Time       // when the agent answered the start
+	unknown map[string]bool // processes that were unknown at some time since
+	since   time.Time       // beginning of the sleep; zero: monit may be starting processes
+	waking  bool            // the second start request was sent
 }
 
-// SleepSince returns a Sleep for what the agent answers after a start, which it
-// had answered at that time.
+// SleepSince returns a Sleep for the answers of the agent after a start that it
+// answered at that time.
 func SleepSince(started time.Time) *Sleep {
 	return &Sleep{began: started, unknown: map[string]bool{}}
 }
 
 const (
-	// sleepLeast is longer than monit needs to send an alert and pass again.
+	// sleepLeast is longer than monit needs to send an alert and begin another pass.
 	sleepLeast = 100 * time.Millisecond
-	// restartLeast keeps restarts of monit in different seconds: the agent
-	// recognizes a restart by the second it happened in.
+	// restartLeast separates restarts of monit by more than a second: the agent
+	// recognizes a restart by its second.
 	restartLeast = time.Second
 )
 
-// Begins takes an answer of the agent. It is true with the first one that shows
+// Begins reads an answer of the agent, and returns true for the first one that shows
 // the sleep.
 func (s *Sleep) Begins(now State, at time.Time) bool {
 	starting, others := 0, 0
@@ -61,7 +62,7 @@ func (s *Sleep) Begins(now State, at time.Time) bool {
 	return first
 }
 
-// Lasts is true once, when monit should be woken.
+// Lasts returns true once: when monit should be woken.
 func (s *Sleep) Lasts(at time.Time) bool {
 	if s.waking || s.since.IsZero() || at.Sub(s.since) < sleepLeast || at.Sub(s.began) < restartLeast {
 		return false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Monit is woken only if all processes have started and it does not look at
-// them, once.
+// The client wakes monit only if all processes have started and monit does not check
+// them, and only one time.
 func TestSleep(t *testing.T) {
 	t.Parallel()
 	const second = time.Second

@@ -31,7 +31,8 @@ func good(t *testing.T) func(*authority) tls.Certificate {
 	}
 }
 
-// worker answers every message with a task; polled returns its state.
+// worker returns an agent that answers every message with a task; polled returns the
+// task's state.
 func worker(t *testing.T, polled func(age time.Duration) (any, error)) (http.Handler, *[]time.Duration) {
 	var start time.Time
 	var polls []time.Duration
@@ -50,7 +51,7 @@ func worker(t *testing.T, polled func(age time.Duration) (any, error)) (http.Han
 
 var running = agent.Task{ID: "the-task", State: "running"}
 
-// The end of a task is noticed within a tenth of its duration, or a second.
+// The client notices the end of a task within a tenth of its duration, or a second.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
@@ -83,7 +84,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// Everything that is not a running task is its result.
+// Every answer that is not a running task is the result of the task.
 func TestTaskResults(t *testing.T) {
 	t.Parallel()
 	for _, want := range []any{nil, "text", 5.0, true, []any{"a"}, map[string]any{}, map[string]any{"state": "running"}, map[string]any{"agent_task_id": "the-task", "state": "done"}} {
@@ -101,7 +102,7 @@ func TestTaskResults(t *testing.T) {
 	}
 }
 
-// A failed task is reported with the first answer that says so.
+// A failed task is reported at the first answer that contains the failure.
 func TestTaskFails(t *testing.T) {
 	t.Parallel()
 	handler, polls := worker(t, func(time.Duration) (any, error) {
@@ -137,8 +138,8 @@ func TestTaskForgotten(t *testing.T) {
 	})
 }
 
-// An agent that restarts is silent for a while; if it does not come back, the
-// client stops waiting.
+// An agent that restarts is silent for a while. If it does not return, the client stops
+// waiting.
 func TestTaskSilence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -196,8 +197,8 @@ func TestTaskSilence(t *testing.T) {
 	}
 }
 
-// After a restart with another password, a message that only asks fails at once
-// with the old one, so that it can be sent with the new one.
+// After a restart with another password, a message with the old one fails at once if it
+// only asks for something, so that the caller can use the new one.
 func TestTaskOtherPassword(t *testing.T) {
 	t.Parallel()
 	handler, _ := worker(t, func(time.Duration) (any, error) { return running, nil })

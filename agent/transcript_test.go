@@ -21,7 +21,8 @@ type recorded struct {
 
 func (r recorded) exactly(n int) bool { return len(r.Arguments) == n }
 
-// arg decodes the nth argument, and reports whether nothing was lost.
+// arg decodes the nth argument, and reports whether the decoded value contains
+// everything.
 func (r recorded) arg(n int, into any) bool {
 	if n >= len(r.Arguments) {
 		return false
@@ -217,7 +218,7 @@ func crashing(spec agent.Spec) bool {
 	return slices.ContainsFunc(spec.Job.Templates, func(t agent.SpecTemplate) bool { return t.Version == "" })
 }
 
-// The client sends recorded messages, and understands the recorded answers.
+// The client sends the recorded messages, and understands the recorded answers.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	typedCalls := map[string]int{}
@@ -339,7 +340,7 @@ func checkOutcome(t *testing.T, name string, e agenttest.Exchange, value any, er
 	}
 }
 
-// checkState checks that State contains all recorded values that it knows.
+// checkState checks that State contains all recorded values of the fields that it has.
 func checkState(t *testing.T, name string, state agent.State, raw json.RawMessage) {
 	t.Helper()
 	var want map[string]any
@@ -357,8 +358,7 @@ func checkState(t *testing.T, name string, state agent.State, raw json.RawMessag
 	within(t, name, got, want)
 }
 
-// within reports what differs between got and want; a null may be any zero
-// value.
+// within returns the differences between got and want; a null may be any zero value.
 func within(t *testing.T, path string, got, want any) {
 	t.Helper()
 	switch got := got.(type) {

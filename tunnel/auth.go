@@ -11,10 +11,10 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// auth is how this side logs in.
+// auth contains the credentials of a login.
 type auth struct {
 	cfg    Config
-	signer ssh.Signer // of PrivateKey, nil: none
+	signer ssh.Signer // key of PrivateKey, nil: none
 	known  knownKey   // the host key while the tunnel is open
 }
 
@@ -48,7 +48,7 @@ func newAuth(cfg Config) (*auth, error) {
 	return a, err
 }
 
-// readKey reads a private key; its errors never contain the key.
+// readKey reads a private key. Its errors never contain the key.
 func readKey(text, passphrase string) (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey([]byte(text))
 	var missing *ssh.PassphraseMissingError
@@ -70,8 +70,8 @@ func readKey(text, passphrase string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// methods returns the login methods in their order: the key, the keys of the agent,
-// the password by keyboard-interactive, the password. Done disconnects the agent.
+// methods returns the login methods in their order: the key, the keys of the agent, the
+// password by keyboard-interactive, the password. done disconnects the agent.
 func (a *auth) methods(ctx context.Context) (methods []ssh.AuthMethod, done func()) {
 	done = func() {}
 	var fromAgent agent.ExtendedAgent

@@ -1,6 +1,6 @@
 package tunnel
 
-// CheckLogin reports what will prevent a login, as far as that is known without a
+// CheckLogin returns errors that will prevent a login and can be found without a
 // connection to the host: an unreadable key, a missing passphrase, an ssh-agent that
 // does not answer.
 func CheckLogin(cfg Config) error {

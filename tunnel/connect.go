@@ -19,8 +19,8 @@ type connection struct {
 	listener net.Listener
 }
 
-// close ends the connection first: closing the listener would wait for an answer,
-// which never comes over a dead connection.
+// close ends the connection first: closing the listener would wait for an answer, which
+// never arrives over a dead connection.
 func (c *connection) close() {
 	_ = c.client.Close()
 	_ = c.listener.Close()
@@ -39,13 +39,13 @@ type authError struct{ err error }
 func (e *authError) Error() string { return e.err.Error() }
 func (e *authError) Unwrap() error { return e.err }
 
-// A listenError is a server's refusal to listen.
+// A listenError says that the server refused to listen.
 type listenError struct{ err error }
 
 func (e *listenError) Error() string { return e.err.Error() }
 func (e *listenError) Unwrap() error { return e.err }
 
-// hopeless reports whether an error will not go away by waiting.
+// hopeless reports whether waiting cannot help against an error.
 func hopeless(err error) bool {
 	var negotiation *ssh.AlgorithmNegotiationError
 	var hostKey *HostKeyError
@@ -53,13 +53,13 @@ func hopeless(err error) bool {
 	return errors.As(err, &negotiation) || errors.As(err, &hostKey) || errors.As(err, &file)
 }
 
-// firstConnect tries until one of the deadlines has passed. A new VM first has
-// no SSH server, then one that does not know the public key yet.
+// firstConnect tries to connect until one of the deadlines has passed. A new VM has no
+// SSH server at first, and then one that does not know the public key yet.
 func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 	var (
 		began   = time.Now()
-		refused time.Time // first refused login since the server last did not answer
-		unheard time.Time // first refusal to listen, since then
+		refused time.Time // time of the first refused login since the server last did not answer
+		unheard time.Time // time of the first refusal to listen since then
 	)
 	for {
 		conn, err := t.connectOnce(ctx)
@@ -108,7 +108,7 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Listening needs an answer of the server, which can fall silent here too.
+	// The server may stop answering during this request, too.
 	release := closeAfter(ctx, client, handshakeTimeout)
 	listener, err := client.Listen("tcp", t.cfg.Remote)
 	if !release() && err == nil {
@@ -123,7 +123,7 @@ func (t *Tunnel) connectOnce(ctx context.Context) (*connection, error) {
 
 // dial connects, checks the host key and authenticates.
 func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
-	// The time includes the logins at the machines in between.
+	// The time includes the logins to the machines in between.
 	reach, cancel := context.WithTimeout(ctx, dialTimeout+handshakeTimeout)
 	defer cancel()
 	conn, err := a.cfg.Dial(reach, "tcp", a.cfg.address())
@@ -142,7 +142,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	config := &ssh.ClientConfig{
 		User: a.cfg.User,
 		Auth: methods,
-		// Called in a goroutine of the library.
+		// A goroutine of the library calls this.
 		HostKeyCallback: func(name string, from net.Addr, key ssh.PublicKey) error {
 			return guard.Do(ctx, func() error { return host.check(name, from, key) })
 		},
@@ -159,7 +159,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 		return nil, host.explain(err)
 	}
 	client := ssh.NewClient(sshConn, chans, reqs)
-	// Only a server that accepts the login is the VM.
+	// A server that does not accept the login may be another machine.
 	if err := host.remember(ctx); err != nil {
 		_ = client.Close()
 		return nil, err
@@ -167,8 +167,8 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 	return client, nil
 }
 
-// closeAfter closes c when ctx ends or the time has passed; release prevents
-// that, and reports whether it was called in time.
+// closeAfter closes c when ctx ends or the time has passed. release prevents that, and
+// reports whether it was in time.
 func closeAfter(ctx context.Context, c interface{ Close() error }, d time.Duration) (release func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	stop := guard.AfterDone(ctx, func() { _ = c.Close() })

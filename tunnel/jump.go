@@ -25,8 +25,7 @@ type Jump struct {
 	closed bool
 }
 
-// NewJump returns a Jump through cfg's machine; Remote and the timeouts are not
-// used.
+// NewJump returns a Jump through cfg's machine. It ignores Remote and the timeouts.
 func NewJump(cfg Config) *Jump {
 	cfg.setDefaults()
 	return &Jump{cfg: cfg}
@@ -43,8 +42,8 @@ func ParseJump(text string, getenv func(string) string) (Config, error) {
 	return fromURL(u, getenv)
 }
 
-// DialContext connects to address from the other machine. It restores a lost
-// connection to that machine once.
+// DialContext connects to address from the other machine. It restores a lost connection
+// to that machine one time.
 func (j *Jump) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	client, fresh, err := j.enter(ctx)
 	if err != nil {
@@ -72,7 +71,7 @@ func (j *Jump) explain(conn net.Conn, address string, err error) (net.Conn, erro
 	return conn, nil
 }
 
-// enter returns the connection to the machine, and logs in if there is none.
+// enter returns the connection to the machine. It logs in if there is none.
 func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -94,7 +93,8 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 	return j.client, true, nil
 }
 
-// watch ends a silent connection, because everything through it would hang.
+// watch ends a connection that does not answer, because everything through it would
+// hang.
 func watch(ctx context.Context, client *ssh.Client, every time.Duration) (end func()) {
 	stop := make(chan struct{})
 	done := guard.Start(ctx, func() error { return keepAlive(ctx, client, every, stop) })

@@ -60,7 +60,7 @@ func TestJump(t *testing.T) {
 	j, client := jumpTo(t, server, cfg)
 	for _, when := range []string{"at first", "again", "after the connection was cut"} {
 		if strings.Contains(when, "cut") {
-			server.cut()
+			server.disconnect()
 		}
 		if body, err := getThrough(client, web.URL); err != nil || body != "hello over there" {
 			t.Errorf("%s: %q, %v", when, body, err)

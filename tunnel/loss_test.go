@@ -18,23 +18,23 @@ func TestReconnects(t *testing.T) {
 	s := newServer(t, admit(public))
 	cfg := configFor(t, s)
 	cfg.PrivateKey = key
-	var said atomic.Pointer[string]
-	cfg.Report = func(text string) { t.Log(text); said.Store(&text) }
+	var lastReport atomic.Pointer[string]
+	cfg.Report = func(text string) { t.Log(text); lastReport.Store(&text) }
 	tun := open(t, cfg)
 	for range 3 {
 		address := <-s.forwards
 		fetch(t, address)
-		s.cut()
+		s.disconnect()
 		eventually(t, "the loss is seen", func() bool { return tun.Err() != nil })
 		if !strings.Contains(tun.Err().Error(), "the SSH tunnel to 127.0.0.1") {
 			t.Error(tun.Err())
 		}
-		eventually(t, "it is open again", func() bool { return tun.Err() == nil && strings.HasSuffix(*said.Load(), "is open again") })
+		eventually(t, "it is open again", func() bool { return tun.Err() == nil && strings.HasSuffix(*lastReport.Load(), "is open again") })
 	}
 	fetch(t, <-s.forwards)
 }
 
-// A server that holds the connection but does not answer is lost too.
+// A server that keeps the connection open but does not answer counts as lost.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")
@@ -67,7 +67,7 @@ func TestOtherMachineAfterLoss(t *testing.T) {
 	other := &ssh.ServerConfig{PublicKeyCallback: s.config.PublicKeyCallback}
 	other.AddHostKey(newSigner(t))
 	s.listener.Close()
-	s.cut()
+	s.disconnect()
 	s.done.Wait()
 	l, err := net.Listen("tcp", cfg.address())
 	if err != nil {

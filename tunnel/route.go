@@ -14,8 +14,8 @@ import (
 	"unicode"
 )
 
-// Route makes connections through one or several machines, and logs in to each
-// from the one before.
+// Route makes connections through one or several machines. It logs in to each one from
+// the previous one.
 type Route struct{ jumps []*Jump }
 
 // NewRoute returns a Route through the machines in their order; the first is
@@ -31,8 +31,7 @@ func NewRoute(machines []Config) *Route {
 	return r
 }
 
-// Enter logs in to all machines now, so that mistakes are known before the route
-// is used.
+// Enter logs in to all machines now, so that errors appear before the route is used.
 func (r *Route) Enter(ctx context.Context) error {
 	_, _, err := r.last().enter(ctx)
 	return err
@@ -54,9 +53,9 @@ func (r *Route) Close() error {
 	return errors.Join(errs...)
 }
 
-// ParseVia reads a list of machines, ssh://user@host:port?private-key=path
-// separated by commas. For a machine without a key or a password in its URL, the
-// user's own keys are used: those of the ssh-agent and of ~/.ssh.
+// ParseVia reads a list of machines, ssh://user@host:port?private-key=path separated by
+// commas. For a machine whose URL has neither a key nor a password, it uses the user's
+// own keys: those of the ssh-agent and of ~/.ssh.
 func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	var machines []Config
 	for part := range strings.SplitSeq(text, ",") {
@@ -77,7 +76,7 @@ func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 // IsVia reports whether text is the URL of one machine, as ParseVia reads it.
 func IsVia(text string) bool { return viaURL(text) != nil }
 
-// viaURL reads the URL of one machine; nil if it is not one.
+// viaURL parses the URL of one machine; nil if it is not one.
 func viaURL(text string) *url.URL {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
@@ -128,19 +127,19 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 	return cfg, nil
 }
 
-// isHost reports whether name can be a host's name or address: other names that a
-// URL may have would only fail when connecting.
+// isHost reports whether name can be a host name or an address. URLs may contain other
+// names, with which connecting would fail later.
 func isHost(name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {
-		name = ip.Zone() // empty for most
+		name = ip.Zone() // most addresses have no zone
 	}
 	return !strings.ContainsFunc(name, func(c rune) bool {
 		return !unicode.In(c, unicode.Letter, unicode.Mark, unicode.Digit) && !strings.ContainsRune("-_.", c)
 	})
 }
 
-// ownKey returns the first readable key among those that ssh itself uses, empty if
-// there is none.
+// ownKey returns the first readable key that ssh itself would use, empty if there is
+// none.
 func ownKey(dir, passphrase string) string {
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// admitting is the configuration of a server that admits one user.
+// admitting returns the configuration of a server that accepts one user.
 func admitting(user, password string) *ssh.ServerConfig {
 	return &ssh.ServerConfig{PasswordCallback: func(c ssh.ConnMetadata, given []byte) (*ssh.Permissions, error) {
 		if c.User() != user || string(given) != password {
@@ -40,7 +40,7 @@ func via(t *testing.T, text string) []Config {
 	return machines
 }
 
-// Two machines in a row, then a tunnel to a third one behind them.
+// The route leads through two machines, and the tunnel to a third one behind them.
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,13 +49,13 @@ func TestRoute(t *testing.T) {
 	defer web.Close()
 	first, second := newServer(t, admitting("one", "pass-one")), newServer(t, admitting("two", "pass-two"))
 	var mu sync.Mutex
-	var told []string
+	var reported []string
 	machines := via(t, fmt.Sprintf("ssh://one:pass-one@127.0.0.1:%d, ssh://two:pass-two@127.0.0.1:%d", first.port(), second.port()))
 	for i := range machines {
 		machines[i].Report = func(text string) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, text)
+			reported = append(reported, text)
 		}
 	}
 	route := NewRoute(machines)
@@ -63,17 +63,17 @@ func TestRoute(t *testing.T) {
 	if err := route.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 2 || !strings.Contains(told[0], "The host key of the jumpbox 127.0.0.1:") {
-		t.Errorf("told %q", told)
+	if len(reported) != 2 || !strings.Contains(reported[0], "The host key of the jumpbox 127.0.0.1:") {
+		t.Errorf("reported %q", reported)
 	}
 	transport := &http.Transport{DialContext: route.DialContext, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport}
 	for _, when := range []string{"at first", "after the first was cut", "after the second was cut"} {
 		if strings.Contains(when, "first was") {
-			first.cut()
+			first.disconnect()
 		}
 		if strings.Contains(when, "second was") {
-			second.cut()
+			second.disconnect()
 		}
 		if body, err := getThrough(client, web.URL); err != nil || body != "hello over there" {
 			t.Errorf("%s: %q, %v", when, body, err)

@@ -28,10 +28,10 @@ type sshServer struct {
 
 	mu            sync.Mutex
 	conns         map[net.Conn]bool
-	forwards      chan string         // addresses that it came to listen on
+	forwards      chan string         // addresses on which it has begun to listen
 	refuseForward func() bool         // nil: never
 	banner        func(net.Conn) bool // before the handshake; false: no handshake
-	mute          bool                // answers no keep-alive
+	mute          bool                // does not answer keep-alives
 	session       func(*sshServer, ssh.NewChannel)
 }
 
@@ -57,12 +57,12 @@ func (s *sshServer) port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
 func (s *sshServer) close() {
 	s.listener.Close()
-	s.cut()
+	s.disconnect()
 	s.done.Wait()
 }
 
-// cut breaks every connection abruptly.
-func (s *sshServer) cut() {
+// disconnect breaks every connection abruptly.
+func (s *sshServer) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for conn := range s.conns {
@@ -158,7 +158,7 @@ func (s *sshServer) serve(conn net.Conn) {
 	}
 }
 
-// direct connects to where a jump wants to go.
+// direct connects to the target of a jump.
 func (s *sshServer) direct(asked ssh.NewChannel) {
 	var want struct {
 		Host     string
@@ -192,7 +192,7 @@ func join(ch ssh.Channel, conn net.Conn) {
 	ch.Close()
 }
 
-// forward hands each connection to the other side.
+// forward passes each connection on to the other side.
 func (s *sshServer) forward(sshConn *ssh.ServerConn, l net.Listener, host string, port uint32) {
 	for {
 		conn, err := l.Accept()

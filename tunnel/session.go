@@ -28,13 +28,13 @@ type Session struct {
 type Terminal struct {
 	Type    string // TERM
 	Size    func() (columns, rows int)
-	Resized <-chan struct{} // Size has changed
-	// Raw passes every key to the other side, until restore is called.
+	Resized <-chan struct{} // signals that Size has changed
+	// Raw passes every key to the other side until restore is called.
 	Raw func() (restore func(), err error)
 }
 
-// Run logs in to cfg's machine, runs the session to its end and returns its exit
-// status as a shell does. The session ends when ctx does.
+// Run logs in to cfg's machine and runs the session to its end. It returns the exit
+// status like a shell, and ends the session when ctx ends.
 func Run(ctx context.Context, cfg Config, s Session) (status int, err error) {
 	cfg.setDefaults()
 	a, err := newAuth(cfg)
@@ -104,7 +104,7 @@ func signalNumber(name string) int {
 	return slices.Index(names, name) + 1
 }
 
-// enter gives the session a terminal.
+// enter requests a terminal for the session.
 func (t *Terminal) enter(ctx context.Context, session *ssh.Session) (restore func(), err error) {
 	columns, rows := t.Size()
 	if err := session.RequestPty(t.Type, rows, columns, ssh.TerminalModes{}); err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sessions serves one kind of session: it echoes its input, tells its
-// terminal, and ends as the command says: a number, or a signal's name.
+// sessions serves a kind of session: it echoes its input, reports its terminal, and
+// ends as the command says: with an exit status, or by a signal.
 func sessions(s *sshServer, asked ssh.NewChannel) {
 	ch, reqs, err := asked.Accept()
 	if err != nil {
@@ -93,7 +93,8 @@ func TestRunSession(t *testing.T) {
 		t.Errorf("cut: %v", err)
 	}
 
-	// A terminal: its size, its new size, and that it is left as it was.
+	// The terminal's size is passed on, also a new one, and its mode is restored at the
+	// end.
 	resized := make(chan struct{}, 1)
 	resized <- struct{}{}
 	raw := 0
@@ -114,7 +115,7 @@ func TestRunSession(t *testing.T) {
 		t.Errorf("ended by its context: %v", err)
 	}
 
-	// Another machine than the one that is meant.
+	// Another machine than the expected one answers.
 	cfg.HostKey = string(ssh.MarshalAuthorizedKey(newSigner(t).PublicKey()))
 	var other *HostKeyError
 	if _, err := Run(t.Context(), cfg, Session{Command: "0"}); !errors.As(err, &other) {
@@ -126,7 +127,7 @@ func TestRunSession(t *testing.T) {
 	}
 }
 
-// beginning tells when it is read from, and is at its end.
+// beginning reports when somebody reads from it, and contains nothing.
 type beginning chan struct{}
 
 func (b beginning) Read([]byte) (int, error) {

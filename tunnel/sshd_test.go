@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// OpenSSH's own server, where the machine has one.
+// These tests use OpenSSH's own server if the machine has one.
 func TestOpenSSH(t *testing.T) {
 	t.Parallel()
 	sshd, err := exec.LookPath("sshd")
@@ -87,13 +87,13 @@ GatewayPorts no
 	tun := open(t, cfg)
 	fetch(t, cfg.Remote)
 
-	line.cut()
+	line.disconnect()
 	eventually(t, "the loss is seen", func() bool { return tun.Err() != nil })
 	eventually(t, "it is open again", func() bool { return tun.Err() == nil })
 	fetch(t, cfg.Remote)
 	_ = tun.Close()
 
-	// What is occupied is refused, with the reason.
+	// A port in use is refused, with the reason.
 	var l net.Listener
 	eventually(t, "the port comes free", func() bool {
 		l, err = net.Listen("tcp", cfg.Remote)
@@ -106,7 +106,7 @@ GatewayPorts no
 	}
 }
 
-// A relay is a line between the tunnel and the server that can be cut.
+// A relay forwards connections between the tunnel and the server, and can break them.
 type relay struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -139,11 +139,11 @@ func newRelay(t *testing.T, to string) *relay {
 			done.Go(func() { _, _ = io.Copy(far, near); near.Close(); far.Close() })
 		}
 	})
-	t.Cleanup(func() { l.Close(); r.cut(); done.Wait() })
+	t.Cleanup(func() { l.Close(); r.disconnect(); done.Wait() })
 	return r
 }
 
-func (r *relay) cut() {
+func (r *relay) disconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, conn := range r.conns {

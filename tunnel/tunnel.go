@@ -27,19 +27,19 @@ type Config struct {
 	PrivateKey  string // text of a key, in any format of OpenSSH or PEM
 	Passphrase  string // of PrivateKey
 	AgentSocket string // of an ssh-agent, SSH_AUTH_SOCK; empty: none
-	// Dial connects to Host, if it is behind another machine; nil: directly.
+	// Dial connects to Host if it is behind another machine; nil: connect directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	HostKey    string // line of authorized_keys: the only host key that is accepted; before KnownHosts
-	KnownHosts string // file with the key of each HostName; empty: stored until Close
-	HostName   string // VM CID: addresses are used again, VMs are not
+	HostKey    string // a line of authorized_keys: the only accepted host key; KnownHosts is not used then
+	KnownHosts string // file with the host key of each HostName; empty: keys are kept in memory until Close
+	HostName   string // VM CID, because addresses are used again and VMs are not
 	Remote     string // host:port that the VM's SSH server listens on
 
 	ConnectTimeout time.Duration // until the SSH server answers; 5 min
-	AuthTimeout    time.Duration // until it accepts the login, from its first answer on; 2 min
-	ListenTimeout  time.Duration // until it listens on Remote; 15 s, enough for a lost tunnel's port to come free
-	KeepAlive      time.Duration // between signs of life, and how long a reply may take; 10 s
-	Report         func(string)  // called about waiting, loss and return; may be nil
+	AuthTimeout    time.Duration // from its first answer until it accepts the login; 2 min
+	ListenTimeout  time.Duration // until it listens on Remote; 15 s, enough for the port of a lost tunnel to become free
+	KeepAlive      time.Duration // between keep-alives, and the limit for a reply; 10 s
+	Report         func(string)  // called about waiting, loss and reconnection; may be nil
 }
 
 // Tunnel is open until Close.
@@ -56,8 +56,8 @@ type Tunnel struct {
 
 // Open connects, listens on the VM, and calls serve with the listener in a new
 // goroutine. It restores a lost connection, and then calls serve again with another
-// listener. Serve must return when its listener is closed. The context limits only
-// Open. A *HostKeyError says that another machine answers than before.
+// listener. serve must return when its listener is closed. The context limits only
+// Open. The error is a *HostKeyError if another machine answers than before.
 func Open(ctx context.Context, cfg Config, serve func(net.Listener) error) (*Tunnel, error) {
 	cfg.setDefaults()
 	auth, err := newAuth(cfg)
@@ -132,7 +132,7 @@ const (
 	retrySlowest = 15 * time.Second
 )
 
-// keepOpen serves the connection, and another one when it is lost.
+// keepOpen serves the connection, and reconnects when it is lost.
 func (t *Tunnel) keepOpen(ctx context.Context, conn *connection) {
 	defer close(t.done)
 	defer func() {
@@ -208,15 +208,15 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 			dead = nil
 		}
 	}
-	// The error of the connection says more than the EOF of a listener.
+	// The error of the connection explains more than the EOF of a listener.
 	if deadErr != nil && (serveErr == nil || errors.Is(serveErr, io.EOF) || errors.Is(serveErr, net.ErrClosed)) {
 		return deadErr
 	}
 	return fmt.Errorf("the server behind it has ended: %v", serveErr)
 }
 
-// keepAlive returns when the other side does not answer, the connection ends or stop
-// is closed.
+// keepAlive returns when the other side does not answer, the connection ends or stop is
+// closed.
 func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, stop <-chan struct{}) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -257,7 +257,8 @@ func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, sto
 			asking = true
 			overdue = time.After(every)
 			reply = guard.Start(ctx, func() error {
-				// OpenSSH answers an unknown request with a failure: a sign of life too.
+				// OpenSSH answers an unknown request with a failure, which is also a
+				// sign of life.
 				_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
 				return err
 			})

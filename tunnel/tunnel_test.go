@@ -26,7 +26,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// admit is a server's configuration that lets one key in.
+// admit returns the configuration of a server that accepts one key.
 func admit(public ssh.PublicKey) *ssh.ServerConfig {
 	return &ssh.ServerConfig{PublicKeyCallback: func(conn ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if conn.User() == "vcap" && bytes.Equal(key.Marshal(), public.Marshal()) {
@@ -45,7 +45,7 @@ func admitPassword(password string) *ssh.ServerConfig {
 	}}
 }
 
-// configFor has short time limits, so that tests of them are fast.
+// configFor returns a configuration with short time limits, so that tests are fast.
 func configFor(t *testing.T, s *sshServer) Config {
 	return Config{
 		Host: "127.0.0.1", Port: s.port(), User: "vcap", HostName: "vm-1", Remote: "127.0.0.1:0",
@@ -74,7 +74,7 @@ func open(t *testing.T, cfg Config) *Tunnel {
 	return tun
 }
 
-// fetch returns what answers at the VM's port, twice on one connection.
+// fetch returns the answer of the VM's port, and requests it twice on one connection.
 func fetch(t *testing.T, address string) {
 	t.Helper()
 	transport := &http.Transport{}
@@ -83,8 +83,8 @@ func fetch(t *testing.T, address string) {
 	for _, path := range []string{"/one", "/two"} {
 		var resp *http.Response
 		var err error
-		// The server reports that it listens a moment before this side knows,
-		// and refuses connections in between.
+		// The server reports that it listens a moment before the tunnel knows it, and
+		// refuses connections until then.
 		for range 100 {
 			resp, err = client.Post("http://"+address+path, "text/plain", strings.NewReader(strings.Repeat("x", 100_000)))
 			if err == nil {
@@ -276,7 +276,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// The public key reaches a new VM late.
+// The new VM gets the public key late.
 func TestAdmittedAfterAWhile(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")
@@ -314,7 +314,7 @@ func TestServerComesLate(t *testing.T) {
 	key, public := newKey(t, "")
 	var tries atomic.Int32
 	s := newServer(t, admit(public))
-	s.set(func() { s.banner = func(net.Conn) bool { return tries.Add(1) > 2 } }) // hangs up
+	s.set(func() { s.banner = func(net.Conn) bool { return tries.Add(1) > 2 } }) // the server hangs up
 	cfg := configFor(t, s)
 	cfg.PrivateKey = key
 	open(t, cfg)

@@ -119,11 +119,11 @@ func TestShape(t *testing.T) {
 // failing records the failures that a test would report.
 type failing struct {
 	testing.TB
-	said []string
+	failures []string
 }
 
 func (f *failing) Errorf(format string, args ...any) {
-	f.said = append(f.said, fmt.Sprintf(format, args...))
+	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 func (f *failing) Helper() {}
 
@@ -154,7 +154,7 @@ func TestScript(t *testing.T) {
 		if got := ask(body); got != string(exchange.Reply) {
 			t.Errorf("%s: answered %s", body, got)
 		}
-		if said := strings.Join(f.said, "\n"); (want == "") != (said == "") || !strings.Contains(said, want) {
+		if said := strings.Join(f.failures, "\n"); (want == "") != (said == "") || !strings.Contains(said, want) {
 			t.Errorf("%s: said %q, want %q", body, said, want)
 		}
 		poll := `{"method":"get_task","arguments":["x"],"reply_to":""}`

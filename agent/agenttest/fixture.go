@@ -122,8 +122,8 @@ func (s *suite) download(t testing.TB, blob agent.Blob) []byte {
 	return content.Bytes()
 }
 
-// The jobs find the VM's base folder in VCAP_ROOT on an embedded VM, and at
-// its place on a real one.
+// The jobs read the VM's base folder from VCAP_ROOT on an embedded VM; on a real one it
+// is /var/vcap.
 const preamble = `#!/bin/sh
 root=${VCAP_ROOT:-/var/vcap}
 job=%[1]s
@@ -131,7 +131,7 @@ log=$root/sys/log/$job
 data=$root/data/$job
 `
 
-// script is one of a job's scripts, with root, job, log and data set.
+// script returns one of a job's scripts, in which root, job, log and data are set.
 func script(job, body string) string { return fmt.Sprintf(preamble, job) + body }
 
 const monit = `check process %[1]s
@@ -143,8 +143,8 @@ const monit = `check process %[1]s
   group vcap
 `
 
-// daemon is a job with one process that takes a moment to stop, and all
-// scripts. mark is a word that its files hold.
+// daemon is a job with one process that takes a moment to stop, and with all kinds of
+// scripts. Its files contain mark.
 func daemon(job, mark string) map[string]string {
 	return map[string]string{
 		"monit": fmt.Sprintf(monit, job),
@@ -196,7 +196,7 @@ func quiet(job string) map[string]string {
 	return map[string]string{"monit": "", "bin/pre-start": script(job, `echo "pre-start of $job"`+"\n[ \"$FAIL\" != \"$job\" ] || exit 3\n")}
 }
 
-// spec uploads the jobs' rendered templates and makes the spec of them.
+// spec uploads the jobs' rendered templates and returns their spec.
 func (s *suite) spec(t testing.TB, hash string, versions map[string]string, jobs map[string]map[string]string) agent.Spec {
 	t.Helper()
 	files := map[string]string{}

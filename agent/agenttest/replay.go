@@ -53,10 +53,9 @@ func replayable(transcript string, e Exchange) bool {
 	return false
 }
 
-// Replay sends to the target those requests of the transcripts that do not
-// depend on earlier ones, and compares status, kind of answer, shape of the
-// value and the words of exceptions with the answers of the real agent. The
-// target must be fresh.
+// Replay sends the requests of the transcripts that do not depend on earlier ones to
+// the target. It compares status, kind of answer, shape of the value and the words of
+// exceptions with the answers of the real agent. The target must be fresh.
 func Replay(t *testing.T, target Target) {
 	transcripts := Transcripts(t)
 	shapes, err := Shapes(transcripts)
@@ -111,7 +110,7 @@ func (r *replayer) send(t *testing.T, method, path, auth string, headers map[str
 		req.SetBasicAuth(r.user, r.password)
 	case "none":
 	default:
-		if password == "password" { // the placeholder of the right one
+		if password == "password" { // the placeholder of the right password
 			password = r.password
 		}
 		req.SetBasicAuth(user, password)
@@ -148,7 +147,7 @@ func (r *replayer) http(t *testing.T, e Exchange, after []Exchange) {
 		r.compare(t, e.Reply, data, nil, "")
 		return
 	}
-	// Texts of errors name files of the real agent's VM.
+	// Error texts name files of the real agent's VM.
 	if e.ReplyText != nil && e.Status != http.StatusInternalServerError && string(data) != *e.ReplyText {
 		t.Errorf("got %q, want %q", data, *e.ReplyText)
 	}
@@ -261,7 +260,7 @@ func (r *replayer) compare(t *testing.T, want, got []byte, shape *Shape, method 
 
 var (
 	taskWord = regexp.MustCompile(`Task \S+ result:`)
-	// What follows is the decoder's and the system's, and differs between
+	// The rest of the text comes from the decoder or the system, and differs between
 	// agents and platforms.
 	foreign = regexp.MustCompile(`(?s)(json: |open |exit status |Opening source path: ).*`)
 )

@@ -13,9 +13,9 @@ import (
 	"bootstrap/agent"
 )
 
-// Script plays the agent's part of one exchange. It fails the test if the client
-// sends another request, and answers as the real agent did, to a task once with
-// running.
+// Script plays the agent's part of one exchange. It fails the test if the client sends
+// another request. It answers as the real agent did, and reports a task as running one
+// time before its result.
 type Script struct {
 	T        testing.TB
 	User     string
@@ -34,7 +34,7 @@ func (s *Script) Play(e Exchange) {
 	s.next, s.got, s.poll = e, 0, 0
 }
 
-// Requests returns how often the request of the exchange was sent.
+// Requests returns how often the client sent the request of the exchange.
 func (s *Script) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// Shape is what is known of a JSON value from samples: kinds, keys, and which
-// keys are always there.
+// Shape describes a JSON value as far as samples show it: the kinds of values, the
+// keys, and the keys that are always present.
 type Shape struct {
 	kinds map[string]bool
 	keys  map[string]*Shape
-	seen  int            // objects
+	seen  int            // number of objects seen
 	count map[string]int // objects that have the key
 	items *Shape         // of an array, or of an object whose keys are names
 	free  bool           // any value
 }
 
-// Shapes learns the values of each method from the transcripts, except
-// exceptions.
+// Shapes derives the values of each method from the transcripts. It ignores exceptions.
 func Shapes(transcripts []Transcript) (map[string]*Shape, error) {
 	shapes := map[string]*Shape{}
 	for _, transcript := range transcripts {
@@ -38,7 +37,7 @@ func Shapes(transcripts []Transcript) (map[string]*Shape, error) {
 			if reply.Exception != nil {
 				continue
 			}
-			// A result of get_task is another method's.
+			// A result of get_task belongs to another method.
 			if e.Request.Method == "get_task" {
 				continue
 			}
@@ -96,12 +95,12 @@ func named(path string) bool {
 	return slices.Contains([]string{"get_state.packages", "get_state.networks"}, path)
 }
 
-// added reports whether the embedded agent adds a key to the replies of the real
-// one: what a VM is made of, which a real VM does not have to say.
+// added reports whether only the embedded agent has a key in its replies: what a VM
+// consists of, which a real VM need not report.
 func added(path string) bool { return path == "get_state.vm.machine" }
 
-// Check lists the parts of the value that were never seen from the real agent,
-// and the missing ones that the real agent always returns.
+// Check lists the parts of the value that the real agent never returned, and missing
+// parts that it always returned.
 func (s *Shape) Check(path string, value any) []string {
 	if s.free {
 		return nil

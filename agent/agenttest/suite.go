@@ -24,10 +24,10 @@ type suite struct {
 	packages    map[string]agent.SpecPackage
 }
 
-// Run compares the target with the real agent: first with the transcripts
-// (Replay), then through the whole life of a VM, from compiling to migrated
-// disks. Every reply's shape is compared with the transcripts. Run leaves the
-// agent with an empty spec.
+// Run compares the target with the real agent: first with the transcripts (Replay),
+// then through the whole life of a VM, from compiling to migrating disks. It compares
+// the shape of every reply with the transcripts, and leaves the agent with an empty
+// spec.
 func Run(t *testing.T, target Target) {
 	t.Run("replay", func(t *testing.T) { Replay(t, target) })
 	shapes, err := Shapes(Transcripts(t))
@@ -42,7 +42,7 @@ func Run(t *testing.T, target Target) {
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
-		need bool // the following parts need it
+		need bool // the following parts need this part
 	}{
 		{"reach", s.reach, true},
 		{"blobs", s.blobs, true},
@@ -69,7 +69,7 @@ func Run(t *testing.T, target Target) {
 	t.Run("every message", s.everyMessage)
 }
 
-// within is a context for what a test waits for.
+// within returns a context for one wait of a test.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -120,7 +120,7 @@ func (s *suite) reach(t *testing.T) {
 }
 
 func (s *suite) blobs(t *testing.T) {
-	// Larger than any buffer in between.
+	// The content is larger than any buffer on the way.
 	content := []byte(strings.Repeat("0123456789abcdef", 1<<19))
 	blob := s.upload(t, content)
 	if got := s.download(t, blob); string(got) != string(content) {
@@ -241,7 +241,7 @@ func (s *suite) apply(t *testing.T) {
 	if err := s.c.GetBlobUpTo(t.Context(), agent.LogsLimit, spec.RenderedTemplates.BlobstoreID, &strings.Builder{}, "", nil); err == nil {
 		t.Error("the rendered templates are still in the blobstore")
 	}
-	// All is installed, so that the archive is not needed any more.
+	// Everything is installed, so that the archive is not needed any more.
 	if err := s.c.Apply(t.Context(), spec); err != nil {
 		t.Errorf("the same spec again: %v", err)
 	}
@@ -274,9 +274,9 @@ func (s *suite) scripts(t *testing.T) {
 	}
 }
 
-// becomes waits for a job state and, with running, for running processes: the
-// real agent reads the processes before the state, so one reply can contain the
-// state running and a process that is not.
+// becomes waits for a job state and, with running, until all processes run. The real
+// agent reads the processes before the state, so that one reply can contain the state
+// running and a process that does not run.
 func (s *suite) becomes(t *testing.T, want string) agent.State {
 	t.Helper()
 	ctx := within(t, 90*time.Second)

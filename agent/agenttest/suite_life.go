@@ -46,8 +46,8 @@ func (s *suite) errand(t *testing.T) {
 	refused(t, err, "Could not find errand nobody")
 }
 
-// drained runs a drain whose script prints what plan says, and returns how the
-// script was called.
+// drained runs a drain whose script prints the lines of plan, and returns the arguments
+// of the script's calls.
 func (s *suite) drained(t *testing.T, plan, kind string, next *agent.Spec) (calls []string, err error) {
 	t.Helper()
 	if err := s.c.RunScript(t.Context(), "plan-drain", map[string]string{"PLAN": plan}); err != nil {
@@ -129,8 +129,7 @@ func (s *suite) stop(t *testing.T) {
 	if err := s.c.Stop(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	// GetState is called at once: the stop program ends a moment after the
-	// process.
+	// GetState is called at once: a process ends before its stop program does.
 	if got := s.logs(t, s.alpha)["ctl.log"]; !strings.HasSuffix(got, "stopped\n") {
 		t.Errorf("stop came back before the job was down: %q", got)
 	}
@@ -220,7 +219,7 @@ func (s *suite) disks(t *testing.T) {
 	if s.target.Disk == nil {
 		t.Skip("the target has no disks")
 	}
-	// A restarted agent mounts the disk again that was mounted last.
+	// A restarted agent mounts the last mounted disk again.
 	cids, err := s.c.ListDisk(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +316,7 @@ func (s *suite) others(t *testing.T) {
 	}
 }
 
-// restart ends the agent in the middle of a task. Jobs keep running.
+// restart ends the agent during a task. Jobs keep running.
 func (s *suite) restart(t *testing.T) {
 	if s.target.Restart == nil {
 		t.Skip("the target cannot be restarted")

@@ -22,8 +22,7 @@ type Target struct {
 	URL  string // mbus, with user and password
 	CA   string // PEM
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Root is the VM's base folder as the agent's errors spell it; default
-	// /var/vcap.
+	// Root is the VM's base folder in the agent's error texts; default /var/vcap.
 	Root string
 	// Networks are the networks of the agent's settings, for the specs; may be
 	// nil.
@@ -100,7 +99,7 @@ func (target Target) client(t testing.TB) *agent.Client {
 	return c
 }
 
-// transport speaks plain HTTP requests to the agent, for what no client sends.
+// transport sends plain HTTP requests to the agent that no client sends.
 func (target Target) transport(t testing.TB) *http.Transport {
 	t.Helper()
 	pool := x509.NewCertPool()

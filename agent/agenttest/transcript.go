@@ -1,6 +1,6 @@
-// Package agenttest compares agents, and the client of agents, with the real
-// agent: it contains transcripts of the real agent's requests and replies, and a
-// suite for any agent.
+// Package agenttest compares agents, and clients of agents, with the real agent: it
+// contains transcripts of the real agent's requests and replies, and a suite for any
+// agent.
 package agenttest
 
 import (
@@ -36,14 +36,13 @@ type Exchange struct {
 	Request *agent.Request `json:"request"`
 	HTTP    *HTTPRequest   `json:"http"`
 	Status  int            `json:"-"` // 0: not recorded
-	// Reply is the body of the reply; ReplyText instead of it when that was
-	// no JSON.
+	// Reply is the body of the reply; ReplyText if the body was not JSON.
 	Reply     json.RawMessage `json:"reply"`
 	ReplyText *string         `json:"reply_text"`
 	// TaskReply is the body of the last get_task when Reply named a task.
 	TaskReply json.RawMessage   `json:"task_reply"`
 	Headers   map[string]string `json:"headers"`
-	// Raw is the whole entry, with what it records.
+	// Raw is the whole entry, including keys that the other fields do not contain.
 	Raw map[string]json.RawMessage `json:"-"`
 }
 
@@ -114,7 +113,7 @@ func parseTranscript(name string, data []byte) (Transcript, error) {
 	return transcript, nil
 }
 
-// placeholder finds <kind-number> and <kind>.
+// placeholder matches <kind-number> and <kind>.
 var placeholder = regexp.MustCompile(`<(uuid|sha1|sha256|sha512|vm-cid|disk-cid)-(\d+)>|<(director_id|password|random|ssh-key|pem|hex)>`)
 
 func concrete(text string) string {

@@ -116,7 +116,7 @@ func (w *watch) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	_, _ = out.Write(data)
 }
 
-// envelope is how an exception of a known message begins.
+// envelope matches the beginning of an exception of a known message.
 var envelope = regexp.MustCompile(`^Action Failed ([a-z_]+): `)
 
 func (w *watch) check(request, data []byte) {
