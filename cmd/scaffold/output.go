@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/template"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/regular"
@@ -49,8 +50,8 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 		if err := w.director(ctx, r, from); err != nil {
 			return nil, err
 		}
-	} else {
-		w.machine(r)
+	} else if err := w.machine(r); err != nil {
+		return nil, err
 	}
 	hasSecrets := slices.ContainsFunc(r.settings(), func(s *setting) bool { return s.kind == secret })
 	head := unfinished
@@ -62,7 +63,15 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 		w.add("secrets.yml", r.varsFile("# Secrets: never commit this file. bootstrap.yml can name another source: docs/sources.md of bootstrap.\n",
 			func(s *setting) bool { return s.kind == secret }), 0o600)
 	}
-	w.add("bootstrap.yml", w.environment(r, hasSecrets), 0o644)
+	environment, err := filled(read("machine")["bootstrap.yml"], nil, struct {
+		Manifest, FileVars string
+		Used, Unused       []string
+		Secrets            bool
+	}{w.manifest, r.fileVars(), w.used, w.unused, hasSecrets})
+	if err != nil {
+		return nil, err
+	}
+	w.add("bootstrap.yml", environment, 0o644)
 	if _, err := os.Lstat(filepath.Join(r.Dir, ignored)); errors.Is(err, fs.ErrNotExist) {
 		text := read("machine")[ignored]
 		for _, name := range slices.Sorted(maps.Keys(r.files)) {
@@ -77,11 +86,21 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 
 // machine adds the manifest and the operations of a VM that is no Director, and the example
 // release if there is no other.
-func (w *writing) machine(r *Request) {
-	w.add(w.manifest, filled(r.part(w.manifest), r.mark), 0o644)
+func (w *writing) machine(r *Request) error {
+	functions := template.FuncMap{"name": func() string { return scalar(r.Name) }, "group": r.group, "part": r.inserted}
+	add := func(name string) error {
+		text, err := filled(r.part(name), functions, nil)
+		w.add(name, text, 0o644)
+		return err
+	}
+	if err := add(w.manifest); err != nil {
+		return err
+	}
 	for _, line := range lines(read("machine")["common"] + r.part("operations")) {
 		f := fields(line, 2)
-		w.add(f[0], filled(r.part(f[0]), r.mark), 0o644)
+		if err := add(f[0]); err != nil {
+			return err
+		}
 		if f[0] == "operations/external-ip.yml" && r.values["external_ip"] != "" {
 			w.used = append(w.used, f[0])
 		} else {
@@ -89,7 +108,7 @@ func (w *writing) machine(r *Request) {
 		}
 	}
 	if r.Purpose != release || r.found != nil {
-		return
+		return nil
 	}
 	parts := read(release)
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -97,50 +116,32 @@ func (w *writing) machine(r *Request) {
 			w.add(name, parts[name], 0o644)
 		}
 	}
+	return nil
 }
 
-// mark returns the text for a mark in a template.
-func (r *Request) mark(name string) string {
-	switch {
-	case name == "name":
-		return scalar(r.Name)
-	case name == "group":
-		if r.Purpose == release {
-			return scalar(r.releaseName())
-		}
-		return r.Purpose
-	case name == "releases" && r.Purpose == release:
-		return r.releaseEntry()
-	case name == "jobs" && r.Purpose == release:
-		return r.jobEntries()
-	case name == "variables":
-		return read(r.Provider)["variables"] + read(r.Purpose)["variables"]
+// group returns the name of the instance group.
+func (r *Request) group() string {
+	if r.Purpose == release {
+		return scalar(r.releaseName())
 	}
-	return r.part(name)
+	return r.Purpose
 }
 
-// environment returns the text of bootstrap.yml.
-func (w *writing) environment(r *Request, secrets bool) string {
-	return filled(read("machine")["bootstrap.yml"], func(name string) string {
-		switch {
-		case name == "manifest":
-			return w.manifest
-		case name == "ops_files":
-			text := "# ops_files:\n"
-			if len(w.used) > 0 {
-				text = "ops_files:\n- " + strings.Join(w.used, "\n- ") + "\n"
-			}
-			for _, line := range w.unused {
-				text += "# - " + line + "\n"
-			}
-			return text
-		case name == "secrets" && secrets:
-			return "- secrets.yml\n"
-		case name == "var_files":
-			return r.fileVars()
-		}
-		return ""
-	})
+// inserted returns the lines of a part of the manifest, the last without its end; empty:
+// there is nothing to insert.
+func (r *Request) inserted(part string) string {
+	text := ""
+	switch {
+	case part == "releases" && r.Purpose == release:
+		text = r.releaseEntry()
+	case part == "jobs" && r.Purpose == release:
+		text = r.jobEntries()
+	case part == "variables":
+		text = read(r.Provider)["variables"] + read(r.Purpose)["variables"]
+	default:
+		text = r.part(part)
+	}
+	return strings.TrimSuffix(text, "\n")
 }
 
 // fileVars returns the variables whose values are the contents of files.
@@ -167,7 +168,7 @@ func (r *Request) fileVars() string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\n" + head + b.String()
+	return head + strings.TrimSuffix(b.String(), "\n")
 }
 
 // refuseExisting returns an *ExistsError if there is a bootstrap.yml, or a vars.yml that

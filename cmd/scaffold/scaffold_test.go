@@ -62,7 +62,7 @@ func (r *Request) complete(t *testing.T, from Source) *Result {
 	return result
 }
 
-var mark = regexp.MustCompile(`@[a-z_]+@`)
+var mark = regexp.MustCompile(`{{|<no value>`)
 
 // inputs returns the inputs that bootstrap.yml names, read as its text: each
 // operation in use comes before those that are comments.

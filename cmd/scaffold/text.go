@@ -3,6 +3,7 @@ package scaffold
 import (
 	"embed"
 	"strings"
+	"text/template"
 )
 
 //go:embed templates/*.txt
@@ -45,28 +46,15 @@ func (r *Request) part(name string) string {
 	return ""
 }
 
-// filled returns a text with its marks, @NAME@, replaced. A mark alone on its line is
-// replaced by whole lines, or by none.
-func filled(text string, value func(name string) string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		trimmed := strings.TrimSpace(line)
-		if len(trimmed) > 2 && strings.HasPrefix(trimmed, "@") && strings.HasSuffix(trimmed, "@") && !strings.Contains(trimmed, " ") {
-			b.WriteString(value(strings.Trim(trimmed, "@")))
-			continue
-		}
-		for {
-			before, rest, found := strings.Cut(line, "@")
-			name, after, closed := strings.Cut(rest, "@")
-			if !found || !closed || strings.ContainsAny(name, " .") {
-				break
-			}
-			b.WriteString(before + strings.TrimSuffix(value(name), "\n"))
-			line = after
-		}
-		b.WriteString(line)
+// filled fills in a part of a template with text/template.
+func filled(text string, functions template.FuncMap, data any) (string, error) {
+	t, err := template.New("").Funcs(functions).Parse(text)
+	if err != nil {
+		return "", err
 	}
-	return b.String()
+	var b strings.Builder
+	err = t.Execute(&b, data)
+	return b.String(), err
 }
 
 // lines returns the lines of a part, without empty ones.
