@@ -11,16 +11,16 @@ import (
 // Effect is what a CPI call does to the cloud.
 type Effect string
 
-// The effects. After a call that changes a disk, the disk may have another CID.
+// The effects. A call that changes a disk may return another CID for it.
 const (
 	Creates Effect = "creates"
 	Changes Effect = "changes"
 	Deletes Effect = "deletes"
 )
 
-// Call describes a method of the CPI that creates, changes or deletes something.
-// Such a call is announced in the state before it is made, so that the next run
-// can find out its result after a kill.
+// Call describes a method of the CPI that creates, changes or deletes something. The
+// call is announced in the state before it is made, so that the next run can find out
+// its result after a kill.
 type Call struct {
 	Method string
 	Effect Effect
@@ -30,11 +30,11 @@ type Call struct {
 	// does.
 	Asks string
 
-	needs  string // the field of the intent that recording the result needs
+	needs  string // the field of the intent without which the result cannot be recorded
 	has    func(Intent) bool
-	record func(s *State, in Intent, cid string) error // what was made or changed
-	forget func(s *State, cid string)                  // what was deleted
-	// sought says what a person looks for in the cloud.
+	record func(s *State, in Intent, cid string) error // records what was made or changed
+	forget func(s *State, cid string)                  // removes the records of what was deleted
+	// sought describes what a person looks for in the cloud.
 	sought func(Intent) string
 	// data is true if the created thing may contain data: an adopted leftover
 	// then becomes an orphan, because unused disks are deleted.
@@ -73,9 +73,8 @@ func soughtStemcell(in Intent) string {
 	return fmt.Sprintf("a stemcell %s/%s that nothing uses", in.Stemcell.Name, in.Stemcell.Version)
 }
 
-// CallOf returns the row of a method. For a method that is not in the table,
-// because a newer version announced it, the row contains only the name and the
-// effect that the name implies.
+// CallOf returns the row of a method. If a newer version announced a method that is not
+// in the table, the row contains only the name and the effect that the name implies.
 func CallOf(method string) Call {
 	all := Calls()
 	if i := slices.IndexFunc(all, func(c Call) bool { return c.Method == method }); i >= 0 {
@@ -103,7 +102,7 @@ func (in Intent) Sought() string {
 	return "what " + in.Method + " made"
 }
 
-// settleDisk records a disk that is not the current one yet.
+// settleDisk records a disk. It does not become the current one.
 func (s *State) settleDisk(in Intent, cid string) error {
 	if s.ownsDisk(cid) {
 		return fmt.Errorf("disk %s was created and is recorded already: the CPI gave the same CID twice", cid)

@@ -26,8 +26,8 @@ func (p *defects) seen(before map[string]bool, where, what, value string) {
 	before[value] = true
 }
 
-// Check refuses a state that must never be written or used: for example, CPIs
-// have deleted whole clusters when they got an empty CID.
+// Check refuses a state that must never be written or used. For example, CPIs have
+// deleted whole clusters when they got an empty CID.
 func (s *State) Check() error {
 	var p defects
 	if s.DirectorID == "" || s.InstallationID == "" {
@@ -146,9 +146,8 @@ func (in *Intent) check(p *defects, where string, ids map[string]bool) {
 	}
 }
 
-// Repair corrects what other tools leave behind: it drops pointers to records
-// that do not exist, as they do when they read them, and leaves one record of
-// each stemcell.
+// Repair corrects what other tools leave behind. Like these tools, it removes pointers
+// to records that do not exist, and it leaves one record of each stemcell.
 func (s *State) Repair() {
 	s.mergeStemcells()
 	if s.Stemcell() == nil {
@@ -172,8 +171,8 @@ func (s *State) repairSwap() {
 	}
 }
 
-// mergeStemcells leaves one record of each CID, if possible the current one:
-// create-env records light stemcells of one CID side by side, and deleting the
+// mergeStemcells leaves one record for each CID, if possible the current one.
+// create-env writes several records for light stemcells with one CID, and deleting the
 // unused one would delete the used one.
 func (s *State) mergeStemcells() {
 	current := s.Stemcell()

@@ -26,9 +26,10 @@ func upgrades() []upgrade {
 // Encode returns the state as it is written.
 func (s *State) Encode() ([]byte, error) { return json.MarshalIndent(s, "", "    ") }
 
-// Decode reads a state in any format: bosh-init's, create-env's or ours. It
-// neither repairs nor checks it. The error is a *MovedError if it stands elsewhere. own says whether it has the program's own part,
-// which create-env drops when it saves.
+// Decode reads a state in any format: bosh-init's, create-env's or ours. It neither
+// repairs nor checks it. The error is a *MovedError if the state was moved. own reports
+// whether the state contains the program's own part, which create-env removes when it
+// saves.
 func Decode(data []byte) (s State, own bool, err error) {
 	if to, ok := whereTo(data); ok {
 		return s, false, &MovedError{To: to}
@@ -70,8 +71,8 @@ func Decode(data []byte) (s State, own bool, err error) {
 	return s, own, nil
 }
 
-// DecodeAny reads a state in any format of Decode, or a bosh-deployments.yml,
-// and repairs it. It may lack its ids.
+// DecodeAny reads a state in any format of Decode, or a bosh-deployments.yml, and
+// repairs it. The ids may be missing.
 func DecodeAny(data []byte) (s State, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		s, _, err = Decode(data)
@@ -102,16 +103,16 @@ func notState(err error) error {
 	return fmt.Errorf("it is not a state file (%w); nothing was changed: restore an earlier version, which `bootstrap state backups MANIFEST` lists, or point --state at the right file", err)
 }
 
-// ofBoshInit reports whether bosh-init wrote the state: its digest of the
-// manifest has another name and is made in another way.
+// ofBoshInit reports whether bosh-init wrote the state: the key of its manifest digest
+// is another one.
 func ofBoshInit(raw map[string]json.RawMessage) bool {
 	_, sha1 := raw["current_manifest_sha1"]
 	_, sha := raw["current_manifest_sha"]
 	return sha1 && !sha
 }
 
-// fromBoshInit turns bosh-init's format into create-env's. create-env compares
-// another digest than the SHA-1 of the manifest's bytes, which is kept to tell
+// fromBoshInit turns bosh-init's format into create-env's. create-env's digest of the
+// manifest differs from bosh-init's SHA-1 of its bytes, which is kept to find out
 // whether the manifest has changed since.
 func fromBoshInit(raw map[string]json.RawMessage) error {
 	raw["current_manifest_sha"] = json.RawMessage(`""`)

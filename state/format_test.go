@@ -16,7 +16,7 @@ func fixture(t *testing.T, name string) []byte {
 	return data
 }
 
-// rewritten returns the state after one change that changes nothing.
+// rewritten returns the state after a write without changes.
 func rewritten(t *testing.T, content []byte) State {
 	t.Helper()
 	st, _, err := Decode(content)
@@ -45,7 +45,7 @@ func TestFormatOfBoshInit(t *testing.T) {
 	if st.CurrentVMCID != "i-0a1b2c3d" || st.Disk().CID != "vol-4e5f6a7b" || st.Stemcell().CID != "ami-8c9d0e1f light" || st.Stemcell().APIVersion != 0 || len(st.CurrentReleaseIDs) != 1 {
 		t.Errorf("read %+v", st)
 	}
-	// create-env compares another digest.
+	// create-env compares another digest than bosh-init.
 	if st.CurrentManifestSHA != "" || st.Own.ManifestSHA1 != "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12" {
 		t.Errorf("digests %q, %q", st.CurrentManifestSHA, st.Own.ManifestSHA1)
 	}

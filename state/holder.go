@@ -13,8 +13,9 @@ type Holder struct {
 	Command string    `json:"command"`
 	Since   time.Time `json:"since"`
 
-	// Machine and Born identify the machine, or the container, and the process as long
-	// as both run; Machine is empty if it cannot be told from others. Run is different for each lock. They are only in the locks of stores.
+	// Machine and Born identify the machine or the container, and the process, as long
+	// as both run. Machine is empty if nothing distinguishes it from others. Run is
+	// different for each lock. These three are only in the locks of stores.
 	Machine string `json:"machine,omitempty"`
 	Born    string `json:"born,omitempty"`
 	Run     string `json:"run,omitempty"`

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Import contains CIDs that exist in the cloud and that the state does not
-// record; an empty field is not imported.
+// Import contains CIDs that exist in the cloud and that the state does not record. An
+// empty field is not imported.
 type Import struct {
 	VM      string // CID
-	AgentID string // that the VM was created with
+	AgentID string // the agent id with which the VM was created
 
 	Disk     string // CID
 	DiskSize int    // MiB; 0: unknown, so that the next deploy moves the content to a disk of known size
@@ -22,8 +22,8 @@ type Import struct {
 	Stemcell Stemcell // its ID is ignored
 }
 
-// Import records what in names: the VM and the disk as the current ones, the
-// stemcell as the VM's. It is an error if another one is current already.
+// Import records the CIDs in names: the VM and the disk as the current ones, the
+// stemcell as the VM's. It is an error if the state has a current one already.
 func (s *State) Import(in Import) error {
 	return errors.Join(s.importVM(in), s.importDisk(in), s.importStemcell(in))
 }
@@ -40,7 +40,7 @@ func (s *State) importVM(in Import) error {
 		return fmt.Errorf("VM %s is recorded as one that another VM has replaced", in.VM)
 	}
 	s.CurrentVMCID, s.Own.AgentID = in.VM, in.AgentID
-	// A VM whose agent has never answered is replaced without a question.
+	// A VM whose agent was never reached is replaced without a question.
 	s.Own.Reached = true
 	return nil
 }
@@ -94,8 +94,8 @@ func (s *State) importStemcell(in Import) error {
 	return nil
 }
 
-// Replace replaces the state with other, if the state records nothing yet. It
-// keeps its serial number, and the ids that other lacks.
+// Replace replaces the state with other, if the state records nothing yet. It keeps the
+// serial number of the state, and its ids if other lacks them.
 func (s *State) Replace(other State) error {
 	if owned := s.Owned(); len(owned) > 0 {
 		return fmt.Errorf("the deployment state records %s already", strings.Join(owned, ", "))
@@ -150,9 +150,9 @@ func (s *State) ForgetLeftover(id string) (Leftover, error) {
 	return l, nil
 }
 
-// AdoptLeftover records what was made by the call whose id begins with id. cid is
-// its CID, empty if the leftover has it. A VM becomes the current one. A disk
-// becomes an orphan, because it may hold data, and unused disks are deleted.
+// AdoptLeftover records what the call whose id begins with id has made. cid is the CID,
+// empty if the leftover contains it. A VM becomes the current one. A disk becomes an
+// orphan, because it may contain data, and unused disks are deleted.
 func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l, err := s.ForgetLeftover(id)
 	if err != nil {
@@ -179,6 +179,6 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 		s.Orphan(d, "adopted: a leftover of "+l.Method, now)
 		return l, nil
 	}
-	l.Intent.Replaces = false // the VM that it replaces may not exist any more
+	l.Intent.Replaces = false // the VM that it should replace may not exist any more
 	return l, s.Settle(l.Intent, cid)
 }

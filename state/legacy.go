@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployments is the content of a bosh-deployments.yml; only the first instance
-// counts.
+// deployments is the content of a bosh-deployments.yml. Only the first instance is
+// read.
 type deployments struct {
 	Instances []struct {
 		UUID         string `yaml:"uuid"`
@@ -20,14 +20,13 @@ type deployments struct {
 	} `yaml:"instances"`
 }
 
-// symbolKey is a key that is a symbol of Ruby, in which the first bosh-init was
-// written.
+// symbolKey is a key of a YAML file that the first bosh-init wrote: a symbol of Ruby.
 var symbolKey = regexp.MustCompile(`(?m)^([- ]) :`)
 
-// FromDeployments reads a bosh-deployments.yml, in which the first bosh-init kept
-// its state, as create-env does. The size of the disk is unknown: the next deploy
-// moves its content to a disk of known size. So are name and version of the VM's
-// stemcell: the next deploy deletes it as unused.
+// FromDeployments reads a bosh-deployments.yml, in which the first bosh-init kept its
+// state, like create-env does. The size of the disk is unknown: the next deploy moves
+// its content to a disk of known size. Name and version of the VM's stemcell are
+// unknown, too: the next deploy deletes it as unused.
 func FromDeployments(data []byte) (State, error) {
 	var s State
 	var file deployments

@@ -3,9 +3,9 @@ package state
 import "slices"
 
 // RestoreOwn adds own to a state that lacks it. own was saved when cids were the
-// current CIDs. What own contains about the VM is only restored if they still
-// are; same reports that. Otherwise another tool has changed the VM. After an
-// error nothing is restored, because own is damaged.
+// current CIDs. If they still are, same is true; otherwise another tool has changed the
+// VM, and RestoreOwn leaves out everything in own about the VM. After an error the
+// state is unchanged, because own is damaged.
 func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	next := *s
 	if same = s.Current() == cids; same {
@@ -20,7 +20,7 @@ func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	}
 	next.Own.Format, next.Own.ManifestSHA1 = Format, s.Own.ManifestSHA1
 	next.fitOwn()
-	// The caller checks the rest of the state.
+	// The caller checks the other parts of the state.
 	if err := next.problems(); err != nil && s.problems() == nil {
 		return false, err
 	}
@@ -28,7 +28,7 @@ func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	return same, nil
 }
 
-// fitOwn drops from the own part what the rest of the state contradicts.
+// fitOwn removes from the own part what the other parts of the state contradict.
 func (s *State) fitOwn() {
 	if s.Own.Swap != nil && s.Own.Swap.CID == s.CurrentVMCID {
 		s.Own.Swap = nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// kept returns a state as create-env saves it, and what it drops.
+// kept returns a state as create-env saves it, and the part that create-env removes.
 func kept() (st State, own Own, cids CIDs) {
 	st = sound()
 	own, cids = st.Own, st.Current()
@@ -21,7 +21,7 @@ func TestRestoreOwn(t *testing.T) {
 	}
 
 	st, own, cids = kept()
-	st.CurrentVMCID = "vm-0" // which own has as the old VM
+	st.CurrentVMCID = "vm-0" // own records it as the old VM
 	if same, err := st.RestoreOwn(own, cids); same || err != nil || st.Own.AgentID != "" || st.Own.Swap != nil || len(st.Own.Orphans) != 1 || st.Own.Salt != "salt" || st.Own.Serial != 7 {
 		t.Errorf("another VM: %t, %v, %+v", same, err, st.Own)
 	}
@@ -32,7 +32,7 @@ func TestRestoreOwn(t *testing.T) {
 		t.Errorf("damaged: %v, %+v", err, st.Own)
 	}
 
-	// Defects in the rest of the state do not prevent restoring own.
+	// Defects in other parts of the state do not prevent restoring own.
 	st, own, cids = kept()
 	st.Releases[0].Name = ""
 	if _, err := st.RestoreOwn(own, cids); err != nil || st.Own.AgentID != "agent" {
@@ -44,7 +44,7 @@ func TestRecover(t *testing.T) {
 	st := sound()
 	st.Own.Leftovers = nil
 	made := Intent{ID: "i", Method: "create_disk", Size: 64}
-	for _, want := range []string{"create_disk made disk-5", ""} { // the second time the state has it
+	for _, want := range []string{"create_disk made disk-5", ""} { // the state contains it the second time
 		if note := st.Recover(made, "disk-5"); !strings.Contains(note, want) || (note == "") != (want == "") {
 			t.Errorf("note %q, want %q", note, want)
 		}

@@ -2,7 +2,7 @@ package state
 
 import "slices"
 
-// Owned lists what the state records in the cloud, in words for the user.
+// Owned lists the resources in the cloud that the state records, in words for the user.
 func (s *State) Owned() []string {
 	var list []string
 	if s.CurrentVMCID != "" {
@@ -32,8 +32,8 @@ func (s *State) Owned() []string {
 	return list
 }
 
-// Resources lists what the state records in the cloud, each with its CID and
-// once: "VM vm-1". It is used to compare versions of a state.
+// Resources lists the resources in the cloud that the state records, each with its CID
+// and one time: "VM vm-1". It is used to compare versions of a state.
 func (s *State) Resources() []string {
 	var list []string
 	add := func(kind, cid string) {
@@ -60,8 +60,8 @@ func (s *State) Resources() []string {
 	return list
 }
 
-// Idle reports whether no deployment exists and no run is unfinished: everything
-// was deleted or never created, except what is kept on purpose.
+// Idle reports whether no deployment exists and no run is unfinished: everything was
+// deleted or never created, except resources that are kept on purpose.
 func (s *State) Idle() bool {
 	return s.CurrentVMCID == "" && s.CurrentManifestSHA == "" && s.Own.Swap == nil &&
 		len(s.Disks) == 0 && len(s.Stemcells) == 0 && len(s.Own.Intents) == 0

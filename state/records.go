@@ -24,9 +24,9 @@ func (s *State) Settle(in Intent, cid string) error {
 	return record(s, in, cid)
 }
 
-// settleStemcell records a stemcell. Light stemcells may share one CID, which
-// then has one record, because deleting one of two would delete both. A stemcell
-// that was uploaded again replaces the record of the one that is gone.
+// settleStemcell records a stemcell. Light stemcells may share one CID and then have
+// one record, because deleting one of two would delete both. A stemcell that was
+// uploaded again replaces the record of the lost one.
 func (s *State) settleStemcell(in Intent, cid string) error {
 	if in.Stemcell == nil {
 		return fmt.Errorf("stemcell %s was created, and its name and version are unknown", cid)
@@ -154,7 +154,7 @@ func (s *State) ownsDisk(cid string) bool {
 		slices.ContainsFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 }
 
-// nonNil makes properties be written as create-env does: {}, not null.
+// nonNil returns properties that are written like create-env does: {}, not null.
 func nonNil(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}

@@ -1,7 +1,7 @@
-// Package state is the document that records what a deployment owns: every CID,
-// in the keys and shapes of create-env's state file, and under one further key
-// what only this program knows. It converts between bytes and the document; its
-// subpackages store the bytes.
+// Package state is the document that records what a deployment owns: every CID, in the
+// keys and shapes of create-env's state file, and under one additional key what only
+// this program knows. It converts between bytes and the document; its subpackages store
+// the bytes.
 package state
 
 import (
@@ -78,14 +78,15 @@ type Own struct {
 	Reached bool `json:"reached,omitempty"`
 	// Address is the address of the instance on the current VM.
 	Address string `json:"address,omitempty"`
-	// Zone is the availability zone of the instance, also while it has no VM.
+	// Zone is the availability zone of the instance. It stays while the instance has no
+	// VM.
 	Zone string `json:"zone,omitempty"`
 	// Ledger is where the addresses of the instance are reserved: a path, or a URL
 	// without user, password and parameters.
 	Ledger string `json:"ledger,omitempty"`
-	// Addresses are those that were chosen for the instance on networks of the
-	// manifest itself, which no ledger has. The ones given up come last, the oldest
-	// first.
+	// Addresses are the addresses that were chosen for the instance on networks in the
+	// manifest itself, which are not in a ledger. Those that it has given up come last,
+	// the oldest first.
 	Addresses []Address `json:"addresses,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
@@ -99,16 +100,16 @@ type Own struct {
 	// Processes are the names of the processes of the jobs that the last finished
 	// deploy applied, by their monit files.
 	Processes []string `json:"processes,omitempty"`
-	// Variables are the names, sorted, of the variables with a type in the manifest
-	// that was applied last; nil: not known.
+	// Variables are the sorted names of the variables with a type in the manifest that
+	// was applied last; nil: unknown.
 	Variables []string `json:"variables,omitzero"`
-	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed
-	// last, as long as that VM is the current one.
+	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed last.
+	// It is removed when that VM is replaced.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
 	// Stopped is true after `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
 	// Created is when the create_vm call for the current VM began, in UTC; nil if
-	// another tool created it, or a version that did not record it.
+	// another tool created the VM, or a version that did not record it.
 	Created *time.Time `json:"created,omitempty"`
 	// Deployed is when the last deploy finished, in UTC.
 	Deployed *time.Time `json:"deployed,omitempty"`
@@ -116,7 +117,7 @@ type Own struct {
 	Swap *OldVM `json:"swap,omitempty"`
 	// Orphans are disks that no VM uses and that only a person may delete.
 	Orphans []Orphan `json:"orphans,omitempty"`
-	// Snapshots are copies of disks from before changes; they are never deleted.
+	// Snapshots are copies of disks from before changes. They are never deleted.
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// DNSVersion is the version of the DNS records that were sent last.
 	DNSVersion uint64 `json:"dns_version,omitempty"`
@@ -169,8 +170,8 @@ type Snapshot struct {
 	unknown *more
 }
 
-// Leftover is a call of a run that was killed during it: it may have made
-// something in the cloud with an unknown CID.
+// Leftover is a call during which the run was killed: it may have created something in
+// the cloud whose CID is unknown.
 type Leftover struct {
 	Intent
 	Why string `json:"why"`
@@ -199,13 +200,14 @@ type Intent struct {
 	Size            int            `json:"size,omitempty"` // of the disk that is made or changed, MiB
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
-	// Stemcell is what create_stemcell makes, without its CID. Its ID is that of
-	// the stemcell in Stemcells that is gone from the cloud; empty: a new one.
+	// Stemcell describes the stemcell that create_stemcell makes, without its CID. Its
+	// ID is that of a record in Stemcells whose stemcell does not exist in the cloud
+	// any more; empty: a new one.
 	Stemcell *Stemcell `json:"stemcell,omitempty"`
 
 	// CID is the CID that a deleting call deletes.
 	CID string `json:"cid,omitempty"`
-	// Made is what a VM is created from, for the state's Own.Made.
+	// Made describes what the VM is created from, for the state's Own.Made.
 	Made map[string]string `json:"made,omitempty"`
 	// Replaces is true if the VM is created while the current one still exists,
 	// which becomes Own.Swap.
@@ -273,7 +275,7 @@ func (s *State) Current() CIDs {
 	return c
 }
 
-// Change returns a copy of the state that change was applied to, as the next
+// Change applies change to a copy of the state and returns the copy as the next
 // version: with the next serial number, repaired and checked.
 func (s *State) Change(change func(*State) error) (State, error) {
 	next, err := s.clone()

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// unknown holds the keys of a JSON object that this version does not know, with
-// their values. A newer version or another tool wrote them: every write keeps
-// them.
+// unknown contains the keys of a JSON object, with their values, that this version does
+// not know. A newer version or another tool wrote them: every write keeps them.
 type unknown map[string]json.RawMessage
 
 // These types lack the methods that keep unknown keys.
@@ -155,8 +154,8 @@ func (l Leftover) MarshalJSON() ([]byte, error) {
 	return withUnknown(plainIntent(l.Intent), keys)
 }
 
-// more holds the unknown keys of a record in a list. Records are compared, and a map
-// cannot be.
+// more contains the unknown keys of a record in a list. It exists because records are
+// compared, and a map cannot be.
 type more struct{ keys unknown }
 
 // readUnknown reads an object into the struct that v points to, and its unknown keys.
@@ -188,7 +187,7 @@ func unknownIn(data []byte, v any) unknown {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if name == "" {
-			continue // the field unknown
+			continue // the field unknown of the struct
 		}
 		maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, name) })
 	}
@@ -212,7 +211,7 @@ func withUnknown(v any, more unknown) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.WriteByte(',') // a struct is never empty here
+		out.WriteByte(',') // the struct always has fields before these keys
 		out.Write(name)
 		out.WriteByte(':')
 		out.Write(more[key])

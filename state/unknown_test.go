@@ -51,7 +51,7 @@ func FuzzUnknown(f *testing.F) {
 	})
 }
 
-// Records in lists keep the keys that this version does not know.
+// Records in lists keep keys that this version does not know.
 func TestUnknownInLists(t *testing.T) {
 	t.Parallel()
 	text := `{

@@ -25,7 +25,7 @@ func inWords(data []byte, err error) error {
 	case errors.As(err, &kind):
 		where := ""
 		if kind.Field != "" {
-			where = kind.Field + ": " // of an item, it is the list
+			where = kind.Field + ": " // the name of an item's field is that of the list
 		}
 		return fmt.Errorf("%s%s instead of %s", where, given(kind.Value), wanted(kind.Type))
 	}

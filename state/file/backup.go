@@ -19,11 +19,11 @@ import (
 	"bootstrap/state"
 )
 
-// keptBackups is the number of earlier versions that are kept, beside versions
-// that alone record something.
+// keptBackups is the number of earlier versions that are kept. Versions that are the
+// only record of something are kept in addition.
 const keptBackups = 5
 
-// Backup is an earlier version of a state file, as a run left it.
+// Backup is an earlier version of a state file. A run wrote it last.
 type Backup struct {
 	Serial  int
 	Written time.Time
@@ -31,13 +31,13 @@ type Backup struct {
 	Writer  Writer
 }
 
-// Writer is the run that left a version; the zero value: unknown.
+// Writer is the run that wrote a version; the zero value: unknown.
 type Writer struct {
 	By      string `json:"by"`      // user@host
-	Command string `json:"command"` // without values
+	Command string `json:"command"` // without the values of flags
 }
 
-// writersFile returns the path of the file that says which run left which backup.
+// writersFile returns the path of the file that lists which run wrote which backup.
 func writersFile(path string) string { return filepath.Join(backupDir(path), "writers.json") }
 
 // readWriters returns the writers of backups, by serial number; a damaged file has none.
@@ -57,7 +57,8 @@ func (s *Store) recordWriter() error {
 	return s.recordWriters(map[int]Writer{s.current.Own.Serial: {By: s.opts.Holder.Who(), Command: s.opts.Holder.Command}})
 }
 
-// recordWriters adds the writers of backups, and forgets those of backups that are gone.
+// recordWriters adds the writers of backups, and removes those of backups that do not
+// exist any more.
 func (s *Store) recordWriters(more map[int]Writer) error {
 	before := readWriters(s.path)
 	writers := map[int]Writer{}
@@ -85,13 +86,13 @@ func (s *Store) recordWriters(more map[int]Writer) error {
 	return nil
 }
 
-// backupDir is the folder beside a state file that contains its backups.
+// backupDir is the folder next to a state file that contains its backups.
 func backupDir(path string) string { return path + ".backups" }
 
 func (s *Store) backups() string { return backupDir(s.path) }
 
-// backupsOf lists the backups of the state file at path, newest first; a folder
-// that cannot be read has none.
+// backupsOf lists the backups of the state file at path, newest first. For a folder
+// that cannot be read it returns none.
 func backupsOf(path string) []Backup {
 	entries, err := os.ReadDir(backupDir(path))
 	if err != nil {
@@ -113,7 +114,7 @@ func backupsOf(path string) []Backup {
 	return list
 }
 
-// read reads and checks the version.
+// read reads and checks the backup.
 func (b Backup) read() (state.State, error) {
 	l, err := load(b.Path, Options{})
 	if err == nil && !l.found {
@@ -122,8 +123,8 @@ func (b Backup) read() (state.State, error) {
 	return l.current, err
 }
 
-// startBackups makes a backup of the file before the first write of a run.
-// Normally the previous run has done that at its end, unless it was killed.
+// startBackups makes a backup of the file before the first write of a run. Normally the
+// previous run has done that at its end, unless it was killed.
 func (s *Store) startBackups() error {
 	if !fileExists(s.path) {
 		return nil
@@ -147,7 +148,7 @@ func (s *Store) keep(target string) error {
 		return err
 	}
 	if have, err := readWhole(target); err == nil && bytes.Equal(have, data) {
-		atomicfile.Match(target, s.path) // the file may be shared since
+		atomicfile.Match(target, s.path) // the file may have become readable for others since
 		return nil
 	}
 	if err := s.makeBackups(); err != nil {
@@ -171,9 +172,9 @@ func (s *Store) makeBackups() error {
 }
 
 // Restore makes an earlier version the present one, under a new serial number, and
-// returns it, open and locked. The present one may be missing or damaged; it is
-// kept as PATH.damaged then. Unless force is set, the error is an *OwnsError if
-// only the present one records something.
+// returns the state, open and locked. The present version may be missing; if it is
+// damaged, it is kept as PATH.damaged. Unless force is set, the error is an *OwnsError
+// if the present version is the only record of something.
 func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
 	resolved, err := Resolve(path)
 	if err != nil {
@@ -213,7 +214,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		return err
 	}
 	s.loaded, err = load(s.path, Options{})
-	if isMoved(err) { // two places would have a state of the same deployment
+	if isMoved(err) { // otherwise two places would contain a state of the same deployment
 		return err
 	}
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		s.loaded, s.gone = loaded{found: true}, readGone(s.path)
 		s.note("The damaged deployment state is kept as %s", damaged)
 	}
-	s.readGone() // it depends on the present version
+	s.readGone() // while the present version still exists, on which the list depends
 	var lost []string
 	kept := old.Owned()
 	for _, owned := range s.current.Owned() {
@@ -236,12 +237,12 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		return &OwnsError{Path: s.opts.name(s.path), Owned: lost}
 	}
 	for _, in := range old.Own.Intents {
-		// Only later versions say how it ended.
+		// Only later versions show how the call ended.
 		s.note("In version %d, %s had not ended: the next run finds out its result", serial, in.Method)
 	}
 	have := s.current.Own.Serial
 	s.current = old
-	s.current.Own.Serial = have // backups get the serial number of the file
+	s.current.Own.Serial = have // the file's serial number, which becomes that of its backup
 	if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
 		return err
 	}

@@ -63,11 +63,11 @@ func TestBackups(t *testing.T) {
 	if got := versions(t, path); !slices.Equal(got, []int{0}) {
 		t.Errorf("backups %v", got)
 	}
-	// The backup of what create-env wrote is byte-equal.
+	// The backup has the same bytes as the file of create-env.
 	if kept, err := os.ReadFile(path + ".backups/0.json"); err != nil || string(kept) != string(data) {
 		t.Errorf("backup of create-env's file: %s, %v", kept, err)
 	}
-	// When a run ends it makes a backup of what it wrote: the file may be lost.
+	// When a run ends it makes a backup of what it wrote, because the file may be lost.
 	f.Close()
 	if got := versions(t, path); !slices.Equal(got, []int{7, 0}) {
 		t.Errorf("backups %v", got)
@@ -96,7 +96,7 @@ func TestBackups(t *testing.T) {
 	}
 }
 
-// A killed run makes no backup at its end; the next run does.
+// A killed run makes no backup at its end, but the next run does.
 func TestBackupOfAKilledRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	killed := with(t, path, "")
@@ -110,8 +110,8 @@ func TestBackupOfAKilledRun(t *testing.T) {
 	}
 }
 
-// What create-env has replaced in a state file of this program counts as deleted; an
-// orphan, which create-env does not know, does not.
+// What create-env replaces in a state file counts as deleted. An orphan does not,
+// because create-env does not know of it.
 func TestBackupsOfWhatCreateEnvReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path, func(s *state.State) {
@@ -153,7 +153,7 @@ func TestBackupsOfWhatCreateEnvReplaced(t *testing.T) {
 	}
 }
 
-// A backup is not pruned while it alone records something that was not deleted.
+// A backup is kept while it is the only record of something that was not deleted.
 func TestBackupsOfWhatWasLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path,
@@ -162,7 +162,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 20 { // of another deployment, from here on
+	for i := range 20 { // from here on versions of another deployment
 		runs(t, path, func(s *state.State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
 	}
 	list, err := Versions(path)
@@ -296,8 +296,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A removal that is killed leaves the state file, with which it is repeated, and no
-// backups without one.
+// A removal that is killed leaves the state file, so that it can be repeated, or
+// removes everything: no backups remain without a state file.
 func TestKilledRemoval(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
@@ -313,7 +313,7 @@ func TestKilledRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	update(t, f, func(s *state.State) { s.CurrentVMCID = "" })
-	// What writes of a killed run leave is removed with the rest.
+	// The removal also removes files that writes of a killed run left behind.
 	stale := filepath.Join(f.backups(), ".gone.json123")
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -346,8 +346,8 @@ func TestKilledRemoval(t *testing.T) {
 	}
 }
 
-// A run that is killed after a write knows later what that write has dropped: no
-// backup is kept for it.
+// A later run knows what the last write of a killed run removed from the state, and
+// keeps no backup for it.
 func TestKilledAfterDropping(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")

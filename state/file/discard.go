@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Discard deletes the state file and its mirror and keeps its backups. Unless force
-// is set, it refuses a state that is damaged, and one that records something with
-// an *OwnsError.
+// Discard deletes the state file and its mirror and keeps its backups. Unless force is
+// set, it refuses a damaged state, and a state that records something with an
+// *OwnsError.
 func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	if _, err := os.Stat(path); opts.Team == nil && errors.Is(err, fs.ErrNotExist) {
 		return &MissingError{Path: path}
@@ -49,7 +49,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		mirror = s.mirrorPath()
 	}
 	if opts.Team != nil {
-		if err == nil { // it can be read
+		if err == nil { // the file can be read
 			s.keepVersion(ctx)
 		}
 		if err := opts.Team.Forget(ctx); err != nil {
@@ -65,8 +65,8 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	return nil
 }
 
-// OwnsError says that a state is not deleted or replaced because nothing else
-// records what it owns in the cloud.
+// OwnsError says that a state is not deleted or replaced because it is the only record
+// of resources in the cloud.
 type OwnsError struct {
 	Path  string
 	Owned []string // as State.Owned lists it

@@ -15,8 +15,8 @@ import (
 	"bootstrap/state"
 )
 
-// writeFull is the process in which no file grows beyond a few bytes, as if the
-// file system were full. It tries to write the state, and to rescue a CID.
+// writeFull runs in a process whose files cannot grow beyond a few bytes, as on a full
+// file system. It tries to write the state, and to rescue a CID.
 func writeFull(path string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	f, err := Open(context.Background(), path, Options{Home: filepath.Join(filepath.Dir(path), "home")})

@@ -30,7 +30,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		defer file.Close()
-		// A state that was read can be written and read again unchanged.
+		// A state that can be read can be written and read again unchanged.
 		if err := file.Update(func(*state.State) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzRescue opens a state beside a damaged or forged rescue file.
+// FuzzRescue opens a state that has a damaged or forged rescue file.
 func FuzzRescue(f *testing.F) {
 	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_vm"}, "cid": "vm-1"}]}`))
 	f.Add([]byte(`{"installation_id": "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10", "made": [{"intent": {"id": "i", "method": "create_stemcell"}, "cid": "x"}, {"intent": {}, "cid": "y"}]}`))
@@ -61,8 +61,8 @@ func FuzzRescue(f *testing.F) {
 	})
 }
 
-// FuzzMirror opens a state that create-env has saved, with a damaged or forged
-// mirror: the state can be read and contains what the file contains.
+// FuzzMirror opens a state that create-env has saved, with a damaged or forged mirror.
+// The state can be read, and contains everything that the file contains.
 func FuzzMirror(f *testing.F) {
 	const id = "5f9b7c7e-5d5d-4b0e-6d52-2f0d5f7f2a10"
 	for _, s := range []string{

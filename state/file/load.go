@@ -17,20 +17,20 @@ import (
 type loaded struct {
 	current  state.State
 	found    bool
-	foreign  bool // found, and written by another tool, which drops the program's own part
-	fresh    bool // the installation's id is new and was never written
+	foreign  bool // found, and written by another tool, which removes the program's own part
+	fresh    bool // the id of the installation is new and was never written
 	notes    []string
 	warnings []error
-	rescued  bool   // current contains what an earlier run could not write
-	legacy   string // the bosh-deployments.yml that current comes from
+	rescued  bool   // current contains results from a rescue file
+	legacy   string // path of the bosh-deployments.yml from which current was made
 }
 
 func (l *loaded) note(format string, args ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
 
-// load reads the state at path, in any format, completes it from the mirror and
-// from what was rescued, and checks it. It writes nothing.
+// load reads the state at path, in any format, adds what the mirror and rescue files
+// contain, and checks it. It writes nothing.
 func load(path string, opts Options) (loaded, error) {
 	var l loaded
 	data, err := readWhole(path)
@@ -59,10 +59,11 @@ func load(path string, opts Options) (loaded, error) {
 
 func damaged(err error) error { return named.As("state-damaged", err) }
 
-// start returns the state if there is no file: from a bosh-deployments.yml, from
-// what an earlier run could not write, or an empty one.
+// start returns the state if there is no file: from a bosh-deployments.yml, from a
+// rescue file, or an empty one.
 func (l *loaded) start(path string, opts Options) error {
-	// It starts above the serial numbers of backups, or they would be pruned.
+	// It starts above the serial numbers of backups; otherwise its own backups would be
+	// pruned as the oldest.
 	serial := 0
 	for _, b := range backupsOf(path) {
 		serial = max(serial, b.Serial)
@@ -85,12 +86,12 @@ func (l *loaded) start(path string, opts Options) error {
 	return nil
 }
 
-// complete adds what a state that was read may lack. own is true if it has the
+// complete adds what a state may lack after reading. own is true if it contains the
 // program's own part.
 func (l *loaded) complete(path, home string, own bool) {
 	l.current.Identify()
 	if _, err := uuid.Parse(l.current.InstallationID); err != nil {
-		return // Check refuses it; no folder is named after it
+		return // Check refuses it; no folder may be named after it
 	}
 	if home != "" {
 		l.compareMirror(path, home, own)
@@ -98,8 +99,8 @@ func (l *loaded) complete(path, home string, own bool) {
 	l.recover(path, home)
 }
 
-// retire renames a bosh-deployments.yml whose content is in the state: after a
-// delete it must not become the state again.
+// retire renames a bosh-deployments.yml whose content is in the state: after a delete
+// it must not become the state again.
 func retire(path string) error {
 	if err := os.Rename(path, path+".migrated"); err != nil {
 		return fmt.Errorf("cannot rename %s, whose content is in the deployment state: %w", filepath.Base(path), err)

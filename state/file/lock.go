@@ -57,16 +57,16 @@ func (e *LockedError) Hint() string {
 type locker struct {
 	who     state.Holder
 	until   time.Time
-	waiting func(*LockedError) // may be nil
+	waiting func(*LockedError) // called once before waiting; may be nil
 }
 
-// theState is what a *LockedError and others call the state.
+// theState is the name of the state in messages.
 const theState = "the deployment state"
 
 const lockRetry = 100 * time.Millisecond
 
-// acquire locks a file. The error is a *LockedError if another process holds the
-// lock until the deadline.
+// acquire locks a file. The error is a *LockedError if another process holds the lock
+// until the deadline.
 func (l *locker) acquire(ctx context.Context, what, path string) (*lockfile.Lock, error) {
 	var got *lockfile.Lock
 	waited := false
@@ -96,7 +96,7 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	if got == nil {
 		locked := &LockedError{What: what, Path: path}
 		if data, err := regular.Read(path); err == nil {
-			// A lock file that is being written may be empty.
+			// The holder may be writing the lock file, which is empty then.
 			_ = json.Unmarshal(data, &locked.Holder)
 		}
 		return nil, locked
@@ -112,8 +112,8 @@ func (l *locker) try(what, path string) (*lockfile.Lock, error) {
 	return got, nil
 }
 
-// lockRefused returns why a file cannot be locked. A folder that cannot be written to,
-// such as a read-only checkout, has an explanation.
+// lockRefused returns why a file cannot be locked. It explains a folder without write
+// access, such as a read-only checkout.
 func lockRefused(what, path string, err error) error {
 	cause := err
 	var at *fs.PathError
@@ -126,7 +126,7 @@ func lockRefused(what, path string, err error) error {
 	return named.As("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
 
-// Fleet is what a *LockedError calls the lock of a run of a fleet.
+// Fleet is the name of a fleet's run in a *LockedError.
 const Fleet = "the fleet"
 
 // LockFleet locks the file at path for a run of a fleet. The error is a *LockedError
@@ -136,8 +136,8 @@ func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 	return l.try(Fleet, path)
 }
 
-// lockInstallation locks the folder of the installation, which two copies of one
-// state file share. It does nothing if that is locked already.
+// lockInstallation locks the folder of the installation, which copies of the state file
+// share. It does nothing if this run has locked it already.
 func (s *Store) lockInstallation(ctx context.Context, id string) error {
 	// Windows cannot remove a folder that contains an open file.
 	if s.opts.Home == "" || runtime.GOOS == "windows" {
@@ -154,7 +154,7 @@ func (s *Store) lockInstallation(ctx context.Context, id string) error {
 		return fmt.Errorf("cannot make the folder of the installation: %w", err)
 	}
 	got, err := s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
-	if errors.Is(err, fs.ErrNotExist) { // a delete has removed it since
+	if errors.Is(err, fs.ErrNotExist) { // a delete has removed the folder since
 		got, err = s.locker.acquire(ctx, "the installation", filepath.Join(dir, "lock"))
 	}
 	s.installation = got

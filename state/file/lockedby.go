@@ -27,8 +27,8 @@ func LockedBy(path string) (*LockedError, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find out who has locked the deployment state: %w", err)
 	}
-	// A shared lock can be taken if no process holds the exclusive one; it is
-	// released at once.
+	// A shared lock can be taken if no process holds the exclusive one. It is released
+	// immediately.
 	f := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	got, err := f.TryRLock()
 	defer func() { _ = f.Close() }()
@@ -39,6 +39,6 @@ func LockedBy(path string) (*LockedError, error) {
 		return nil, nil
 	}
 	locked := &LockedError{What: theState, Path: path}
-	_ = json.Unmarshal(data, &locked.Holder) // a lock file that is being written may be empty
+	_ = json.Unmarshal(data, &locked.Holder) // the holder may be writing the lock file, which is empty then
 	return locked, nil
 }

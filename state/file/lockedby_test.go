@@ -38,7 +38,7 @@ func TestLockedBy(t *testing.T) {
 	f.Close()
 }
 
-// What stands in the place of a lock is named, and once.
+// The error names the file that is at the path of a lock, and only one time.
 func TestLockIsNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.json.lock")

@@ -10,8 +10,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// The message for each malformed state file is in testdata/malformed.golden, which
-// go test -update writes. No file is changed.
+// testdata/malformed.golden contains the error for each malformed state file; go test
+// -update writes it. No state file is changed.
 func TestMalformedStates(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -45,7 +45,7 @@ func TestMalformedStates(t *testing.T) {
 			t.Errorf("%q was changed to %q, %v", text, now, err)
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || len(files) > 2 { // the lock
+		if err != nil || len(files) > 2 { // the second file is the lock
 			t.Errorf("%q: made %v, %v", text, files, err)
 		}
 	}

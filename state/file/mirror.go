@@ -11,9 +11,9 @@ import (
 	"bootstrap/state"
 )
 
-// mirror contains what create-env drops from a state file when it saves it, and
-// the CIDs that show whether the file still describes the same VM. It is the
-// file state.json, 0600, in the folder of the installation.
+// mirror contains the keys that create-env removes from a state file when it saves it,
+// and the CIDs that show whether the file still describes the same VM. It is the file
+// state.json, 0600, in the folder of the installation.
 type mirror struct {
 	State    string    `json:"state"` // path of the state file
 	VM       string    `json:"vm_cid"`
@@ -21,8 +21,8 @@ type mirror struct {
 	Stemcell string    `json:"stemcell_cid"`
 	Own      state.Own `json:"bootstrap"`
 
-	// Made and Size are the stemcell and the size of the disk, for importing the VM
-	// when the state file is lost.
+	// Made and Size are the VM's stemcell and the size of its disk. They are used if
+	// the VM is imported because the state file was lost.
 	Made state.Stemcell `json:"stemcell"`
 	Size int            `json:"disk_size,omitempty"` // MiB
 }
@@ -69,8 +69,8 @@ func (s *Store) writeMirror() error {
 	return nil
 }
 
-// compareMirror restores the program's own part from the mirror if the file lacks
-// it. If the file has it, it warns when the file is older than the mirror.
+// compareMirror restores the program's own part from the mirror if the file lacks it.
+// If the file contains it, compareMirror warns if the file is older than the mirror.
 func (l *loaded) compareMirror(path, home string, own bool) {
 	file := mirrorOf(home, l.current.InstallationID)
 	data, err := regular.Read(file)
@@ -79,7 +79,7 @@ func (l *loaded) compareMirror(path, home string, own bool) {
 	}
 	var m mirror
 	if err := json.Unmarshal(data, &m); err != nil {
-		if !own { // else nothing depends on the mirror
+		if !own { // otherwise the mirror is not needed
 			l.warnOfMirror(file, err)
 		}
 		return
@@ -108,16 +108,15 @@ func (l *loaded) warnOfMirror(file string, err error) {
 	l.warnings = append(l.warnings, fmt.Errorf("cannot use %s (%w): another tool wrote the deployment state since, and what only that file records is lost, such as orphaned disks and what interrupted runs may have left; look for them in the cloud", file, err))
 }
 
-// Remembered returns what this machine has recorded of a VM whose state was at
-// path or, if agentID is not empty, of the VM with that agent id. ok is false if
-// that is nothing.
+// Remembered returns this machine's record of a VM whose state was at path or, if
+// agentID is not empty, of the VM with that agent id. ok is false if there is none.
 func Remembered(home, path, agentID string) (vm state.Import, ok bool) {
 	path, err := Resolve(path)
 	if err != nil || home == "" {
 		return state.Import{}, false
 	}
 	mirrors, err := filepath.Glob(filepath.Join(home, "*", "state.json"))
-	if err != nil { // home has brackets in its name
+	if err != nil { // the name of home may contain brackets
 		return state.Import{}, false
 	}
 	for _, file := range mirrors {

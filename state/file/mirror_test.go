@@ -38,8 +38,8 @@ func asCreateEnv(t *testing.T, path string, change func(map[string]any)) {
 
 func TestMirror(t *testing.T) {
 	for name, c := range map[string]struct {
-		create func(map[string]any) // what create-env changed
-		same   bool                 // whether the VM is the one we made
+		create func(map[string]any) // the changes that create-env makes
+		same   bool                 // whether the VM is the one that this program created
 	}{
 		"nothing":     {nil, true},
 		"another VM":  {func(s map[string]any) { s["current_vm_cid"] = "vm-2" }, false},
@@ -83,7 +83,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// Open warns of an older file, such as one out of version control.
+// Open warns of a file that is older than its mirror, such as one from version control.
 func TestOlderThanTheMirror(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
@@ -109,7 +109,7 @@ func TestOlderThanTheMirror(t *testing.T) {
 	}
 }
 
-// It does the same for the mirror.
+// Open also warns of an older mirror.
 func TestTemporaryMirrorIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
@@ -133,8 +133,8 @@ func TestTemporaryMirrorIsRemoved(t *testing.T) {
 	}
 }
 
-// The file and its mirror keep the keys of newer versions and other tools through
-// every write.
+// Every write keeps the keys of newer versions and other tools, in the file and in its
+// mirror.
 func TestUnknownKeysAreKept(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
@@ -164,7 +164,7 @@ func TestUnknownKeysAreKept(t *testing.T) {
 			t.Errorf("a key that is known is written twice: %s", got)
 		}
 	}
-	asCreateEnv(t, path, nil) // which drops our part
+	asCreateEnv(t, path, nil) // removes the program's own part
 	f := with(t, path, home)
 	update(t, f, func(*state.State) {})
 	if data, err := os.ReadFile(path); err != nil || !strings.Contains(compact(t, data), `"later":{"x":1}`) {

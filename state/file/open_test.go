@@ -14,8 +14,7 @@ import (
 	"bootstrap/state"
 )
 
-// TestMain lets the test binary be the process that holds a lock, or the one
-// that cannot write.
+// TestMain runs the tests, or makes this process hold a lock or try to write.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("STATE_TEST_HOLD"); path != "" {
 		f, err := Open(context.Background(), path, Options{Holder: state.Holder{User: "other", Host: "elsewhere", PID: os.Getpid(), Command: "deploy x.yml", Since: time.Now()}})
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		defer f.Close()
 		os.Stdout.WriteString("held\n")
-		select {} // until killed
+		select {} // until it is killed
 	}
 	if path := os.Getenv("STATE_TEST_FULL"); path != "" {
 		os.Exit(writeFull(path))
@@ -56,7 +55,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// A file of create-env is read, and written so that create-env can read it.
+// A file of create-env can be read, and create-env can read the file that is written.
 func TestCreateEnvShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	data, err := os.ReadFile("../../testdata/state/create-env.json")
@@ -201,7 +200,7 @@ func TestSymlinkIsFollowed(t *testing.T) {
 	}
 }
 
-// A second process learns who holds the lock, and gets it when the holder is
+// A second process reports who holds the lock, and gets the lock when the holder is
 // killed.
 func TestLockOfAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
@@ -229,7 +228,7 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	open(t, path)
 }
 
-// A write that fails leaves the whole file.
+// A write that fails leaves the file intact.
 func TestUnwritableFolderKeepsTheFile(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write anywhere")

@@ -50,7 +50,7 @@ func isFile(path string) error {
 // ReadAny reads a state from a file of any tool: the state file of create-env,
 // bosh-init or this program, or a bosh-deployments.yml. The ids may be missing.
 func ReadAny(path string) (state.State, error) {
-	f, err := os.Open(path) // which may be a pipe
+	f, err := os.Open(path) // the path may be a pipe
 	if err != nil {
 		return state.State{}, fmt.Errorf("cannot read the state to import: %w", err)
 	}

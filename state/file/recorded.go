@@ -14,21 +14,21 @@ import (
 	"bootstrap/state/team"
 )
 
-// Recorded is a deployment of which this machine has a record.
+// Recorded is a deployment that this machine has a record of.
 type Recorded struct {
 	Installation string // its id
 	Path         string // of the state file
-	Place        string // the store whose copy it is; empty: none
-	// State is what the state file records. If that cannot be read, it has only the
-	// CIDs and our own part as this machine recorded them last.
+	Place        string // the store if the file is a copy; otherwise empty
+	// State is the content of the state file. If that cannot be read, it contains only
+	// the CIDs and the program's own part from this machine's last record.
 	State state.State
-	Err   error // why the state file cannot be read; a *GoneError if it is gone
+	Err   error // why the state file cannot be read; a *GoneError if it does not exist any more
 }
 
-// GoneError says that a recorded state file is not there any more.
+// GoneError says that a recorded state file does not exist any more.
 type GoneError struct {
 	Path  string
-	Other bool // the path has the state of another installation
+	Other bool // the path contains the state of another installation
 }
 
 func (e *GoneError) Error() string {
@@ -38,7 +38,7 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("the state file %s is gone", e.Path)
 }
 
-// AllRecorded returns the deployments that are recorded in home, which is ~/.bosh: those
+// AllRecorded returns the deployments with a record in home, which is ~/.bosh: those
 // that this machine deployed, and the copies of states in stores.
 func AllRecorded(home string) ([]Recorded, error) {
 	entries, err := os.ReadDir(home)
@@ -57,7 +57,7 @@ func AllRecorded(home string) ([]Recorded, error) {
 		}
 		list = append(list, recordedOf(home, entry.Name(), m))
 	}
-	copies, _ := os.ReadDir(filepath.Join(home, "team")) // none
+	copies, _ := os.ReadDir(filepath.Join(home, "team")) // the folder need not exist
 	for _, entry := range copies {
 		path := team.StateIn(filepath.Join(home, "team", entry.Name()))
 		listed := slices.ContainsFunc(list, func(r Recorded) bool { return r.Path == path && r.Err == nil })
@@ -69,7 +69,7 @@ func AllRecorded(home string) ([]Recorded, error) {
 	return list, nil
 }
 
-// recordedOf reads the state file that a record names.
+// recordedOf reads the state file of a record.
 func recordedOf(home, installation string, m mirror) Recorded {
 	r := Recorded{Installation: installation, Path: m.State, Place: team.PlaceOf(m.State)}
 	st, found, err := Read(m.State, home)

@@ -15,9 +15,8 @@ import (
 	"bootstrap/state"
 )
 
-// rescue contains what was created in the cloud while the state could not be
-// written. It is a file, 0600, beside the state file, in the folder of the
-// installation, or both.
+// rescue lists what CPI calls created while the state could not be written. It is a
+// file, 0600, next to the state file, in the folder of the installation, or both.
 type rescue struct {
 	DirectorID     string    `json:"director_id"`
 	InstallationID string    `json:"installation_id"`
@@ -35,8 +34,8 @@ func rescueIn(home, installation string) string {
 	return filepath.Join(home, installation, "rescue.json")
 }
 
-// Rescue keeps the CID of what a CPI call created when Update could not: the next
-// Open records it. It returns the path of the file that holds it.
+// Rescue keeps the CID of something that a CPI call created if Update failed: the next
+// Open records it. It returns the path of the file with the CID.
 func (s *Store) Rescue(in state.Intent, cid string) (string, error) {
 	var path string
 	var errs []error
@@ -101,14 +100,14 @@ func (r *rescue) check() error {
 	return errors.Join(errs...)
 }
 
-// recover records what an earlier run created and could not record.
+// recover records what earlier runs created and could not record.
 func (l *loaded) recover(path, home string) {
 	st := &l.current
 	beside, err := readRescue(rescueBeside(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.warnings = append(l.warnings, fmt.Errorf("cannot read what an earlier run made and could not record: %s: %w", rescueBeside(path), err))
 	}
-	// If there is no state, the file beside its path contains the id of the
+	// If there is no state, the rescue file at its path contains the id of the
 	// installation.
 	if err == nil && !l.found && l.legacy == "" && beside.InstallationID != "" {
 		st.DirectorID, st.InstallationID = beside.DirectorID, beside.InstallationID
@@ -118,7 +117,7 @@ func (l *loaded) recover(path, home string) {
 		all = append(all, beside)
 	}
 	if home != "" {
-		// A copy: users are told of the file beside the state.
+		// This file is a copy; messages name only the file next to the state.
 		if in, err := readRescue(rescueIn(home, st.InstallationID)); err == nil {
 			all = append(all, in)
 		}
@@ -145,7 +144,7 @@ func (l *loaded) recover(path, home string) {
 	}
 }
 
-// removeRescue removes the files whose content is in the state, and the CPI's
+// removeRescue removes rescue files whose content is in the state, and the CPI's
 // replies with the same content.
 func (s *Store) removeRescue() {
 	for _, file := range s.rescueFiles() {

@@ -9,8 +9,8 @@ import (
 	"bootstrap/state"
 )
 
-// unwritable puts a file where the folder of the state is, so that not even
-// root can write there, and returns how to put the folder back.
+// unwritable replaces the folder of the state by a file, so that not even root can
+// write there, and returns a function that restores the folder.
 func unwritable(t *testing.T, dir string) (restore func()) {
 	t.Helper()
 	if err := os.Rename(dir, dir+".aside"); err != nil {
@@ -49,7 +49,7 @@ func TestRescue(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f.opts.Warn = nil // a backup cannot be made either
+	f.opts.Warn = nil // backups fail, too
 	restore := unwritable(t, dir)
 	err = f.Update(func(s *state.State) error { return s.Settle(vm, "vm-1") })
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "as it was before") {
@@ -74,7 +74,7 @@ func TestRescue(t *testing.T) {
 	}
 	f.Close()
 
-	// Read returns it and changes nothing.
+	// Read returns the rescued CID and changes nothing.
 	if st, _, err := Read(path, home); err != nil || st.CurrentVMCID != "vm-1" || len(st.Disks) != 1 {
 		t.Errorf("read %+v, %v", st, err)
 	}
@@ -95,7 +95,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// A rescued VM that does not fit the state becomes a leftover.
+// A rescued VM that contradicts the state becomes a leftover.
 func TestRescueOfWhatDoesNotFit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	f := with(t, path, "")

@@ -1,6 +1,6 @@
-// Package file stores the state of a deployment in a file: with a lock, whole
-// writes, backups, a mirror of what create-env drops, and a rescue file for CIDs
-// that could not be written.
+// Package file stores the state of a deployment in a file. It has a lock, atomic
+// writes, backups, a mirror of the keys that create-env removes, and a rescue file for
+// CIDs that could not be written.
 package file
 
 import (
@@ -23,17 +23,17 @@ import (
 
 // Options control how a state file is opened.
 type Options struct {
-	Holder state.Holder  // named by the locks
+	Holder state.Holder  // named in the locks
 	Wait   time.Duration // for a lock that another process holds
 
-	// Home is ~/.bosh, where the folder of the installation holds the mirror and
-	// a second lock; empty: there are none.
+	// Home is ~/.bosh, where the folder of the installation contains the mirror and a
+	// second lock; empty: no mirror and no second lock.
 	Home string
 	// Legacy is the path of a bosh-deployments.yml that becomes the state if
 	// there is no state file. It may be empty, and the file need not exist.
 	Legacy string
 
-	// Team is the store of which the file is this machine's copy; nil: there is none.
+	// Team is the store whose copy the file is; nil: none.
 	Team *team.Copy
 
 	Waiting func(*LockedError) // called once, before waiting; may be nil
@@ -51,21 +51,21 @@ type Store struct {
 	lock         *lockfile.Lock  // nil: read-only, or closed
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // by this run
-	moved        bool            // the file is only the text that says where the state is
+	moved        bool            // the file only contains the text that names the new place
 	gone         map[string]bool // resources that were removed on purpose, see dropped
-	newest       int             // serial number in the history of the store of the team
-	unsent       error           // why the store of the team has not got the last write
+	newest       int             // newest serial number in the history of the store of the team
+	unsent       error           // why the last write did not reach the store of the team
 	loaded
 }
 
 // MissingError says that there is no state file.
 type MissingError struct {
 	Path     string
-	Manifest string // the manifest that was named, if there is no such file either
+	Manifest string // the manifest, if it does not exist either; otherwise empty
 }
 
 // Missing returns the error for a state file that does not exist. manifest is the
-// manifest in whose folder it was looked for, empty for none.
+// manifest in whose folder it was expected, empty for none.
 func Missing(path, manifest string) *MissingError {
 	if _, err := os.Stat(manifest); manifest == "" || !errors.Is(err, fs.ErrNotExist) {
 		manifest = ""
@@ -103,9 +103,9 @@ func (e *FolderError) ExitCode() exitcode.Code { return exitcode.Manifest }
 // bosh-init kept its state.
 const LegacyName = "bosh-deployments.yml"
 
-// Path returns the path of the state file of a manifest: that of the flag, or
-// `<manifest without extension>-state.json` beside the manifest. The error is a
-// *FolderError if the manifest is a folder.
+// Path returns the path of the state file of a manifest: flag, or `<manifest without
+// extension>-state.json` in the manifest's folder. The error is a *FolderError if the
+// manifest is a folder.
 func Path(manifest, flag string) (string, error) {
 	if flag == "" {
 		if info, err := os.Stat(manifest); err == nil && info.IsDir() {
@@ -120,16 +120,16 @@ func Path(manifest, flag string) (string, error) {
 	return path, nil
 }
 
-// Beside returns the path of the state file that a manifest has by default.
+// Beside returns the default path of a manifest's state file.
 func Beside(manifest string) string {
 	base := strings.TrimSuffix(filepath.Base(manifest), filepath.Ext(manifest))
 	return filepath.Join(filepath.Dir(manifest), base+"-state.json")
 }
 
-// Open locks the state file and the folder of its installation, and reads it. If
-// there is no file, the state is a new one, which the first Update writes. Open
-// records what an earlier run could not record; Notes reports that. The error is
-// a *LockedError if another process holds a lock for longer than opts.Wait.
+// Open locks the state file and the folder of its installation, and reads it. If there
+// is no file, the state is a new one, which the first Update writes. Open also records
+// results that an earlier run could not record; Notes reports that. The error is a
+// *LockedError if another process holds a lock for longer than opts.Wait.
 func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
 	s, err := lock(ctx, path, opts)
 	if err != nil {
@@ -160,7 +160,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		if err := s.acceptReplaced(); err != nil {
 			return nil, err
 		}
-	} else { // the history may have versions of an earlier deployment
+	} else { // the history may contain versions of an earlier deployment
 		s.current.Own.Serial = max(s.current.Own.Serial, s.newest)
 	}
 	if taken && s.found && !s.rescued {
@@ -177,7 +177,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	return s, nil
 }
 
-// OpenReadOnly is Open without locks and without writing anything; Update fails.
+// OpenReadOnly is like Open, but takes no locks and writes nothing. Update fails.
 func OpenReadOnly(path string, opts Options) (*Store, error) {
 	path, err := Resolve(path)
 	if err != nil {
@@ -192,7 +192,7 @@ func OpenReadOnly(path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Read returns the state at path without locking it. If there is no file, it is a
+// Read returns the state at path without locking it. If there is no file, it returns a
 // new state, and found is false. home is ~/.bosh or empty, as in Options.
 func Read(path, home string) (st state.State, found bool, err error) {
 	path, err = Resolve(path)
@@ -214,12 +214,12 @@ func Exists(path string) (bool, error) {
 
 // lock locks the state file without reading it.
 func lock(ctx context.Context, path string, opts Options) (*Store, error) {
-	// A link is followed first, because a write renames a file over it.
+	// Links are resolved first, because a write renames a file to the path.
 	path, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	// No lock file is created beside something that cannot be a state file.
+	// No lock file is created for a file that cannot be a state file.
 	if err := isFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read the deployment state: %w", err)
 	}
@@ -228,7 +228,7 @@ func lock(ctx context.Context, path string, opts Options) (*Store, error) {
 	if s.lock, err = s.locker.acquire(ctx, theState, path+".lock"); err != nil {
 		return nil, err
 	}
-	atomicfile.Match(path+".lock", path) // whoever may write the state may lock it
+	atomicfile.Match(path+".lock", path) // users who may write the state may lock it
 	return s, nil
 }
 
@@ -240,7 +240,7 @@ func Resolve(path string) (string, error) {
 	}
 	for range 40 {
 		to, err := os.Readlink(path)
-		if err != nil { // it is no link, or does not exist
+		if err != nil { // it is not a link, or does not exist
 			if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 				path = filepath.Join(dir, filepath.Base(path))
 			}
@@ -257,11 +257,11 @@ func Resolve(path string) (string, error) {
 // Found reports whether the file existed when it was opened.
 func (s *Store) Found() bool { return s.found }
 
-// Fresh reports whether there was no file and nothing was written yet. No later
-// run will use the folder of such an installation.
+// Fresh reports whether there was no file and this run has written nothing. No later
+// run will use the folder of that installation.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Notes returns sentences about what opening the file did, except reading it.
+// Notes returns sentences about what Open did besides reading the file.
 func (s *Store) Notes() []string { return s.notes }
 
 // Get returns the state as it was last read or written.
@@ -290,10 +290,10 @@ func (s *Store) warnAll() {
 
 var errReadOnly = errors.New("cannot write the deployment state: it was opened only for reading")
 
-// Update changes the state and writes it whole, to a temporary file that is synced
-// and renamed, mode 0600. If change or the write fails, nothing has changed. The
-// version before the first Update of a run is kept as a backup; what create-env
-// drops is kept in the mirror.
+// Update changes the state and writes it to a temporary file, mode 0600, which it syncs
+// and renames. If change or the write fails, the state and the file are unchanged. The
+// version before the first Update of a run is kept as a backup; the keys that
+// create-env removes are kept in the mirror.
 func (s *Store) Update(change func(*state.State) error) error {
 	if s.lock == nil {
 		return errReadOnly
@@ -321,8 +321,9 @@ func (s *Store) Update(change func(*state.State) error) error {
 	if !s.written {
 		s.warn(s.startBackups())
 	}
-	// Before the write: after a kill between the two, a backup would seem to be the only
-	// record of what was deleted. The next write corrects a list that is ahead.
+	// The list is written before the state: after a kill in between, a backup would
+	// otherwise seem to be the only record of something deleted. If the state is not
+	// written, the next write corrects the list.
 	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
 	s.trace("before")
 	err = s.write(data)
@@ -333,9 +334,9 @@ func (s *Store) Update(change func(*state.State) error) error {
 	dropped := slices.DeleteFunc(s.current.Resources(), func(r string) bool { return slices.Contains(next.Resources(), r) })
 	s.current, s.fresh = next, false
 	s.push(dropped...)
-	// The installation of a new state is locked only after the write. No other
-	// process knows it, so this does not wait, and a run that is killed before
-	// the write leaves no folder behind.
+	// The installation of a new state is locked only after the write. No other process
+	// knows it yet, so this does not wait, and a run that is killed before the write
+	// leaves no folder behind.
 	if err := s.lockInstallation(context.Background(), next.InstallationID); err != nil {
 		return err
 	}
@@ -358,13 +359,14 @@ func (s *Store) write(data []byte) error {
 	return atomicfile.Write(s.path, data)
 }
 
-// Remove deletes the state file, its mirror and its backups, except backups that
-// record what was not deleted. The lock is held until Close. The state file is the
-// last: as long as it exists, the same command removes what a killed run left.
+// Remove deletes the state file, its mirror and its backups, except backups that record
+// something not deleted. It keeps the lock until Close. It deletes the state file last:
+// while the file exists, the same command can finish a removal that was killed.
 func (s *Store) Remove() error {
 	s.written = false
 	if s.opts.Team != nil {
-		// First, so that after a kill the next run also removes the copy.
+		// The store's copy is removed first, so that after a kill the next run removes
+		// both.
 		if err := s.opts.Team.Remove(context.Background(), s.neededBackups()...); err != nil {
 			return err
 		}
@@ -392,8 +394,8 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close makes a backup of what this run wrote, and unlocks the state. It removes
-// the lock file if there is no state file.
+// Close makes a backup of what this run wrote, and unlocks the state. It removes the
+// lock file if there is no state file.
 func (s *Store) Close() {
 	if s.written && s.lock != nil {
 		s.warn(s.backUp())

@@ -40,7 +40,7 @@ func mode(t *testing.T, path string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-// If the first write fails, no folder of the installation is left.
+// If the first write fails, no folder of the installation remains.
 func TestFirstWriteFails(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(t.TempDir(), "in", "state.json")
@@ -49,7 +49,7 @@ func TestFirstWriteFails(t *testing.T) {
 		if err != nil || !f.Fresh() {
 			t.Fatalf("fresh %t, %v", err == nil, err)
 		}
-		if fails { // what is in the way of the rename is a folder
+		if fails { // a folder at its path prevents the rename
 			if err := os.MkdirAll(filepath.Join(path, "x"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestInstallationIsLocked(t *testing.T) {
 	if _, err := Open(t.Context(), twin, Options{Home: home}); !errors.As(err, &locked) || locked.What != "the installation" {
 		t.Fatalf("error %v", err)
 	}
-	// The next holder makes the folder again.
+	// The next holder creates the folder again.
 	if err := os.RemoveAll(f.dir()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestLegacyFileIsTakenOver(t *testing.T) {
 		t.Error(err)
 	}
 	f.Close()
-	// If there is a state file, it is ignored.
+	// If there is a state file, the bosh-deployments.yml is ignored.
 	if err := os.WriteFile(legacy, []byte("instances: {"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"bootstrap/state"
 )
 
-// takenOver copies a file of testdata/takeover and puts dir into it.
+// takenOver copies a file of testdata/takeover and replaces its placeholder by dir.
 func takenOver(t *testing.T, from, to, dir string) {
 	t.Helper()
 	data, err := os.ReadFile(from)
@@ -93,7 +93,7 @@ func TestEarlierVersions(t *testing.T) {
 	}
 }
 
-// rescuedState returns before with the disk that was rescued, which is in after.
+// rescuedState returns before with the rescued disk, which is in after.
 func rescuedState(t *testing.T, before, after state.State) state.State {
 	t.Helper()
 	if len(before.Disks) != 0 || len(before.Own.Intents) != 1 || len(after.Disks) != 1 || after.Disks[0].Size != 64 {

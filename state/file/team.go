@@ -20,7 +20,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// UnsentError says that the store of the team has not got the last changes of the state.
+// UnsentError says that the last changes of the state did not reach the store of the
+// team.
 type UnsentError struct {
 	Place, Path string
 	Err         error
@@ -43,8 +44,8 @@ func (e *UnsentError) Hint() string {
 
 func (e *UnsentError) Unwrap() error { return e.Err }
 
-// Unsent returns why the store of the team has not got the state as it was written
-// last; nil: it has, or there is none.
+// Unsent returns an error if the last written state did not reach the store of the
+// team; nil: it did, or there is no store.
 func (s *Store) Unsent() error {
 	if s.unsent == nil {
 		return nil
@@ -53,7 +54,7 @@ func (s *Store) Unsent() error {
 }
 
 // Confirm returns why this run must not begin its next step: the store of the team
-// has not got the state, or another run has taken the lease.
+// lacks the state, or another run has taken the lease.
 func (s *Store) Confirm(ctx context.Context) error {
 	if err := s.Unsent(); err != nil {
 		return err
@@ -69,9 +70,9 @@ func (s *Store) Lost(ctx context.Context) error {
 	return s.opts.Team.Confirm(ctx)
 }
 
-// begin takes the lease of the store and copies its state to the file. Changes that an
-// earlier run of this machine could not write to the store are written first. taken is true if
-// the lease was taken from a run that had not given it up.
+// begin takes the lease of the store and copies its state to the file. Before that, it
+// writes changes to the store that an earlier run of this machine could not write
+// there. taken is true if the lease was taken from a run that had not given it up.
 func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	t := s.opts.Team
 	if taken, err = t.Lock(ctx); err != nil {
@@ -99,21 +100,22 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	return taken, nil
 }
 
-// push writes the file to the store, after a write that removed the records of dropped. A
-// failure does not end the step that wrote the file: Unsent reports it to the run.
+// push writes the file to the store, after a write that removed the records of dropped.
+// An error does not fail the step that wrote the file: Unsent reports it to the run.
 func (s *Store) push(dropped ...string) {
 	if s.opts.Team == nil {
 		return
 	}
 	ctx := context.Background() // each request has a deadline
 	if len(dropped) > 0 && s.unsent == nil {
-		// First, as in Update. If it fails, finish does it.
+		// The list is written first, as in Update. If that fails, finish repeats it.
 		_ = s.opts.Team.KeepGone(ctx, dropped)
 	}
 	s.unsent = s.opts.Team.Push(ctx)
 }
 
-// finish adds what this run wrote to the history of the store, and gives up the lease.
+// finish adds the state that this run wrote to the history of the store, and gives up
+// the lease.
 func (s *Store) finish() {
 	t := s.opts.Team
 	if t == nil {
@@ -136,8 +138,8 @@ func (s *Store) keepVersion(ctx context.Context) {
 	}
 }
 
-// pullGone adds what other machines know to be deleted to the list of this one: its
-// backups may record it.
+// pullGone adds deletions that other machines know of to this machine's list, because
+// its backups may record the deleted resources.
 func (s *Store) pullGone(ctx context.Context) error {
 	h, err := s.opts.Team.History(ctx)
 	if err != nil {
@@ -150,15 +152,15 @@ func (s *Store) pullGone(ctx context.Context) error {
 	for _, resource := range h.Gone {
 		gone[resource] = true
 	}
-	s.gone = nil // it is read again
+	s.gone = nil // so that the list is read again
 	if len(gone) == len(readGone(s.path)) {
 		return nil
 	}
 	return s.writeGone(gone)
 }
 
-// Refresh copies the state from the store, without the lease, for commands that only read.
-// It does nothing while another process of this machine works with the copy.
+// Refresh copies the state from the store, without the lease, for commands that only
+// read. It does nothing while another process of this machine uses the copy.
 func Refresh(ctx context.Context, t *team.Copy) error {
 	path := t.StatePath()
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -172,7 +174,7 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	if _, conflict := errors.AsType[*team.ConflictError](err); err == nil || conflict {
 		err = errors.Join(err, t.PullVars(ctx))
 	}
-	if found, failed := Exists(path); failed == nil && !found { // there is none anywhere
+	if found, failed := Exists(path); failed == nil && !found { // there is no state at all
 		lock.Remove()
 		return errors.Join(err, t.Clean())
 	}
@@ -180,8 +182,8 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	return err
 }
 
-// PullHistory copies the earlier versions in the store to the backups of this machine, so
-// that they are listed, compared and restored like them.
+// PullHistory copies earlier versions from the store to the backups of this machine,
+// where they can be listed, compared and restored.
 func PullHistory(ctx context.Context, t *team.Copy) error {
 	h, err := t.History(ctx)
 	if err != nil {
@@ -222,8 +224,8 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 }
 
 // Push writes the copy of this machine to the store, after a run that could not. Unless
-// force is set, the error wraps team.ErrChanged if the store has another version than
-// the one from which the copy was made. did is false if the store had everything.
+// force is set, the error wraps team.ErrChanged if the store has changed since the copy
+// was made. did is false if the store had everything.
 func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -238,7 +240,7 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 		return false, err
 	}
 	unsent, err := t.Unsent()
-	if err == nil && !unsent && force && fileExists(s.path) { // it may have what nobody believes
+	if err == nil && !unsent && force && fileExists(s.path) { // the store may contain a forged state
 		_, doubt := t.Load(ctx)
 		_, unsent = errors.AsType[*team.ProofError](doubt)
 	}
@@ -260,8 +262,8 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	return true, nil
 }
 
-// Pull copies the state from the store, and keeps changes that the store never got as a
-// backup. kept is the path of the backup; empty: there were none.
+// Pull copies the state from the store, and keeps changes that never reached the store
+// as a backup. kept is the path of the backup; empty: there were no changes.
 func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -277,7 +279,7 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 		return "", err
 	}
 	kept = s.path + ".unsent"
-	for i := 2; fileExists(kept); i++ { // an earlier one may be the only record of something
+	for i := 2; fileExists(kept); i++ { // an earlier backup may be the only record of something
 		kept = fmt.Sprintf("%s.unsent-%d", s.path, i)
 	}
 	if err := atomicfile.Write(kept, data); err != nil {
@@ -286,9 +288,9 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	return kept, t.Discard(ctx)
 }
 
-// Move copies a state to another place, where there must be none, and leaves a marker
-// that refuses runs. from and to are a file, or this machine's copy of a store; name is
-// the place of to.
+// Move copies a state to another place, which must not contain one, and leaves a marker
+// in the old place that refuses runs. from and to are a file, or this machine's copy of
+// a store; name is the place of to.
 func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
 	old, err := Open(ctx, from, fromOpts)
 	if err != nil {
@@ -322,8 +324,7 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 	return old.Unsent()
 }
 
-// bringHistory makes the backups of a file that was moved versions of the history of the
-// store, and removes them.
+// bringHistory moves the backups of a moved file into the history of the store.
 func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 	backups := backupsOf(s.path)
 	if len(backups) == 0 {
@@ -352,8 +353,8 @@ func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 	return os.RemoveAll(s.backups())
 }
 
-// put writes a state to a place where there is none, or the same, and reads it again. A
-// state that was moved from there to the place from may come back.
+// put writes a state to a place that contains none, or the same one, and reads it
+// again. A state that was moved away may return to the place that its marker names.
 func put(ctx context.Context, path, name, from string, data []byte, opts Options) error {
 	s, err := lock(ctx, path, opts)
 	if err != nil {
@@ -400,9 +401,9 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	return nil
 }
 
-// putBack undoes a write that the store did not get: the next run would write it to the
-// store, although the state is still in the old place. have is the file before; nil: there
-// was none.
+// putBack undoes a write to the copy that did not reach the store. Otherwise the next
+// run would write it to the store, although the state is still in the old place. have
+// is the file before; nil: there was none.
 func (s *Store) putBack(have []byte) error {
 	if have == nil {
 		return os.Remove(s.path)
@@ -410,7 +411,7 @@ func (s *Store) putBack(have []byte) error {
 	return s.write(have)
 }
 
-// isMoved reports whether an error says that the state was moved.
+// isMoved reports whether the error is a *state.MovedError.
 func isMoved(err error) bool {
 	_, moved := errors.AsType[*state.MovedError](err)
 	return moved
@@ -421,7 +422,7 @@ func decodes(data []byte) error {
 	return err
 }
 
-// place returns the store; empty: there is none.
+// place returns the address of the store; empty: there is none.
 func (o Options) place() string {
 	if o.Team == nil {
 		return ""
@@ -429,9 +430,9 @@ func (o Options) place() string {
 	return o.Team.Place()
 }
 
-// name returns where the state at path is, for people: the store, or the path.
+// name returns the place of the state for messages: the store, or the path.
 func (o Options) name(path string) string { return cmp.Or(o.place(), team.PlaceOf(path), path) }
 
-// touch writes the state under a new serial number: a run from which the lease was
-// taken cannot write any more.
+// touch writes the state under a new serial number, so that a run that lost the lease
+// cannot write any more.
 func (s *Store) touch() error { return s.Update(func(*state.State) error { return nil }) }

@@ -134,8 +134,8 @@ func TestTeamLocks(t *testing.T) {
 	bob.open().Close()
 }
 
-// A store that fails in the middle of a run loses nothing: the next run on this machine
-// brings it there.
+// A store that fails during a run loses nothing: the next run on this machine writes
+// the changes there.
 func TestTeamStoreFails(t *testing.T) {
 	t.Parallel()
 	web, ann, bob := team2(t)
@@ -267,10 +267,11 @@ func TestTeamLostLease(t *testing.T) {
 func TestTeamHistory(t *testing.T) {
 	t.Parallel()
 	_, ann, bob := team2(t)
-	s := bob.open() // who has a list of what was deleted from now on
+	s := bob.open() // the machine has a list of deletions from now on
 	setTo(t, s, "vm-of-bob")
 	s.Close()
-	// More than a machine keeps backups: only the history knows what became of the first.
+	// There are more versions than a machine keeps backups: only the history knows what
+	// happened to the first resources.
 	for _, cid := range []string{"vm-a", "vm-b", "vm-c", "vm-d", "vm-e", "vm-f", "vm-1", "vm-2", "vm-3"} {
 		s := ann.open()
 		setTo(t, s, cid)
@@ -327,7 +328,8 @@ func TestTeamDiscard(t *testing.T) {
 		t.Error("the store still has the state")
 	}
 
-	// The next deployment there has numbers of its own, and all can have the first again.
+	// The next deployment at that place has its own serial numbers, and all machines
+	// can take its first version.
 	s = ann.open()
 	if s.Found() {
 		t.Errorf("ann still has %+v", s.Get())
@@ -348,7 +350,8 @@ func TestTeamDiscard(t *testing.T) {
 	}
 }
 
-// A state whose move fails is only in the old place, also when the store works again.
+// A state whose move fails exists only in the old place, also after the store works
+// again.
 func TestTeamMoveFails(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

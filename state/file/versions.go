@@ -22,9 +22,8 @@ type Version struct {
 	Err   error // why it cannot be read
 	// Present is true if the state file is still this version.
 	Present bool
-	// Only lists what neither a later version nor the state file records, and
-	// what was neither deleted nor forgotten: "VM vm-1". Such a version is not
-	// pruned.
+	// Only lists resources of which this version is the only record, and which were
+	// neither deleted nor forgotten: "VM vm-1". A version with any is not pruned.
 	Only []string
 }
 
@@ -39,7 +38,7 @@ func Versions(path string) ([]Version, error) {
 		return nil, err
 	}
 	if err != nil {
-		present = loaded{} // a damaged file records nothing
+		present = loaded{} // a damaged file is treated like an empty one
 	}
 	serial := -1
 	if present.found {
@@ -70,7 +69,7 @@ func versionsOf(path string, present int, resources []string, gone map[string]bo
 	return list
 }
 
-// pruneBackups removes the oldest backups, except those that alone record
+// pruneBackups removes the oldest backups, except those that are the only record of
 // something.
 func (s *Store) pruneBackups() error {
 	list := versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), s.readGone())
@@ -89,14 +88,14 @@ func (s *Store) pruneBackups() error {
 			needed[resource] = true
 		}
 	}
-	// Only what a backup records must be listed as deleted.
+	// The list needs only resources that a backup records.
 	gone := maps.Clone(s.gone)
 	maps.DeleteFunc(gone, func(resource string, _ bool) bool { return !needed[resource] })
 	return errors.Join(append(errs, s.writeGone(gone))...)
 }
 
-// removeBackups removes the backups of a deleted state file, except those that
-// record what was not deleted.
+// removeBackups removes the backups of a deleted state file, except those that record
+// something not deleted.
 func (s *Store) removeBackups() error {
 	var errs []error
 	kept := 0
@@ -117,7 +116,7 @@ func (s *Store) removeBackups() error {
 	return nil
 }
 
-// neededBackups returns the serial numbers of the backups that record what was not
+// neededBackups returns the serial numbers of the backups that record something not
 // deleted.
 func (s *Store) neededBackups() (serials []int) {
 	for _, v := range versionsOf(s.path, -1, nil, s.readGone()) {
@@ -128,17 +127,17 @@ func (s *Store) neededBackups() (serials []int) {
 	return serials
 }
 
-// dropped is the name of the file that lists, beside the backups, the resources
-// that were removed from the state on purpose: they were deleted, or the user
-// forgot them with a command. A resource that is in a backup, but neither in the
-// state nor in this list, was lost with the file or by a restore.
+// dropped is the name of a file in the folder of the backups. It lists resources that
+// were removed from the state on purpose: they were deleted, or the user forgot them
+// with a command. A resource that is in a backup, but neither in the state nor in this
+// list, was lost with the file or by a restore.
 type dropped struct {
 	Gone []string `json:"gone"`
 }
 
 func goneFile(path string) string { return filepath.Join(backupDir(path), "gone.json") }
 
-// readGone reads the list; a damaged one lists nothing.
+// readGone reads the list; a damaged one counts as empty.
 func readGone(path string) map[string]bool {
 	var d dropped
 	if data, err := regular.Read(goneFile(path)); err == nil {
@@ -151,9 +150,9 @@ func readGone(path string) map[string]bool {
 	return gone
 }
 
-// readGone reads the list once. Backups without a list were made by earlier
-// versions of the program: what they record and the state lacks counts as
-// deleted.
+// readGone reads the list at the first call. If there are backups and no list, earlier
+// versions of the program made the backups: resources that they record and the state
+// lacks count as deleted.
 func (s *Store) readGone() map[string]bool {
 	if s.gone != nil {
 		return s.gone
@@ -169,8 +168,9 @@ func (s *Store) readGone() map[string]bool {
 	return s.gone
 }
 
-// acceptReplaced records as gone what create-env has replaced since the last backup:
-// it keeps none of this program's keys in the state file, and deletes what it replaces.
+// acceptReplaced adds resources to the list that create-env has replaced since the last
+// backup: create-env deletes what it replaces, and removes this program's keys from the
+// state file.
 func (s *Store) acceptReplaced() error {
 	if !s.foreign {
 		return nil
@@ -183,7 +183,7 @@ func (s *Store) acceptReplaced() error {
 		if was.InstallationID != s.current.InstallationID {
 			return nil
 		}
-		was.Own = state.Own{} // create-env does not know what is recorded there
+		was.Own = state.Own{} // create-env does not know the resources in it
 		gone, present := maps.Clone(s.readGone()), s.current.Resources()
 		for _, resource := range was.Resources() {
 			if !slices.Contains(present, resource) {
@@ -195,7 +195,7 @@ func (s *Store) acceptReplaced() error {
 	return nil
 }
 
-// recordDropped adds to the list what a write has removed from the state.
+// recordDropped adds resources to the list that a write has removed from the state.
 func (s *Store) recordDropped(before, after []string) error {
 	gone := maps.Clone(s.readGone())
 	for _, resource := range before {

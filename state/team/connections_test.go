@@ -18,10 +18,10 @@ type cable struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	dead  map[net.Conn]bool // nothing comes through any more, and nobody says so
+	dead  map[net.Conn]bool // nothing passes any more, and neither end is notified
 }
 
-// newCable returns the address of a store through a cable.
+// newCable returns the address of a store behind a cable.
 func newCable(t *testing.T, address string) (*cable, string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -69,7 +69,7 @@ func (c *cable) run() {
 	}
 }
 
-// carry copies what a connection of the machine says, or is told.
+// carry copies data between the two ends of a connection.
 func (c *cable) carry(to, from, of net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -88,7 +88,7 @@ func (c *cable) carry(to, from, of net.Conn) {
 	}
 }
 
-// forget loses all connections, as a firewall does that forgets those that are idle.
+// forget makes all connections dead, like a firewall that forgets idle ones.
 func (c *cable) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *cable) close() {
 	}
 }
 
-// A write takes another connection if nothing comes back over the one that there is.
+// A write uses another connection if a dead one returns no answer.
 func testDeadConnections(t *testing.T, address string) {
 	c, through := newCable(t, address)
 	cfg := config("ann")

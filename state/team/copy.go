@@ -17,9 +17,9 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// Copy is what one machine has of a store: the folder ~/.bosh/team/<digest of the
-// address>, with the state and the vars store as files, and the record of what the
-// store had when they were last the same.
+// Copy is this machine's copy of a store: the folder ~/.bosh/team/<digest of the
+// address>. It contains the state and the vars store as files, and a record of the
+// store's versions when both were last the same.
 type Copy struct {
 	*Store
 	dir  string
@@ -28,17 +28,18 @@ type Copy struct {
 
 const recordName = "store.json"
 
-// storeRecord is the file store.json of the folder, 0600.
+// storeRecord is the content of the file store.json of the folder, 0600.
 type storeRecord struct {
 	Place  string          `json:"place"`
-	Probed bool            `json:"probed"` // Probe has found that the place checks conditions of writes
+	Probed bool            `json:"probed"` // Probe has found that the place checks the conditions of writes
 	Same   map[string]same `json:"same"`   // by the name of the document
-	// Sent has the digests of states that were sent since, and of which it is unknown
-	// whether the place has got them.
+	// Sent contains the digests of states that were sent since, and that may or may not
+	// have reached the place.
 	Sent []string `json:"sent,omitempty"`
 }
 
-// mostSent is how many digests a record has: a run stops soon when the place fails.
+// mostSent is the largest number of digests in a record: a run stops soon when the
+// place fails.
 const mostSent = 20
 
 // same is a version of a document, and the digest of the file that has the same
@@ -48,7 +49,7 @@ type same struct {
 	Digest  string `json:"sha256"`
 }
 
-// Folder returns the folder of the copy of a store, by its address without passwords.
+// Folder returns the folder of a store's copy. address contains no passwords.
 func Folder(home, place string) string {
 	digest := sha256.Sum256([]byte(place))
 	return filepath.Join(home, "team", hex.EncodeToString(digest[:10]))
@@ -80,7 +81,7 @@ func (c *Copy) StatePath() string { return StateIn(c.dir) }
 // VarsPath returns the path of the copy of the vars store.
 func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
 
-// PlaceOf returns the store whose copy a state file is; empty: it is not a copy.
+// PlaceOf returns the store of a copied state file; empty: it is not a copy.
 func PlaceOf(path string) string {
 	dir, name := filepath.Split(path)
 	var r storeRecord
@@ -91,8 +92,8 @@ func PlaceOf(path string) string {
 	return r.Place
 }
 
-// ConflictError says that the copy of this machine has changes that the store never got,
-// and that the store has another version than the one from which the copy was made.
+// ConflictError says that this machine's copy has changes that never reached the store,
+// and that the store has changed since the copy was made.
 type ConflictError struct {
 	Place, Path string
 	Gone        bool // the store has no state any more
@@ -114,7 +115,7 @@ func (e *ConflictError) Hint() string {
 	return `"bootstrap state push MANIFEST --force" replaces what the store has, "bootstrap state pull MANIFEST" gives up what only this machine has`
 }
 
-// digestOf returns the digest of a file; empty: there is none.
+// digestOf returns the digest of a file; empty: there is no file.
 func digestOf(path string) (digest string, data []byte, err error) {
 	data, err = regular.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,15 +132,16 @@ func digestText(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Unsent reports whether the copy of the state has changes that the store did not get.
+// Unsent reports whether the copy of the state has changes that did not reach the
+// store.
 func (c *Copy) Unsent() (bool, error) {
 	digest, _, err := digestOf(c.StatePath())
 	return digest != "" && digest != c.last.Same[stateName].Digest, err
 }
 
-// Pull copies the state from the store. If the copy has changes that the store did not
-// get, it stays as it is: Push writes them to the store. The error is a *ConflictError if the store has
-// changed since, too.
+// Pull copies the state from the store. If the copy has changes that did not reach the
+// store, Pull keeps them: Push writes them to the store. The error is a *ConflictError
+// if the store has changed since, too.
 func (c *Copy) Pull(ctx context.Context) error {
 	d, err := c.Load(ctx)
 	if err != nil {
@@ -151,9 +153,9 @@ func (c *Copy) Pull(ctx context.Context) error {
 	}
 	last := c.last.Same[stateName]
 	switch {
-	case digest == digestText(d.Data): // also after a kill between the store and the record
+	case digest == digestText(d.Data): // also if the run was killed before it wrote the record
 		return c.remember(stateName, d.Version, digest)
-	case digest == last.Digest, digest == "": // a file that is not there has no changes
+	case digest == last.Digest, digest == "": // a missing file has no changes
 		return c.take(stateName, d)
 	case d.Version == last.Version:
 		return nil
@@ -163,8 +165,8 @@ func (c *Copy) Pull(ctx context.Context) error {
 	return &ConflictError{Place: c.place, Path: c.StatePath(), Gone: d.Version == ""}
 }
 
-// PullVars copies the vars store from the store, which always gets changes before the
-// copy does.
+// PullVars copies the vars store from the store. The copy has no changes of its own,
+// because they are written to the store first.
 func (c *Copy) PullVars(ctx context.Context) error {
 	d, err := c.load(ctx, varsName)
 	if err != nil {
@@ -186,8 +188,9 @@ func (c *Copy) Vars() ([]byte, error) {
 	return data, err
 }
 
-// SaveVars writes the encrypted vars store, and then the copy of it. The lease is not
-// needed; the error wraps ErrChanged if somebody else has changed it since PullVars.
+// SaveVars writes the encrypted vars store to the store and then to the copy. It does
+// not need the lease. The error wraps ErrChanged if somebody has changed the vars store
+// since PullVars.
 func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 	if err := c.Probe(ctx); err != nil {
 		return err
@@ -202,22 +205,22 @@ func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 	return c.take(varsName, Document{Data: sealed, Version: version})
 }
 
-// KeptNow returns the encrypted document of what a machine has to know besides the
-// state; nil: there is none.
+// KeptNow returns the encrypted document with everything that machines must know
+// besides the state; nil: there is none.
 func (c *Copy) KeptNow(ctx context.Context) (data []byte, version string, err error) {
 	d, err := c.load(ctx, keptName)
 	return d.Data, d.Version, err
 }
 
-// ReplaceKept writes the document in place of a version of KeptNow. All machines, also
-// this one, read it later. The lease must be held.
+// ReplaceKept replaces a version that KeptNow returned. All machines, also this one,
+// read the document later. This run must hold the lease.
 func (c *Copy) ReplaceKept(ctx context.Context, sealed []byte, was string) error {
 	_, err := c.save(ctx, keptName, sealed, was)
 	return err
 }
 
-// Kept returns the encrypted document of what a machine has to know besides the state,
-// if it differs from the last one that this machine has seen; else data is nil.
+// Kept returns the same document as KeptNow if it differs from the last one that this
+// machine has seen; otherwise data is nil.
 func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error) {
 	d, err := c.load(ctx, keptName)
 	if err != nil || d.Version == c.last.Same[keptName].Version {
@@ -226,16 +229,15 @@ func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error
 	return d.Data, d.Version, nil
 }
 
-// KeptDigest is the digest of the plain text of the document that this machine has
-// seen last.
+// KeptDigest returns the digest of the plain text that this machine has seen last.
 func (c *Copy) KeptDigest() string { return c.last.Same[keptName].Digest }
 
-// SeenKept records that this machine knows what is in the version of the document, whose
-// plain text has the digest.
+// SeenKept records that this machine has seen the version of the document. digest is
+// that of its plain text.
 func (c *Copy) SeenKept(version, digest string) error { return c.remember(keptName, version, digest) }
 
-// SaveKept writes the encrypted document, whose plain text has the digest. The lease
-// must be held.
+// SaveKept writes the encrypted document. digest is that of its plain text. This run
+// must hold the lease.
 func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error {
 	version, err := c.save(ctx, keptName, sealed, c.last.Same[keptName].Version)
 	if err != nil {
@@ -262,7 +264,8 @@ func (c *Copy) take(name string, d Document) error {
 	return c.remember(name, d.Version, digestText(d.Data))
 }
 
-// remember records that a file of the copy has the content of this version in the store.
+// remember records that a file of the copy has the same content as a version in the
+// store.
 func (c *Copy) remember(name, version, digest string) error {
 	now := same{Version: version, Digest: digest}
 	if c.last.Same[name] == now {
@@ -292,14 +295,14 @@ func (c *Copy) writeRecord() error {
 	return nil
 }
 
-// isOurs reports whether the store has a state that this machine sent and for which it
-// got no answer.
+// isOurs reports whether the state in the store is one that this machine sent and for
+// which it got no answer.
 func (c *Copy) isOurs(d Document) bool {
 	return d.Version != "" && slices.Contains(c.last.Sent, digestText(d.Data))
 }
 
 // Push writes the copy of the state to the store. The error wraps ErrChanged if the
-// store has a version that the copy was not made from and that this machine did not send.
+// store has changed since the copy was made, unless this machine sent that change.
 func (c *Copy) Push(ctx context.Context) error {
 	digest, data, err := digestOf(c.StatePath())
 	switch {
@@ -317,13 +320,13 @@ func (c *Copy) Push(ctx context.Context) error {
 	if err != nil {
 		c.last.Sent = append(c.last.Sent, digest)
 		c.last.Sent = c.last.Sent[max(0, len(c.last.Sent)-mostSent):]
-		_ = c.writeRecord() // without it, a person decides
+		_ = c.writeRecord() // without the record, a person must decide
 		return err
 	}
 	return c.remember(stateName, version, digest)
 }
 
-// Overwrite makes Push replace whatever version the store has, whoever wrote it.
+// Overwrite makes Push replace any version in the store.
 func (c *Copy) Overwrite(ctx context.Context) error {
 	d, err := c.raw(ctx, stateName)
 	if err != nil {
@@ -332,7 +335,7 @@ func (c *Copy) Overwrite(ctx context.Context) error {
 	return c.remember(stateName, d.Version, digestText(d.Data))
 }
 
-// Discard gives up the changes that the store did not get. The caller keeps a copy of
+// Discard gives up the changes that did not reach the store. The caller keeps a copy of
 // the file.
 func (c *Copy) Discard(ctx context.Context) error {
 	d, err := c.Load(ctx)
@@ -342,11 +345,12 @@ func (c *Copy) Discard(ctx context.Context) error {
 	return c.take(stateName, d)
 }
 
-// Removed records that the state was removed from the store. The file is the caller's.
+// Removed records that the state was removed from the store. The caller removes the
+// file.
 func (c *Copy) Removed() error { return c.remember(stateName, "", "") }
 
-// Clean removes the folder of a copy that has nothing: neither a state nor a vars store,
-// and no file that keeps what would be lost.
+// Clean removes the folder of a copy that contains nothing that could be lost: no
+// state, no vars store and no backup.
 func (c *Copy) Clean() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != recordName }) {
@@ -358,12 +362,12 @@ func (c *Copy) Clean() error {
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("cannot remove this machine's copy of %s: %w", c.place, err)
 	}
-	_ = os.Remove(filepath.Dir(c.dir)) // unless there are others
+	_ = os.Remove(filepath.Dir(c.dir)) // the parent folder, if it is empty
 	return nil
 }
 
-// Probe makes sure, once for each machine, that the place checks the condition of a
-// write: some servers ignore it.
+// Probe checks that the place respects the conditions of writes, because some servers
+// ignore them. It does so once for each machine.
 func (c *Copy) Probe(ctx context.Context) error {
 	if c.last.Probed {
 		return nil

@@ -1,6 +1,6 @@
-// Package team keeps the state of a deployment where a team shares it: in a bucket
-// of S3, in a PostgreSQL database, or on an HTTPS server. A write replaces
-// only the version that its run has read, and a lease admits one run at a time.
+// Package team keeps the state of a deployment where a team shares it: in an S3 bucket,
+// in a PostgreSQL database, or on an HTTPS server. A write replaces only the version
+// that its run has read, and a lease admits one run at a time.
 package team
 
 import (
@@ -9,32 +9,33 @@ import (
 	"time"
 )
 
-// Documents is a place that keeps named documents. A name has letters, digits, dots,
+// Documents is a place with named documents. A name consists of letters, digits, dots,
 // dashes and slashes.
 type Documents interface {
 	// Get returns a document. The error wraps fs.ErrNotExist if there is none.
 	Get(ctx context.Context, name string) (Document, error)
-	// Put writes a document in place of the version was; empty: there must be none.
-	// The error wraps ErrChanged if another version is there. After any other error
-	// the document may have been written.
+	// Put replaces version was of a document; empty: there must be no document. The
+	// error wraps ErrChanged if the place contains another version. After any other
+	// error the document may have been written.
 	Put(ctx context.Context, name string, data []byte, was string) (version string, err error)
-	// Remove removes a document; that there is none is no error.
+	// Remove removes a document. It is no error if there is none.
 	Remove(ctx context.Context, name string) error
 	Close()
 }
 
-// Document is a document as it was read.
+// Document is a document with its version.
 type Document struct {
 	Data    []byte
-	Version string        // as the place names it: an ETag, or a number
-	Age     time.Duration // since it was written, by the clock of the place; negative: the place does not say
+	Version string        // an ETag or a number of the place
+	Age     time.Duration // time since it was written, by the clock of the place; negative: the place does not report it
 }
 
-// ErrChanged says that a document has another version than the one to be replaced.
+// ErrChanged says that a document has another version than the one that should be
+// replaced.
 var ErrChanged = errors.New("somebody else has changed it since it was read")
 
-// The names of the documents of an environment. All but the lock and the key have a proof
-// of their writer.
+// The names of the documents of an environment. All except the lock and the key begin
+// with a proof.
 const (
 	stateName   = "state.json"
 	varsName    = "vars.yml.age"
@@ -47,5 +48,5 @@ const (
 // historyFolder begins the names of versions of the state.
 const historyFolder = "history/"
 
-// limit is how much of a document is read, in bytes.
+// limit is the largest size of a document, in bytes.
 const limit = 64 << 20

@@ -25,7 +25,7 @@ func OpenS3Skewed(ctx context.Context, u *url.URL, cfg Config, by time.Duration)
 	return docs, err
 }
 
-// LeaseRenewed returns when the lease was renewed last, and makes it that much longer ago.
+// LeaseRenewed moves the last renewal of the lease into the past, and returns its time.
 func LeaseRenewed(s *Store, ago time.Duration) time.Time {
 	s.lease.mu.Lock()
 	defer s.lease.mu.Unlock()
@@ -38,7 +38,7 @@ func Sign(k Key, name string, generation uint64, writer string, content []byte) 
 	return k.sign(name, generation, writer, content)
 }
 
-// Content returns a document of a store without its proof, which is not checked.
+// Content returns a document without its proof, which it does not check.
 func Content(data []byte) []byte {
 	_, content, ok := split(data)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever a store has instead of a document: only what the key has signed under that
-// name is believed, and its content comes back as it was.
+// A document is accepted only if the key has signed it under its name; then its content
+// is returned unchanged.
 func FuzzProof(f *testing.F) {
 	k := Key{1}
 	for _, content := range []string{`{"a": 1}`, "{}", "{ }", "", "text\n", "{\n  \"bootstrap_proof\": 1}", "bootstrap-proof: v1"} {

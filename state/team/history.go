@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// keptVersions is how many versions of the state a store keeps: one for each of the last
-// runs that changed it.
+// keptVersions is the number of versions of the state that a store keeps, one for each
+// of the last runs that changed it.
 const keptVersions = 100
 
-// Version is a version of the state as a run left it.
+// Version is a version of the state at the end of a run.
 type Version struct {
 	Serial  int       `json:"serial"`
-	Written time.Time `json:"written"` // by the clock of the machine that wrote it, UTC
+	Written time.Time `json:"written"` // UTC, by the clock of its writer
 	By      string    `json:"by"`      // user@host
 	Command string    `json:"command"`
 }
 
 func (v Version) document() string { return fmt.Sprintf(historyFolder+"%08d.json", v.Serial) }
 
-// History is what a store knows of earlier versions of its state.
+// History lists earlier versions of a store's state.
 type History struct {
 	Versions []Version `json:"versions"` // newest first
 	// Gone lists the resources that were deleted, or forgotten with a command, as
@@ -44,7 +44,7 @@ func (s *Store) history(ctx context.Context) (h History, version string, err err
 		return h, "", err
 	}
 	if json.Unmarshal(d.Data, &h) != nil {
-		h = History{} // the next version begins a new one
+		h = History{} // the next version begins a new history
 	}
 	return h, d.Version, nil
 }
@@ -59,16 +59,17 @@ func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
 	return d.Data, err
 }
 
-// Keep adds the state with this serial number to the history, and drops the oldest.
-// present are the resources that it records, and gone those that do not exist any more,
-// as far as this machine knows: the history also has what others have deleted.
+// Keep adds the state with this serial number to the history, and removes the oldest
+// versions. present lists the resources that it records, and gone those that do not
+// exist any more, as far as this machine knows. Resources that other machines have
+// deleted stay in the history.
 func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone []string) error {
 	v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
 	return s.KeepVersion(ctx, v, data, present, gone)
 }
 
-// KeepVersion is Keep for a version that another run may have left, before the state came
-// to this store.
+// KeepVersion is like Keep, for a version that another run may have written before the
+// state was moved to this store.
 func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 		return nil
 	}
 	if !has {
-		left, err := s.raw(ctx, v.document()) // by a run that was killed
+		left, err := s.raw(ctx, v.document()) // a run that was killed has written it
 		if err != nil {
 			return err
 		}
@@ -104,8 +105,9 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 	return nil
 }
 
-// KeepGone adds resources that do not exist any more to the history, if it has a version
-// that may record them: the run that deleted them may be killed before it calls Keep.
+// KeepGone adds resources that do not exist any more to the history, if a version may
+// record them. It is called early, because the run that deleted them may be killed
+// before it calls Keep.
 func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil || len(h.Versions) == 0 {
@@ -119,12 +121,13 @@ func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	return s.writeHistory(ctx, h, version)
 }
 
-// both returns the items of both lists, sorted and each one once.
+// both returns the items of both lists, sorted and without duplicates.
 func both(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// removeHistory removes all versions but those to keep; without any, also their list.
+// removeHistory removes all versions except those in keep. If none remain, it also
+// removes their list.
 func (s *Store) removeHistory(ctx context.Context, keep []int) error {
 	h, version, err := s.history(ctx)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"bootstrap/state"
 )
 
-// How long a lease lasts without being renewed, and how often it is.
+// The defaults for how long a lease lasts without renewal, and how often it is renewed.
 const (
 	TTL   = 60 * time.Second
 	Renew = 15 * time.Second
 )
 
-// wallClock returns the time by a clock that runs while the machine sleeps: the
-// monotonic one, which time.Since would use, stops then on some systems.
+// wallClock returns the time of a clock that runs while the machine sleeps. The
+// monotonic clock, which time.Since would use, stops then on some systems.
 func wallClock() time.Time { return time.Now().Round(0) }
 
-// held is the document of the lease.
+// held is the content of the lease's document.
 type held struct {
 	Fence   int          `json:"fence"` // grows with every holder
 	Holder  state.Holder `json:"holder"`
-	Renewed int          `json:"renewed"`            // how often the holder has renewed it
-	Seconds int          `json:"seconds"`            // how long it lasts without being renewed
+	Renewed int          `json:"renewed"`            // number of renewals by the holder
+	Seconds int          `json:"seconds"`            // how long it lasts without renewal
 	Ended   bool         `json:"released,omitempty"` // it was given up, or taken away
 	Broken  bool         `json:"broken,omitempty"`   // it was taken away
 }
@@ -57,13 +57,13 @@ func (e *HeldError) Hint() string {
 	return `run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; "bootstrap state unlock MANIFEST" takes the lock from a run that cannot end`
 }
 
-// LostError says that another run has taken the lease of this one, which was not
-// renewed in time, or was taken away with `bootstrap state unlock`.
+// LostError says that this run has lost its lease: another run took it because it was
+// not renewed in time, or somebody took it away with `bootstrap state unlock`.
 type LostError struct {
 	Place string
-	By    *state.Holder // nil: nobody yet, but it could not be renewed
-	Err   error         // why it could not be renewed; nil: it was taken
-	TTL   time.Duration // how long it lasted without being renewed
+	By    *state.Holder // the run that took it; nil: none yet, but it could not be renewed
+	Err   error         // why it could not be renewed; nil: somebody took it
+	TTL   time.Duration // how long it lasts without renewal
 }
 
 func (e *LostError) Error() string {
@@ -93,17 +93,17 @@ type lease struct {
 	end   context.CancelFunc
 	ended chan struct{}
 
-	mu      sync.Mutex // for one renewal at a time, and the fields below
+	mu      sync.Mutex // held during a renewal, and protects the fields below
 	now     held
 	version string
 	renewed time.Time
 	lost    *LostError
 }
 
-// Lock takes the lease, and waits for another run that holds it for as long as the
-// configuration says. taken reports whether the holder before had not given it up:
-// it has ended, has not renewed its lease, or the lease was taken away from it, so that
-// it may still write. The error is a *HeldError if another run keeps it.
+// Lock takes the lease. It waits as long as the configuration says for another run that
+// holds it. taken reports whether the previous holder had not given it up: its process
+// has ended, or it has lost the lease, and may still write. The error is a *HeldError
+// if another run keeps the lease.
 func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 	until := time.Now().Add(s.cfg.Wait)
 	seen := sighting{}
@@ -112,7 +112,7 @@ func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 		taken, err = s.tryLock(ctx, &seen)
 		other, isHeld := errors.AsType[*HeldError](err)
 		switch {
-		case errors.Is(err, ErrChanged) && seen.refused < maxRefused: // somebody else was faster
+		case errors.Is(err, ErrChanged) && seen.refused < maxRefused: // another run was faster
 			return false, nil
 		case !isHeld || !time.Now().Before(until):
 			return true, err
@@ -126,20 +126,21 @@ func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 	return taken, err
 }
 
-// sighting is when a version of the lease was first seen here, for places that do not
-// say how old their documents are.
+// sighting records when this run first saw a version of the lease, for places that do
+// not report the age of their documents.
 type sighting struct {
 	version string
 	at      time.Time
 	age     time.Duration // of the document, as Document has it
 
-	// tried is the version that could not be replaced, and refused how often.
+	// tried is the version whose replacement was refused, and refused counts the
+	// refusals.
 	tried   string
 	refused int
 }
 
-// maxRefused is how often a place may refuse to replace the same version: somebody who
-// is faster makes another one.
+// maxRefused is how often a place may refuse to replace the same version. If another
+// run were faster, the version would change.
 const maxRefused = 5
 
 // tryLock takes the lease if it is free.
@@ -167,9 +168,9 @@ func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err er
 	}
 	l.renewed = began
 	if err := s.lockServer(ctx, now.Holder.Run); err != nil {
-		// The next run has to know from whom the lease was taken.
+		// The next run must know from whom the lease was taken.
 		now.Fence, now.Ended, now.Broken = l.now.Fence, true, taken
-		_, _ = s.put(context.WithoutCancel(ctx), lockName, now.text(), l.version) // or it ends by itself
+		_, _ = s.put(context.WithoutCancel(ctx), lockName, now.text(), l.version) // if this fails, the lease ends by itself
 		return false, err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -179,7 +180,7 @@ func (s *Store) tryLock(ctx context.Context, seen *sighting) (taken bool, err er
 	return taken, nil
 }
 
-// refuse counts how often the same version could not be replaced.
+// refuse counts the refusals to replace the same version.
 func (s *sighting) refuse(version string) {
 	if s.tried != version {
 		s.tried, s.refused = version, 0
@@ -187,8 +188,8 @@ func (s *sighting) refuse(version string) {
 	s.refused++
 }
 
-// lockServer takes the lock of an HTTP server that has one, too: other programs know
-// only that. What the run that had the lease before has left there is taken as well.
+// lockServer also takes the lock of an HTTP server that has locks, for other programs,
+// which know only that lock. It also takes a lock that the previous run left there.
 func (s *Store) lockServer(ctx context.Context, before string) error {
 	w, ok := s.docs.(*web)
 	if !ok || !w.locks {
@@ -212,8 +213,8 @@ func (s *Store) lockServer(ctx context.Context, before string) error {
 	return &HeldError{Place: s.Place(), Holder: state.Holder{User: user, Host: host, Command: other.Info, Since: other.Created, Run: other.ID}, Left: -1}
 }
 
-// unlockServer gives up what lockServer took. After an error the next run that takes
-// the lease takes it, too, as long as the lease names the run.
+// unlockServer gives up the lock of lockServer. After an error, the next run that takes
+// the lease also takes that lock, as long as the lease names the run.
 func (s *Store) unlockServer(ctx context.Context, run string) error {
 	w, ok := s.docs.(*web)
 	if !ok || !w.locks || run == "" {
@@ -224,10 +225,10 @@ func (s *Store) unlockServer(ctx context.Context, run string) error {
 	return w.unlock(ctx, ticket{ID: run})
 }
 
-// errDamaged says that the document of the lease cannot be read.
+// errDamaged says that the lease's document cannot be read.
 var errDamaged = fmt.Errorf("its %s is damaged; `bootstrap state unlock` replaces it", lockName)
 
-// readLease reads the lease; without one the version is empty. age is that of the
+// readLease reads the lease; version is empty if there is none. age is the age of the
 // document.
 func (s *Store) readLease(ctx context.Context) (now held, version string, age time.Duration, err error) {
 	d, err := s.get(ctx, lockName)
@@ -243,15 +244,15 @@ func (s *Store) readLease(ctx context.Context) (now held, version string, age ti
 	return now, d.Version, d.Age, nil
 }
 
-// over reports whether a lease that was not given up has ended, because its process
-// has, or it was not renewed in time.
+// over reports whether a lease that was not given up has ended: its process has ended,
+// or it was not renewed in time.
 func (s *Store) over(now held, version string, seen *sighting) (bool, time.Duration) {
 	if s.dead(now.Holder) {
 		return true, 0
 	}
 	lasts := time.Duration(now.Seconds) * time.Second
 	age := seen.age
-	if age < 0 { // then only what is seen here counts
+	if age < 0 { // the place does not report the age, so that this run must observe it
 		if seen.version != version {
 			seen.version, seen.at = version, wallClock()
 		}
@@ -273,12 +274,12 @@ func (s *Store) dead(h state.Holder) bool {
 }
 
 func (h held) text() []byte {
-	data, _ := json.MarshalIndent(h, "", "    ") // of plain fields
+	data, _ := json.MarshalIndent(h, "", "    ") // its fields can always be encoded
 	return append(data, '\n')
 }
 
-// renewUntil renews the lease until ctx ends or the lease is lost. A renewal that
-// fails is tried again soon: the place may be away for a moment.
+// renewUntil renews the lease until ctx ends or the lease is lost. It soon repeats a
+// renewal that failed: the outage of the place may be short.
 func (l *lease) renewUntil(ctx context.Context, every time.Duration) {
 	defer close(l.ended)
 	pause := every
@@ -318,7 +319,7 @@ func (l *lease) renew(ctx context.Context) error {
 	return err
 }
 
-// other returns who holds the lease instead of this run; nil: nobody.
+// other returns the run that holds the lease, if it is not this one; nil: none does.
 func (l *lease) other(ctx context.Context) *state.Holder {
 	now, version, _, err := l.store.readLease(ctx)
 	if err != nil || version == "" || now.Ended {
@@ -334,8 +335,8 @@ func (l *lease) Lost() *LostError {
 	return l.lost
 }
 
-// hold makes sure, before something is written, that this run holds the lease: a
-// process that was stopped for a while may have lost it.
+// hold returns an error unless this run holds the lease. It is called before writes: a
+// process that was stopped for a while may have lost the lease.
 func (l *lease) hold(ctx context.Context) error {
 	if l == nil {
 		return errUnlocked
@@ -352,9 +353,9 @@ func (l *lease) hold(ctx context.Context) error {
 	return nil
 }
 
-// Confirm makes sure, before a step of a run, that this run holds the lease. The error is
-// a *LostError if it does not. While the place does not answer, the lease lasts as long
-// as others respect it.
+// Confirm returns a *LostError if this run does not hold the lease any more. It is
+// called before each step of a run. While the place does not answer, the lease lasts as
+// long as other runs respect it.
 func (s *Store) Confirm(ctx context.Context) error {
 	l := s.lease
 	if l == nil {
@@ -371,8 +372,8 @@ func (s *Store) Confirm(ctx context.Context) error {
 
 var errUnlocked = errors.New("cannot write the deployment state: it is not locked")
 
-// Unlock gives the lease up; it does nothing without one. Without a state nothing of
-// it stays.
+// Unlock gives up the lease, if this run holds one. If there is no state, it removes
+// the lease's document.
 func (s *Store) Unlock(ctx context.Context) error {
 	l := s.lease
 	if l == nil {
@@ -382,7 +383,7 @@ func (s *Store) Unlock(ctx context.Context) error {
 	l.end()
 	<-l.ended
 	if l.lost != nil {
-		return nil // it is another's
+		return nil // it belongs to another run
 	}
 	left := s.unlockServer(ctx, l.now.Holder.Run)
 	if s.removed && left == nil && s.removeLease(ctx, l) {
@@ -396,16 +397,16 @@ func (s *Store) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// removeLease removes the document of the lease if this run still holds it. The removal is
-// not tried again: by then the document may be that of another run.
+// removeLease removes the lease's document if this run still holds the lease. It does
+// not repeat a removal that failed: by then the document may belong to another run.
 func (s *Store) removeLease(ctx context.Context, l *lease) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	return l.renew(ctx) == nil && s.docs.Remove(ctx, lockName) == nil
 }
 
-// Holder returns who holds the lease; nil: nobody. If the document of the lease is
-// damaged, the holder is empty.
+// Holder returns the holder of the lease; nil: there is none. If the lease's document
+// is damaged, the result is empty.
 func (s *Store) Holder(ctx context.Context) (*HeldError, error) {
 	now, version, age, err := s.readLease(ctx)
 	if errors.Is(err, errDamaged) {
@@ -422,8 +423,8 @@ func (s *Store) Holder(ctx context.Context) (*HeldError, error) {
 	return &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}, nil
 }
 
-// Break takes the lease away from the run that has this fencing number: its next
-// write fails. The error wraps ErrChanged if another run holds it.
+// Break takes the lease away from the run with this fencing number: the next write of
+// that run fails. The error wraps ErrChanged if another run holds the lease.
 func (s *Store) Break(ctx context.Context, fence int) error {
 	d, err := s.get(ctx, lockName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -435,7 +436,7 @@ func (s *Store) Break(ctx context.Context, fence int) error {
 	if json.Unmarshal(d.Data, &now) == nil && now.Fence != fence {
 		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), ErrChanged)
 	}
-	_ = s.unlockServer(ctx, now.Holder.Run) // the next run does the same
+	_ = s.unlockServer(ctx, now.Holder.Run) // if this fails, the next run repeats it
 	now.Fence, now.Ended, now.Broken = max(now.Fence, fence)+1, true, true
 	if _, err := s.put(ctx, lockName, now.text(), d.Version); err != nil {
 		return fmt.Errorf("cannot unlock the deployment state %s: %w", s.Place(), err)

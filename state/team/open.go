@@ -23,13 +23,13 @@ func IsAddress(text string) bool { return strings.Contains(text, "://") }
 func forms() []string {
 	return []string{
 		"s3://BUCKET/PREFIX?region=REGION&endpoint=URL",
-		// Without a user, which messages hide.
+		// This example has no user, because messages hide users.
 		"postgres://HOST/DATABASE?" + EnvironmentParameter + "=NAME",
 		"https://HOST/PATH",
 	}
 }
 
-// Place returns an address without what may be secret: the same for all who use it.
+// Place returns an address without secrets. It is the same for all users of the store.
 func Place(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -48,8 +48,8 @@ func Place(address string) string {
 	return u.String()
 }
 
-// argument returns an address for a command that somebody else pastes: without
-// passwords, and for PostgreSQL with the user, without whom nobody is let in.
+// argument returns an address for a command that another person pastes: without
+// passwords, but for PostgreSQL with the user, because no login works without one.
 func argument(u *url.URL) string {
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return Place(u.String())
@@ -67,7 +67,7 @@ func argument(u *url.URL) string {
 	return of.String()
 }
 
-// Secrets returns the parts of an address that no message may contain.
+// Secrets returns the parts of an address that messages must not contain.
 func Secrets(address string) []string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -126,7 +126,7 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 	return nil, fmt.Errorf("its scheme %s:// is unknown; want a path, or one of %s", u.Scheme, strings.Join(forms(), ", "))
 }
 
-// known refuses parameters of an address that have none of these names.
+// known refuses parameters of an address with other names than these.
 func known(query url.Values, names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
@@ -145,19 +145,19 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// client returns an HTTP client. dress changes each request; it may be nil.
+// client returns an HTTP client. dress changes each request; may be nil.
 func client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	var trip http.RoundTripper = transport
 	if dress != nil {
 		trip = dress(transport)
 	}
-	// A redirect would take the conditions of a write elsewhere.
+	// A redirect would send the conditions of a write to another server.
 	return &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// probe writes a document three times: the second and the third have conditions that
-// do not hold, and must be refused.
+// probe writes a document three times. The second and third write have conditions that
+// are not fulfilled, and the server must refuse them.
 func (s *Store) probe(ctx context.Context) (err error) {
 	name := "probe-" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(ctx, requestTime)

@@ -18,17 +18,19 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// pin has the key of a store and the newest documents that this machine has seen there, so
-// that forged and old ones are refused. It is a file of ~/.bosh/state-keys, 0600.
+// pin contains the key of a store and the newest documents that this machine has seen
+// there, so that forged and old ones are refused. It is a file in ~/.bosh/state-keys,
+// 0600.
 type pin struct {
 	Place string `json:"place"`
 	Key   string `json:"key"` // its text
-	// Former is the key before it, as long as not all documents are signed with the
+	// Former is the previous key, as long as some documents are not yet signed with the
 	// new one.
 	Former string `json:"former,omitempty"`
 	// Shared is true if the store has the key, encrypted for the team.
 	Shared bool `json:"shared,omitempty"`
-	// Seen are the generations of documents that this machine has read or written.
+	// Seen contains the generations of the documents that this machine has read or
+	// written.
 	Seen map[string]uint64 `json:"seen,omitempty"`
 }
 
@@ -38,8 +40,8 @@ func pinPath(home, place string) string {
 	return filepath.Join(home, "state-keys", hex.EncodeToString(digest[:10])+".json")
 }
 
-// readPin reads a pin; without one it is the zero value. A damaged one is an error,
-// because without a pin this machine would trust whatever the store has.
+// readPin reads a pin; the zero value if there is none. A damaged pin is an error,
+// because without a pin this machine would trust any content of the store.
 func readPin(path string) (p pin, err error) {
 	if path == "" {
 		return p, nil
@@ -57,7 +59,7 @@ func readPin(path string) (p pin, err error) {
 	return p, nil
 }
 
-// pinLockTime is how long another process may take to change a pin.
+// pinLockTime limits the wait for another process that changes a pin.
 const pinLockTime = 30 * time.Second
 
 // changePin changes the pin at a path, which need not exist.
@@ -102,6 +104,6 @@ func (p *pin) saw(name string, generation uint64) {
 	p.Seen[name] = max(p.Seen[name], generation)
 }
 
-// remembered reports whether a machine remembers the generation of a document: versions
-// of the history do not change.
+// remembered reports whether the pin contains the generation of a document; it does not
+// for versions of the history, which never change.
 func remembered(name string) bool { return !strings.HasPrefix(name, historyFolder) }

@@ -16,17 +16,17 @@ import (
 	"bootstrap/internal/pgconnect"
 )
 
-// database keeps documents as rows of a table of PostgreSQL. The version of a document
-// is a number of a sequence, so that no two are ever the same.
+// database keeps documents as rows of a PostgreSQL table. The version of a document is
+// a number of a sequence, so that all versions differ.
 type database struct {
-	pool        *pgxpool.Pool // of several connections, because the lease is renewed during other requests
+	pool        *pgxpool.Pool // several connections, because the lease is renewed during other requests
 	environment string
 	secrets     []string
 	config      *pgconn.Config
 }
 
 // EnvironmentParameter is the parameter of a postgres:// URL that names the environment
-// whose state it is.
+// of the state.
 const EnvironmentParameter = "environment"
 
 func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents, error) {
@@ -39,7 +39,7 @@ func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents,
 	of := *u
 	of.RawQuery = query.Encode()
 	config, err := pgxpool.ParseConfig(of.String())
-	if err != nil { // the error has a part of the URL
+	if err != nil { // the error contains a part of the URL
 		return nil, errors.New("it is not the URL of a PostgreSQL database, such as postgres://user@host/database?environment=NAME")
 	}
 	connection := config.ConnConfig
@@ -52,7 +52,7 @@ func openDatabase(ctx context.Context, u *url.URL, secrets []string) (Documents,
 	if connection.RuntimeParams["application_name"] == "" {
 		connection.RuntimeParams["application_name"] = "bootstrap"
 	}
-	// Two are used at the same time. One that is dead takes its place until it is closed.
+	// Two connections are used at the same time. A dead one counts until it is closed.
 	config.MaxConns, config.MinConns, config.PingTimeout = 4, 0, 2*time.Second
 	d := &database{environment: environment, secrets: append(secrets, connection.Password), config: &connection.Config}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -74,14 +74,14 @@ CREATE TABLE IF NOT EXISTS bootstrap_documents (
 	data bytea NOT NULL,
 	PRIMARY KEY (environment, name))`
 
-// makeTable makes the table if there is none.
+// makeTable creates the table if it does not exist.
 func (d *database) makeTable(ctx context.Context) error {
 	var exists bool
 	if err := d.pool.QueryRow(ctx, `SELECT to_regclass('bootstrap_documents') IS NOT NULL`).Scan(&exists); err != nil || exists {
 		return d.failed(err)
 	}
 	_, err := d.pool.Exec(ctx, table)
-	if other, ok := errors.AsType[*pgconn.PgError](err); ok && (other.Code == "23505" || other.Code == "42P07") { // two made it at the same time
+	if other, ok := errors.AsType[*pgconn.PgError](err); ok && (other.Code == "23505" || other.Code == "42P07") { // another process created it at the same time
 		_, err = d.pool.Exec(ctx, table)
 	}
 	return d.failed(err)
@@ -93,7 +93,7 @@ func (d *database) failed(err error) error {
 	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code[:2] {
-		case "28", "3D", "42": // who it is, which database, what it may do
+		case "28", "3D", "42": // problems of login, of the database's name, of privileges
 			return &RefusedError{redact(err, d.secrets)}
 		}
 	}
@@ -120,7 +120,7 @@ func (d *database) Put(ctx context.Context, name string, data []byte, was string
 	if was != "" {
 		number, err := strconv.ParseInt(was, 10, 64)
 		if err != nil {
-			return "", ErrChanged // the version of another place
+			return "", ErrChanged // the version comes from another kind of place
 		}
 		statement, values = update, append(values, number)
 	}

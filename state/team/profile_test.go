@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// TestProfiles signs requests to S3 with the credentials of a profile's role, for which
-// STS is asked with those of its source.
+// TestProfiles signs requests to S3 with the credentials of a profile's role, which STS
+// returns for the credentials of its source profile.
 func TestProfiles(t *testing.T) {
 	var mu sync.Mutex
-	var asked, signed []string // what STS was asked, and with which key and region S3
+	var asked, signed []string // the requests to STS, and the key and region of requests to S3
 	key := func(r *http.Request) string {
 		_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 		parts := strings.Split(rest, "/") // key, date, region, service
@@ -99,7 +99,7 @@ source_profile = keys
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("AWS_CONFIG_FILE", filepath.Join(home, ".aws", "config")) // HOME counts when the program starts
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(home, ".aws", "config")) // HOME is read when the program starts
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(home, ".aws", "credentials"))
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
 		t.Setenv(name, "")

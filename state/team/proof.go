@@ -29,11 +29,11 @@ const (
 
 // NewKey makes a random key.
 func NewKey() (k Key) {
-	_, _ = rand.Read(k[:]) // which never fails
+	_, _ = rand.Read(k[:]) // rand.Read never fails
 	return k
 }
 
-// ParseKey reads the text of a key. Errors do not contain it.
+// ParseKey parses the text of a key. Its errors do not contain the text.
 func ParseKey(text string) (k Key, err error) {
 	hexed, ok := strings.CutPrefix(strings.TrimSpace(text), keyPrefix)
 	data, err := hex.DecodeString(hexed)
@@ -52,7 +52,7 @@ func (k Key) Fingerprint() string {
 	return fingerprintPrefix + base64.RawStdEncoding.EncodeToString(digest[:])
 }
 
-// id returns the part of the fingerprint that a proof has.
+// id returns the part of the fingerprint that proofs contain.
 func (k Key) id() string { return shortOf(k.Fingerprint()) }
 
 func shortOf(fingerprint string) string {
@@ -63,7 +63,7 @@ func shortOf(fingerprint string) string {
 	return hex.EncodeToString(digest[:8])
 }
 
-// Given is the state key that a person gave, or its fingerprint; the zero value: neither.
+// Given is a state key or a fingerprint that a person gave; the zero value: neither.
 type Given struct {
 	key         *Key
 	fingerprint string
@@ -84,19 +84,19 @@ func ParseGiven(text string) (Given, error) {
 	return Given{fingerprint: text}, nil
 }
 
-// IsSecret reports whether it is the key itself.
+// IsSecret reports whether it is a key, not a fingerprint.
 func (g Given) IsSecret() bool { return g.key != nil }
 
-// proof is the beginning of a document, which proves who wrote it.
+// proof is the first part of a document. It proves who wrote the document.
 type proof struct {
-	generation uint64 // milliseconds since 1970, or more: it grows with each write of the document
+	generation uint64 // grows with each write of the document; usually milliseconds since 1970
 	key        string // id of the key
 	writer     string
 	mac        []byte
 }
 
-// The forms of a proof: the first key of a JSON object, so that the document stays one,
-// and else the first line.
+// A proof has two forms: the first key of a JSON object, so that the document stays
+// valid JSON, or the first line of any other document.
 const (
 	proofKey  = `{"bootstrap_proof":"`
 	proofLine = "bootstrap-proof: "
@@ -106,7 +106,7 @@ func (p proof) text() string {
 	return fmt.Sprintf("v1 %d %s %s %s", p.generation, p.key, p.writer, hex.EncodeToString(p.mac))
 }
 
-// parseProof reads the text of a proof; ok is false if it is something else.
+// parseProof parses the text of a proof; ok is false if it is something else.
 func parseProof(text string) (p proof, ok bool) {
 	words := strings.Split(text, " ")
 	if len(words) != 5 || words[0] != "v1" {
@@ -118,13 +118,13 @@ func parseProof(text string) (p proof, ok bool) {
 	return p, err == nil && wrong == nil && p.text() == text
 }
 
-// at returns when the document was written, by the clock of the machine that did.
+// at returns when the document was written, by the clock of its writer.
 func at(generation uint64) string {
 	return time.UnixMilli(int64(min(generation, 1<<52))).UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// plain returns the name of a writer without characters that a proof, or JSON, cannot
-// have.
+// plain returns the name of a writer without the characters that separate the parts of
+// a proof.
 func plain(writer string) string {
 	return cmp.Or(strings.Map(func(r rune) rune {
 		if r > ' ' && r < 0x7f && r != '"' && r != '\\' {
@@ -134,7 +134,7 @@ func plain(writer string) string {
 	}, writer), "-")
 }
 
-// sum returns the code of a document by its name, its proof and its content.
+// sum returns the authentication code of a document's name, proof and content.
 func (p proof) sum(k Key, name string, content []byte) []byte {
 	h := hmac.New(sha256.New, k[:])
 	for _, part := range []string{"bootstrap document v1", name, strconv.FormatUint(p.generation, 10), p.writer} {
@@ -154,7 +154,7 @@ func (k Key) sign(name string, generation uint64, writer string, content []byte)
 	return append([]byte(proofLine+p.text()+"\n"), content...)
 }
 
-// inJSON reports whether the proof of a document is a key of it.
+// inJSON reports whether the proof of a document is a key of its JSON object.
 func inJSON(content []byte) bool {
 	rest, ok := bytes.CutPrefix(content, []byte("{"))
 	return ok && bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(`"`))
@@ -176,25 +176,25 @@ func split(data []byte) (p proof, content []byte, ok bool) {
 	return proof{}, data, false
 }
 
-// Doubt is why a document is not believed.
+// Doubt is the reason why a proof is not valid.
 type Doubt string
 
 // The doubts.
 const (
 	Unproven   Doubt = "unproven"    // it has no proof
 	UnknownKey Doubt = "unknown key" // this machine has no key
-	OtherKey   Doubt = "other key"   // another key than this machine trusts
-	Forged     Doubt = "forged"      // the proof is not that of this document
-	Older      Doubt = "older"       // this machine has seen a later one
+	OtherKey   Doubt = "other key"   // it has another key than the one that this machine trusts
+	Forged     Doubt = "forged"      // the proof does not fit the document
+	Older      Doubt = "older"       // this machine has seen a newer one
 	NotGiven   Doubt = "not given"   // the key of the store is not the one that the person gave
 )
 
-// ProofError says why a document of a store is not believed. Nothing of it was used.
+// ProofError says why a document of a store is not used.
 type ProofError struct {
 	Place, Argument string // the store, for people and for --state
 	Document        string
 	Why             Doubt
-	Trusted, Found  string // fingerprints, or parts of them
+	Trusted, Found  string // fingerprints, or ids of keys
 	Is, Seen        uint64 // generations
 }
 

@@ -14,7 +14,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// person is a machine of a team with a key of its own, which trusts what it has seen.
+// person is a machine of a team. It has a key of its own, which trusts what it has
+// seen.
 type person struct {
 	t         *testing.T
 	who       string
@@ -62,7 +63,7 @@ func (p *person) save(c *team.Copy, data string) {
 	}
 }
 
-// put writes a document as somebody does who may write to the store and has no key.
+// put writes a document like an attacker who may write to the store and has no key.
 func put(t *testing.T, s *team.Copy, name string, data []byte) {
 	t.Helper()
 	was := ""
@@ -89,7 +90,7 @@ const stateText = `{
 }
 `
 
-// Whatever somebody makes of a document who has no state key, no machine takes it.
+// No machine accepts a document that was changed without the state key.
 func testProofs(t *testing.T, address string) {
 	anna, bert := newPerson(t, "anna"), newPerson(t, "bert")
 	a := anna.open(address, "")
@@ -185,7 +186,7 @@ func testProofs(t *testing.T, address string) {
 		t.Errorf("another key: %v", err)
 	}
 
-	// What this machine has counts again.
+	// The file of this machine is used again.
 	put(t, a, "state.json", good)
 	if d, err := anna.open(address, "").Load(t.Context()); err != nil || !strings.Contains(string(d.Data), `"serial": 2`) {
 		t.Errorf("%s %v", d.Data, err)
@@ -197,7 +198,8 @@ func isDoubt(err error, why team.Doubt) bool {
 	return ok && doubt.Why == why
 }
 
-// Somebody who was removed knows the old key: what it signs is not believed any more.
+// A former member of the team knows the old key: documents that it signs are not
+// accepted any more.
 func testRenewedKey(t *testing.T, address string) {
 	anna := newPerson(t, "anna")
 	a := anna.open(address, "")
@@ -210,7 +212,7 @@ func testRenewedKey(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A run that was killed in the middle is finished by the next, with the same key.
+	// The next run finishes what a killed run began, with the same key.
 	if err := a.NewKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +245,8 @@ func testRenewedKey(t *testing.T, address string) {
 	}
 }
 
-// A person who has looked at what earlier versions wrote signs it for all machines, also
-// if the store has no key yet.
+// A person who has examined the documents of earlier versions of bootstrap signs them
+// for all machines, also if the store has no key yet.
 func testTrust(t *testing.T, address string) {
 	anna := newPerson(t, "anna")
 	a := anna.open(address, "")
@@ -267,7 +269,7 @@ func testTrust(t *testing.T, address string) {
 	if d, err := team.GetRaw(t.Context(), a.Store, "kept.json.age"); err == nil {
 		t.Errorf("kept.json.age is %s", d.Data)
 	}
-	// An old version is believed again if a person says so, and then again not.
+	// An old version is accepted if a person says so, but not a second time.
 	older := raw(t, a, "state.json")
 	anna.save(anna.open(address, ""), stateText)
 	put(t, a, "state.json", older)
@@ -286,8 +288,8 @@ func testTrust(t *testing.T, address string) {
 	}
 }
 
-// A machine that has slept for longer than its lease lasts asks before it writes: what
-// it measures with runs meanwhile.
+// A machine that has slept for longer than its lease lasts asks the store before it
+// writes: its clock continues while it sleeps.
 func testSleep(t *testing.T, address string) {
 	cfg := config("ann")
 	cfg.Renew = time.Hour
@@ -303,7 +305,7 @@ func testSleep(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	lock(t, b)
-	team.LeaseRenewed(a, 2*team.TTL) // it has slept
+	team.LeaseRenewed(a, 2*team.TTL) // as after a sleep
 	if _, err := a.Save(t.Context(), []byte(stateText), ""); err == nil {
 		t.Error("it wrote without the lease")
 	} else if _, lost := errors.AsType[*team.LostError](err); !lost {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// NewKey makes a new key for the store, which the machine trusts beside the former one
-// until KeyRenewed. If an earlier run was killed before that, it is the key of that run.
-// The lease must be held.
+// NewKey makes a new key for the store. The machine trusts it in addition to the former
+// key until KeyRenewed. If an earlier run was killed before KeyRenewed, the new key is
+// the one of that run. This run must hold the lease.
 func (s *Store) NewKey(ctx context.Context) error {
 	t := s.trust
 	if err := t.require(ctx); err != nil || t.former != nil {
@@ -29,8 +29,8 @@ func (s *Store) KeyRenewed(ctx context.Context) error {
 	return s.trust.remember(ctx, func(p *pin) { p.Former = "" })
 }
 
-// SignAgain signs the state and its history with the present key. The lease must be
-// held.
+// SignAgain signs the state and its history with the present key. This run must hold
+// the lease.
 func (s *Store) SignAgain(ctx context.Context) error {
 	h, _, err := s.history(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) SignAgain(ctx context.Context) error {
 	return nil
 }
 
-// Seen is a document of a store as somebody sees it who decides whether to trust it.
+// Seen is a document of a store, as shown to a person who decides whether to trust it.
 type Seen struct {
 	Name    string
 	Content []byte // without its proof
@@ -63,10 +63,10 @@ type Seen struct {
 	proof   proof
 }
 
-// Examined is what is in a store, and what is doubtful about it.
+// Examined is the content of a store, with the doubts about it.
 type Examined struct {
-	Fingerprint string // of the key that is to be trusted
-	Trusted     string // of the one that this machine trusts; empty: none
+	Fingerprint string // fingerprint of the key that would be trusted
+	Trusted     string // fingerprint of the key that this machine trusts; empty: none
 	Made        bool   // the key is a new one
 	Documents   []Seen
 	key         Key
@@ -82,8 +82,9 @@ func (e *Examined) Doubtful() bool {
 	return e.Fingerprint != e.Trusted
 }
 
-// Examine reads all documents of the store without believing any of them. The key is the
-// one that the person gave, or else that of the store, of this machine, or a new one.
+// Examine reads all documents of the store, whether their proofs are valid or not. The
+// key is the one that the person gave, else that of the store, else that of this
+// machine, else a new one.
 func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 	p, err := readPin(s.trust.path)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 	}
 	e.key, e.Fingerprint = *k, k.Fingerprint()
 	judge := &trust{store: s, pin: p, key: k}
-	if e.Fingerprint != e.Trusted { // what was seen under another key says nothing
+	if e.Fingerprint != e.Trusted { // the record of documents under another key proves nothing
 		judge.pin.Seen = nil
 	}
 	return e, s.examine(ctx, e, judge)
@@ -153,9 +154,9 @@ func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 	return nil
 }
 
-// Trust makes this machine trust the key, and what was examined: doubtful documents are
-// signed as they are, except what the machines know besides the state, which nobody has
-// seen and is removed. The lease must be held if any are.
+// Trust makes this machine trust the key and the examined documents. It signs doubtful
+// documents as they are, except the document kept for machines, which the person has
+// not seen: it removes that. This run must hold the lease if any document is doubtful.
 func (s *Store) Trust(ctx context.Context, e *Examined) error {
 	t := s.trust
 	t.key, t.former, t.first, t.ready = &e.key, nil, false, true

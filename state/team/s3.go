@@ -24,10 +24,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// openS3 returns a bucket of S3 or of a clone. Its requests are those of an HTTPS server,
-// with signatures. Credentials come from where the programs of AWS look
-// for them: variables, the profiles of ~/.aws, with their programs, roles and single
-// sign-on, a web identity, and the roles of containers and machines.
+// openS3 returns a bucket of S3 or of a clone. Its requests are those of an HTTPS
+// server, with signatures. Credentials come from the sources that the programs of AWS
+// use: variables, the profiles of ~/.aws with their programs, roles and single sign-on,
+// a web identity, and the roles of containers and machines.
 func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	bucket, query := u.Host, u.Query()
 	if bucket == "" || u.User != nil {
@@ -42,7 +42,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	}
 	region := settings.Region
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
-	if strings.Contains(bucket, ".") { // a certificate is for one name below s3
+	if strings.Contains(bucket, ".") { // the server's certificate covers only one level of names
 		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
 	}
 	if endpoint := cmp.Or(query.Get("endpoint"), cfg.Getenv("AWS_ENDPOINT_URL_S3"), cfg.Getenv("AWS_ENDPOINT_URL")); endpoint != "" {
@@ -71,8 +71,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	return server, nil
 }
 
-// awsSettings reads the variables and profiles that programs of AWS read. A given region
-// takes precedence.
+// awsSettings reads the variables and profiles of AWS. A given region takes precedence.
 func awsSettings(ctx context.Context, region string) (aws.Config, error) {
 	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // a source of credentials that does not exist here must not delay the run
 	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithDefaultRegion("us-east-1"), config.WithHTTPClient(brief),
@@ -83,16 +82,16 @@ func awsSettings(ctx context.Context, region string) (aws.Config, error) {
 			}
 		}),
 		config.WithEC2RoleCredentialOptions(func(o *ec2rolecreds.Options) {
-			o.Client = imds.New(imds.Options{}) // its own client finds out within seconds that this is no machine of AWS
+			o.Client = imds.New(imds.Options{}) // the default client finds out within seconds that this machine does not belong to AWS
 		}))
 }
 
-// signing signs requests with version 4 of the signatures of AWS.
+// signing signs requests with AWS signature version 4.
 type signing struct {
 	below       http.RoundTripper
 	region      string
 	credentials aws.CredentialsProvider
-	ahead       atomic.Int64 // how far the clock of the server is ahead of this one
+	ahead       atomic.Int64 // how far the server's clock is ahead of this machine's
 }
 
 func (s *signing) keys(ctx context.Context) (aws.Credentials, error) {
@@ -100,13 +99,13 @@ func (s *signing) keys(ctx context.Context) (aws.Credentials, error) {
 	switch {
 	case err == nil:
 		return keys, nil
-	case aws.IsCredentialsProvider(s.credentials, (*ec2rolecreds.Provider)(nil)): // the last place
+	case aws.IsCredentialsProvider(s.credentials, (*ec2rolecreds.Provider)(nil)): // the last source that is tried
 		return keys, &RefusedError{errors.New("there are no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws, or log in with the AWS CLI")}
 	}
 	return keys, &RefusedError{fmt.Errorf("cannot find credentials for S3: %w", err)}
 }
 
-// maxSkew is how far the clocks of a server and of its client may differ, to S3.
+// maxSkew is the largest difference of clocks that S3 accepts.
 const maxSkew = 5 * time.Minute
 
 func (s *signing) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -18,12 +18,12 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// stoppedStore is the variable that makes this test's program a run that holds the lock
+// stoppedStore is the variable that makes this test program a run that holds the lock
 // of the store at that address.
 const stoppedStore = "BOOTSTRAP_TEST_STOPPED_STORE"
 
 // A process that was stopped for longer than its lease lasts, such as on a laptop that
-// sleeps, writes nothing any more.
+// sleeps, cannot write any more.
 func TestStoppedProcess(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(&teamtest.Web{})
@@ -75,7 +75,7 @@ func TestStoppedProcess(t *testing.T) {
 	unlock(t, b)
 }
 
-// TestHoldsStore is no test: it is the run of TestStoppedProcess.
+// TestHoldsStore is the run of TestStoppedProcess in the other process.
 func TestHoldsStore(t *testing.T) {
 	address := os.Getenv(stoppedStore)
 	if address == "" {

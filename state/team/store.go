@@ -16,21 +16,22 @@ import (
 	"bootstrap/state"
 )
 
-// Config is what a store needs besides its address.
+// Config contains the inputs of Open besides the address.
 type Config struct {
 	Holder  state.Holder
-	Getenv  func(string) string // credentials and proxies
+	Getenv  func(string) string // reads variables for credentials and proxies
 	Wait    time.Duration       // for a lease that another run holds
 	Waiting func(*HeldError)    // called once, before waiting; may be nil
 
-	// Given is the state key, or its fingerprint, that the person gave.
+	// Given is the state key that the person gave, or its fingerprint.
 	Given Given
-	// Keys decrypt the state key that the store has; they may be nil.
+	// Keys decrypt the state key in the store; may be nil.
 	Keys *sealed.Keys
-	// Say is called with what this machine trusts from now on, and why; it may be nil.
+	// Say is called when this machine begins to trust something, with the reason; may
+	// be nil.
 	Say func(message string)
 
-	// TTL and Renew replace the constants of these names; 0: they do not.
+	// TTL and Renew replace the constants of these names; 0: the constants apply.
 	TTL, Renew time.Duration
 }
 
@@ -48,11 +49,11 @@ func (c Config) every() time.Duration {
 	return Renew
 }
 
-// retry is how often a lease that another run holds is looked at.
+// retry is the time between two looks at a lease that another run holds.
 func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
 
-// Store is the place of one environment: its state, what goes with it, and its lease.
-// It is not for concurrent use; only the lease is renewed during other calls.
+// Store is the place of one environment: its state, other documents, and its lease. It
+// may not be used concurrently; only the renewal of the lease runs during other calls.
 type Store struct {
 	docs     Documents
 	place    string
@@ -79,8 +80,8 @@ func (s *Store) Close() {
 	s.docs.Close()
 }
 
-// How long a request may take with all its tries, and how long its first try: the
-// connection may be dead without notice.
+// The time limits of a request with all its tries, and of its first try: the connection
+// may be dead without notice.
 const (
 	requestTime = 20 * time.Second
 	firstTry    = 5 * time.Second
@@ -97,8 +98,8 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 	return d, err
 }
 
-// put writes a document, and tries again if the answer is an error. A document that was
-// written in spite of an error counts as written.
+// put writes a document, and repeats the write after an error. It succeeds if the
+// document was written in spite of an error.
 func (s *Store) put(ctx context.Context, name string, data []byte, was string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -115,7 +116,8 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 	return version, err
 }
 
-// again calls a function up to three times, as long as it fails for a reason that may pass.
+// again calls a function up to three times, as long as it fails for a reason that may
+// pass.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
 	for {
@@ -133,7 +135,8 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// RefusedError says that the place refuses a request, so that trying again does not help.
+// RefusedError says that the place refuses a request, so that repeating it does not
+// help.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -145,11 +148,11 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// Load returns the state and its version; without one the version is empty.
+// Load returns the state and its version; version is empty if there is no state.
 func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx, stateName) }
 
-// load reads a document that need not exist. The error is a *ProofError if it is not
-// believed.
+// load reads a document that need not exist. The error is a *ProofError if its proof is
+// not valid.
 func (s *Store) load(ctx context.Context, name string) (Document, error) {
 	d, err := s.raw(ctx, name)
 	if err == nil && d.Version != "" {
@@ -158,7 +161,7 @@ func (s *Store) load(ctx context.Context, name string) (Document, error) {
 	return d, err
 }
 
-// raw reads a document that need not exist, and checks nothing.
+// raw reads a document that need not exist, without any check.
 func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 	d, err := s.get(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,9 +173,9 @@ func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 	return d, nil
 }
 
-// Save writes the state in place of the version was; empty: there must be none. The
-// error is a *LostError if this run does not hold the lease any more, and wraps
-// ErrChanged if the state has another version.
+// Save replaces version was of the state; empty: there must be no state. The error is a
+// *LostError if this run does not hold the lease any more, and wraps ErrChanged if the
+// state has another version.
 func (s *Store) Save(ctx context.Context, data []byte, was string) (version string, err error) {
 	return s.save(ctx, stateName, data, was)
 }
@@ -207,12 +210,12 @@ func (s *Store) putSigned(ctx context.Context, name string, data []byte, was str
 }
 
 // Remove removes the state and its history, except the versions with these serial
-// numbers. The lease must be held.
+// numbers. This run must hold the lease.
 func (s *Store) Remove(ctx context.Context, keep ...int) error {
 	return s.removeAfter(ctx, func() error { return s.removeHistory(ctx, keep) })
 }
 
-// Forget removes the state and keeps its history. The lease must be held.
+// Forget removes the state and keeps its history. This run must hold the lease.
 func (s *Store) Forget(ctx context.Context) error {
 	return s.removeAfter(ctx, func() error { return nil })
 }
@@ -221,7 +224,7 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 	if err := s.lease.hold(ctx); err != nil {
 		return err
 	}
-	// Another run may have taken the lease since, and a removal has no condition.
+	// A removal is unconditional, and another run may have taken the lease since.
 	if err := s.lease.renew(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
 	}

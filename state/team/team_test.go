@@ -26,7 +26,7 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// Every kind of store does the same.
+// All kinds of stores behave the same.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	web := func(locks bool) func(*testing.T) func(string) string {
@@ -174,7 +174,7 @@ func testSaveAndLoad(t *testing.T, address string) {
 	unlock(t, s)
 }
 
-// Of all who have read a version, one replaces it.
+// Of several runs that have read a version, exactly one replaces it.
 func testRacingSavers(t *testing.T, address string) {
 	lock(t, open(t, address, config("ann")))
 	docs := open(t, address, config("bob"))
@@ -260,8 +260,8 @@ func testWait(t *testing.T, address string) {
 // A run that does not renew its lease loses it to the next, and cannot write any more.
 func testLeaseEnds(t *testing.T, address string) {
 	slow := config("ann")
-	slow.TTL, slow.Renew = 2*time.Second, time.Hour // as a process that is stopped
-	slow.Holder.PID = 0                             // nobody can see whether it lives
+	slow.TTL, slow.Renew = 2*time.Second, time.Hour // like a process that is stopped
+	slow.Holder.PID = 0                             // nobody can see whether its process lives
 	a := open(t, address, slow)
 	lock(t, a)
 	first := save(t, a, "of ann", "")
@@ -279,7 +279,7 @@ func testLeaseEnds(t *testing.T, address string) {
 		t.Error("ann removes the state")
 	}
 	expectState(t, b, "of bob")
-	unlock(t, a) // what is not hers stays
+	unlock(t, a) // another run's lease stays
 	if who, err := a.Holder(t.Context()); err != nil || who == nil || who.Holder.User != "bob" {
 		t.Errorf("held by %+v, %v", who, err)
 	}
@@ -300,7 +300,7 @@ func testRenewal(t *testing.T, address string) {
 	unlock(t, a)
 }
 
-// A process of this machine that has ended keeps nobody waiting.
+// Nobody waits for a process of this machine that has ended.
 func testDeadHolder(t *testing.T, address string) {
 	dead := config("ann")
 	dead.Holder.PID = 1 << 30
@@ -362,11 +362,12 @@ func testDamagedLease(t *testing.T, address string) {
 	unlock(t, s)
 }
 
-// A place that always says that somebody else was faster does not keep a run forever.
+// A run does not wait forever for a place that always reports that another writer was
+// faster.
 func TestLockIsAlwaysRefused(t *testing.T) {
 	t.Parallel()
 	web := &teamtest.Web{Before: func(r *http.Request) int {
-		if r.Method == http.MethodPut { // as WebDAV does without the folder
+		if r.Method == http.MethodPut { // like WebDAV without the folder
 			return http.StatusConflict
 		}
 		return 0
@@ -374,7 +375,7 @@ func TestLockIsAlwaysRefused(t *testing.T) {
 	server := httptest.NewServer(web)
 	t.Cleanup(server.Close)
 	cfg := config("ann")
-	cfg.TTL = 20 * time.Millisecond // so that it is tried often
+	cfg.TTL = 20 * time.Millisecond // so that there are many tries
 	s := open(t, server.URL+"/env", cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -383,7 +384,7 @@ func TestLockIsAlwaysRefused(t *testing.T) {
 	}
 }
 
-// A server that did not hear that a lock was given up gives it to the next run.
+// If a server did not receive an unlock, the next run gets its lock.
 func TestServerKeepsLock(t *testing.T) {
 	t.Parallel()
 	var deaf atomic.Bool
@@ -399,7 +400,7 @@ func TestServerKeepsLock(t *testing.T) {
 	lock(t, a)
 	deaf.Store(true)
 	unlock(t, a)
-	if _, err := b.Lock(t.Context()); err == nil { // nor does it hear this
+	if _, err := b.Lock(t.Context()); err == nil { // the server does not receive this one either
 		t.Fatal("the server has given the lock to two")
 	}
 	deaf.Store(false)
@@ -473,7 +474,7 @@ func testHistory(t *testing.T, address string) {
 	unlock(t, s)
 }
 
-// The oldest versions go, the others stay.
+// The oldest versions are removed, the others stay.
 func TestHistoryIsPruned(t *testing.T) {
 	t.Parallel()
 	web := &teamtest.Web{}
@@ -497,7 +498,7 @@ func TestHistoryIsPruned(t *testing.T) {
 	}
 }
 
-// A server that does what it is asked and says that it failed.
+// A server may execute a request and answer that it failed.
 func TestServerStoresAndFails(t *testing.T) {
 	t.Parallel()
 	for _, locks := range []bool{false, true} {
@@ -525,9 +526,9 @@ func TestServerStoresAndFails(t *testing.T) {
 	}
 }
 
-// The network fails after the server has stored a state and before it says so. What this
-// machine writes next is no conflict with what it wrote itself, but it is one with what
-// another machine made of that.
+// The network fails after the server has stored a state and before it answers. The next
+// write of this machine does not conflict with its own state, but it does with a state
+// that another machine made of that.
 func TestAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"the same run", "another run", "another machine"} {
@@ -623,7 +624,7 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-// S3 refuses requests of a clock that is wrong: they are sent with its own time.
+// S3 refuses requests with a wrong time: they are sent with the server's time.
 func TestClockSkewOfS3(t *testing.T) {
 	t.Parallel()
 	endpoint := teamtest.S3(t)
@@ -641,9 +642,8 @@ func TestClockSkewOfS3(t *testing.T) {
 	}
 }
 
-// Before each step a run makes sure that it holds the lease. A store that does not
-// answer takes it from nobody; somebody who has broken it does, and the run is told
-// who, again and again.
+// Before each step a run confirms that it holds the lease. An outage of the store does
+// not end the lease. If somebody breaks it, every later call reports the new holder.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	web := &teamtest.Web{}
@@ -688,7 +688,7 @@ func TestConfirm(t *testing.T) {
 	unlock(t, b)
 }
 
-// A server that has no clock is watched.
+// A run observes the lease on a server without a clock.
 func TestServerWithoutClock(t *testing.T) {
 	t.Parallel()
 	web := &teamtest.Web{}
@@ -719,7 +719,8 @@ func (w withoutDate) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// A run that dies at any request leaves what the next one can use: of two versions one.
+// After a run that died at any request, the next run can continue: each document has
+// one of its two versions.
 func TestKillAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {
@@ -739,7 +740,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 	t.Helper()
 	web := &teamtest.Web{}
 	var n atomic.Int64
-	var next atomic.Bool // the next run works
+	var next atomic.Bool // the next run has no failures
 	dead := func() bool { return n.Load() >= at }
 	web.Before = func(*http.Request) int {
 		if next.Load() {
@@ -773,7 +774,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 		defer a.Close()
 		short, stop := context.WithCancel(ctx)
 		defer stop()
-		go func() { // the process is gone, so nothing is tried again
+		go func() { // a dead process does not repeat its requests
 			_ = wait.Poll(short, time.Millisecond, func() (bool, error) { return dead(), nil })
 			stop()
 		}()
@@ -830,7 +831,7 @@ func testProbe(t *testing.T, address string) {
 	}
 }
 
-// A server that ignores the conditions of a write keeps no state.
+// A server that ignores the conditions of writes is refused.
 func TestCarelessServer(t *testing.T) {
 	t.Parallel()
 	web := &teamtest.Web{Careless: true}
@@ -845,7 +846,7 @@ func TestCarelessServer(t *testing.T) {
 	}
 }
 
-// testCopy is two machines with one store.
+// testCopy uses one store from two machines.
 func testCopy(t *testing.T, address string) {
 	homes := []string{t.TempDir(), t.TempDir()}
 	copyOf := func(machine int) *team.Copy {
@@ -883,7 +884,7 @@ func testCopy(t *testing.T, address string) {
 	do(b.Pull(t.Context()))
 	expect(b, "one")
 
-	// What did not get there goes there with the next push, also of another process.
+	// The next push writes what did not reach the store, also in another process.
 	write(a, "two")
 	do(a.Pull(t.Context()))
 	expect(a, "two")
@@ -898,7 +899,7 @@ func testCopy(t *testing.T, address string) {
 	do(b.Pull(t.Context()))
 	expect(b, "two")
 
-	// Both have changed it.
+	// Both machines have changed the state.
 	write(a, "three of ann")
 	lock(t, b.Store)
 	write(b, "three of bob")
@@ -919,12 +920,12 @@ func testCopy(t *testing.T, address string) {
 	do(b.Pull(t.Context()))
 	expect(b, "three of ann")
 
-	// A copy that was removed comes back.
+	// A removed copy is created again.
 	do(os.Remove(b.StatePath()))
 	do(b.Pull(t.Context()))
 	expect(b, "three of ann")
 
-	// What was removed from the store is gone here.
+	// The copy of a state that was removed from the store is removed.
 	lock(t, a.Store)
 	do(a.Remove(t.Context()))
 	do(a.Removed())
@@ -933,9 +934,8 @@ func testCopy(t *testing.T, address string) {
 	expect(b, "")
 }
 
-// A bucket that does not exist is not an empty one, and a key that the server does not
-// know, which this one answers with 404, does not say that there is no state: a deploy
-// would create a second VM.
+// A missing bucket is not an empty store, nor is a key that the server does not know,
+// which this server answers with 404: otherwise a deploy would create a second VM.
 func TestS3HidesNothingBehind404(t *testing.T) {
 	endpoint := teamtest.S3(t)
 	for _, c := range []struct{ name, bucket, key, want string }{
@@ -952,7 +952,7 @@ func TestS3HidesNothingBehind404(t *testing.T) {
 	}
 }
 
-// A misspelled parameter would make the store another one.
+// A misspelled parameter would lead to another store.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"s3://team/env?endpiont=https://minio.example.com", "https://example.com/env?token=abc"} {
@@ -963,8 +963,8 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// What --state takes in a command that a message prints works when it is pasted, and
-// has no password.
+// The argument of --state in printed commands works when it is pasted, and contains no
+// password.
 func TestArgument(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -978,8 +978,8 @@ func TestArgument(t *testing.T) {
 	}
 }
 
-// A server whose certificate nobody here has signed is asked once, and the error says
-// what to do.
+// A server with a certificate of an unknown authority gets one request, and the error
+// says what to do.
 func TestUnknownCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(&teamtest.Web{})

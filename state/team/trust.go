@@ -11,21 +11,20 @@ import (
 	"bootstrap/internal/sealed"
 )
 
-// trust decides whether the documents of a store are believed, and signs what is
-// written there.
+// trust checks the documents of a store, and signs those that are written there.
 type trust struct {
 	store *Store
-	path  string // of the pin; empty: nothing is remembered
+	path  string // path of the pin; empty: nothing is remembered
 
-	ready       bool // the fields below are known
+	ready       bool // the fields below are set
 	pin         pin
 	key, former *Key // nil: none
-	// first is true while nothing but the store itself vouches for the key.
+	// first is true as long as only the store itself vouches for the key.
 	first bool
 }
 
-// find finds the key: the one that the person gave, the one that this machine trusts,
-// or else the one that the store has.
+// find finds the key: the one that the person gave, else the one that this machine
+// trusts, else the one in the store.
 func (t *trust) find(ctx context.Context) error {
 	if t.ready {
 		return nil
@@ -59,7 +58,7 @@ func (t *trust) find(ctx context.Context) error {
 	return nil
 }
 
-// keys returns the keys of a pin; nil: none.
+// keys returns the keys in a pin; nil: none.
 func (p pin) keys() (key, former *Key, err error) {
 	for text, to := range map[string]**Key{p.Key: &key, p.Former: &former} {
 		if text == "" {
@@ -79,7 +78,7 @@ func (t *trust) doubt(name string, e ProofError) *ProofError {
 	return &e
 }
 
-// check returns the content of a document whose proof is right. Else the error is a
+// check returns the content of a document with a valid proof. Otherwise the error is a
 // *ProofError.
 func (t *trust) check(ctx context.Context, name string, data []byte) ([]byte, error) {
 	if err := t.find(ctx); err != nil {
@@ -92,7 +91,7 @@ func (t *trust) check(ctx context.Context, name string, data []byte) ([]byte, er
 	return content, t.saw(ctx, name, p)
 }
 
-// judge returns the proof and the content of a document, or why it is not believed.
+// judge returns the proof and the content of a document, or why its proof is not valid.
 func (t *trust) judge(name string, data []byte) (p proof, content []byte, _ *ProofError) {
 	p, content, ok := split(data)
 	switch {
@@ -116,7 +115,7 @@ func (t *trust) judge(name string, data []byte) (p proof, content []byte, _ *Pro
 	return p, content, nil
 }
 
-// saw records the key and the generation of a document that is believed.
+// saw records the key and the generation of a document with a valid proof.
 func (t *trust) saw(ctx context.Context, name string, p proof) error {
 	if t.first {
 		t.store.say(fmt.Sprintf("Trusting %s on this machine from now on: its documents are signed with the state key %s, which its %s gave; %s was written by %s at %s. Nothing else vouches for it: compare it with \"bootstrap state key\" of a colleague, or write state_key: %s into bootstrap.yml",
@@ -151,7 +150,7 @@ func (t *trust) remember(ctx context.Context, change func(*pin)) error {
 	return err
 }
 
-// sign returns a document with a proof, and makes the key of a store that has none.
+// sign returns a document with a proof. It makes the key of a store that has none.
 func (t *trust) sign(ctx context.Context, name string, content []byte) (data []byte, generation uint64, err error) {
 	if err := t.require(ctx); err != nil {
 		return nil, 0, err
@@ -160,7 +159,7 @@ func (t *trust) sign(ctx context.Context, name string, content []byte) (data []b
 	return t.key.sign(name, generation, t.store.cfg.Holder.Who(), content), generation, nil
 }
 
-// require makes sure that there is a key that this machine remembers.
+// require returns an error unless this machine remembers a key.
 func (t *trust) require(ctx context.Context) error {
 	if err := t.find(ctx); err != nil {
 		return err
@@ -192,8 +191,8 @@ func (s *Store) say(message string) {
 	}
 }
 
-// keyFile returns the name of the key of the store for messages. Those who have only a
-// passphrase give the one of the vars store.
+// keyFile returns the name of the store's key file for messages. Users who have only a
+// passphrase use that of the vars store.
 func (s *Store) keyFile(to []string) string {
 	if slices.Equal(to, []string{sealed.WithPassphrase}) {
 		return "the vars store of " + s.place
@@ -201,7 +200,7 @@ func (s *Store) keyFile(to []string) string {
 	return keyName + " of " + s.place
 }
 
-// storedKey returns the key that the store has; nil: none.
+// storedKey returns the key in the store; nil: there is none.
 func (s *Store) storedKey(ctx context.Context) (*Key, error) {
 	d, err := s.raw(ctx, keyName)
 	if err != nil || d.Version == "" {
@@ -218,8 +217,8 @@ func (s *Store) storedKey(ctx context.Context) (*Key, error) {
 	return &k, nil
 }
 
-// ShareKey puts the key into the store, encrypted to recipients, if it is not there.
-// With again set it replaces what is there.
+// ShareKey writes the key to the store, encrypted to recipients, if it is not there
+// yet. With again it replaces the key there.
 func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 	t := s.trust
 	if err := t.require(ctx); err != nil {
@@ -233,7 +232,8 @@ func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 		return err
 	}
 	if d.Version != "" && !again {
-		// A key that cannot be decrypted is for other recipients, who have changed it.
+		// A key that this machine cannot decrypt is for other recipients, who have
+		// changed it.
 		k, err := s.storedKey(ctx)
 		if err != nil {
 			return nil
@@ -255,8 +255,8 @@ func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 // KeyShared reports whether the store has the key, as far as this machine knows.
 func (s *Store) KeyShared() bool { return s.trust.pin.Shared }
 
-// KeyText returns the key of the store, which is secret, and its fingerprint; both are
-// empty if it has none.
+// KeyText returns the key of the store, which is secret, and its fingerprint. Both are
+// empty if the store has none.
 func (s *Store) KeyText(ctx context.Context) (text, fingerprint string, err error) {
 	if err := s.trust.find(ctx); err != nil || s.trust.key == nil {
 		return "", "", err

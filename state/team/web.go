@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// web keeps documents on an HTTP server that has ETags: GET, PUT with If-Match or
-// If-None-Match, DELETE, below one address.
+// web keeps documents on an HTTP server with ETags: GET, PUT with If-Match or
+// If-None-Match, and DELETE, below one address.
 type web struct {
 	client  *http.Client
 	base    *url.URL // ends with a slash
@@ -66,7 +66,7 @@ func (w *web) do(ctx context.Context, method, name string, body []byte, header m
 	return answer, data, err
 }
 
-// refused returns the error of an answer that is none of those that are expected.
+// refused returns the error for an answer with an unexpected status.
 func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	err := fmt.Errorf("the server answers %s to %s", answer.Status, method)
 	if said := saidBy(body); said.Code != "" {
@@ -84,7 +84,7 @@ func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	return err
 }
 
-// refusedByS3 adds to the error of an answer of S3 what to do about it.
+// refusedByS3 adds advice to the error of an answer of S3.
 func refusedByS3(err error, status int, code string) error {
 	switch {
 	case code == "NoSuchBucket":
@@ -102,13 +102,13 @@ func refusedByS3(err error, status int, code string) error {
 	return err
 }
 
-// absent reports whether an answer says that there is no such document. S3 answers 404
-// also where the bucket, or the owner of the key, does not exist.
+// absent reports whether an answer says that there is no such document. S3 also answers
+// 404 if the bucket, or the owner of the key, does not exist.
 func (w *web) absent(answer *http.Response, body []byte) bool {
 	return answer.StatusCode == http.StatusNotFound && (!w.bucket || codeOf(body) == "NoSuchKey")
 }
 
-// said is what S3 says of a request that it refuses.
+// said is the error document of S3.
 type said struct{ Code, Message string }
 
 func saidBy(body []byte) (s said) {
@@ -137,8 +137,8 @@ func (w *web) Get(ctx context.Context, name string) (Document, error) {
 	return Document{Data: data, Version: version, Age: age(answer.Header)}, nil
 }
 
-// age returns how old a document is, by the clock of the server; negative: it does not
-// say.
+// age returns the age of a document by the server's clock; negative: the server does
+// not report it.
 func age(header http.Header) time.Duration {
 	now, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *web) Put(ctx context.Context, name string, data []byte, was string) (st
 		return "", err
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.StatusCode == http.StatusConflict:
 		return "", ErrChanged
-	case was != "" && w.absent(answer, body): // it was removed
+	case was != "" && w.absent(answer, body): // the document was removed
 		return "", ErrChanged
 	case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusNoContent:
 		return "", w.refused(http.MethodPut, answer, body)
@@ -174,7 +174,7 @@ func (w *web) Put(ctx context.Context, name string, data []byte, was string) (st
 	if version := answer.Header.Get("ETag"); version != "" && !strings.HasPrefix(version, "W/") {
 		return version, nil
 	}
-	// A server need not name the version that it has made.
+	// A server need not return the version that it has made.
 	d, err := w.Get(ctx, name)
 	if err == nil && !bytes.Equal(d.Data, data) {
 		err = ErrChanged
@@ -195,10 +195,11 @@ func (w *web) Remove(ctx context.Context, name string) error {
 
 func (w *web) Close() { w.client.CloseIdleConnections() }
 
-// The lock of the server, as the HTTP backend of Terraform uses it: LOCK and UNLOCK
-// with a JSON object that names the holder; 423 and 409 answer with that of another.
+// These are the server's own locks, as the HTTP backend of Terraform uses them: LOCK
+// and UNLOCK with a JSON object that names the holder. The answers 423 and 409 contain
+// the object of another holder.
 
-// ticket is the object that a lock is taken and given up with.
+// ticket is the object that LOCK and UNLOCK send.
 type ticket struct {
 	ID      string
 	Who     string
@@ -206,8 +207,8 @@ type ticket struct {
 	Created time.Time
 }
 
-// lock takes the lock of the server; other is who has it. A server without locks has
-// none from then on.
+// lock takes the lock of the server. other is the present holder, if that is another
+// one. If the server has no locks, lock notes that and does nothing from then on.
 func (w *web) lock(ctx context.Context, t ticket) (other *ticket, err error) {
 	answer, data, err := w.ask(ctx, "LOCK", t)
 	switch {
@@ -217,7 +218,7 @@ func (w *web) lock(ctx context.Context, t ticket) (other *ticket, err error) {
 		return nil, nil
 	case answer.StatusCode == http.StatusLocked, answer.StatusCode == http.StatusConflict:
 		other = &ticket{}
-		_ = json.Unmarshal(data, other) // a server need not say who
+		_ = json.Unmarshal(data, other) // a server need not name the holder
 		return other, nil
 	case slices.Contains([]int{http.StatusMethodNotAllowed, http.StatusNotImplemented, http.StatusNotFound, http.StatusBadRequest}, answer.StatusCode):
 		w.locks = false
@@ -226,7 +227,7 @@ func (w *web) lock(ctx context.Context, t ticket) (other *ticket, err error) {
 	return nil, w.refused("LOCK", answer, data)
 }
 
-// unlock gives the lock of the server up.
+// unlock gives up the lock of the server.
 func (w *web) unlock(ctx context.Context, t ticket) error {
 	answer, data, err := w.ask(ctx, "UNLOCK", t)
 	if err != nil || answer.StatusCode/100 == 2 {

@@ -19,17 +19,17 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The keys of the S3 server, which its programs expect in the environment.
+// The credentials of the S3 server, which its clients read from the environment.
 const (
 	KeyID  = "bootstrap"
 	Secret = "a secret of the tests"
 )
 
-// Bucket is the bucket that the S3 server has.
+// Bucket is the bucket of the S3 server.
 const Bucket = "team"
 
-// S3 starts versitygw, which is compiled once for this machine, and returns its URL.
-// The test is skipped where it cannot be had.
+// S3 starts versitygw, compiled once for this machine, and returns its URL. It skips
+// the test if the server is not available.
 func S3(t testing.TB) string {
 	t.Helper()
 	url, stop, err := StartS3(t.Context(), t.TempDir())
@@ -43,11 +43,11 @@ func S3(t testing.TB) string {
 	return url
 }
 
-// ErrMissing is the error of StartS3 where the server cannot be had.
+// ErrMissing says that the server is not available.
 var ErrMissing = errors.New("there is no S3 server")
 
-// StartS3 is S3 for callers that end the server themselves. It keeps its files in a
-// folder.
+// StartS3 is like S3, for callers that stop the server themselves. The server keeps its
+// files in a folder.
 func StartS3(ctx context.Context, folder string) (url string, stop func(), err error) {
 	program, err := s3Program(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	_ = listener.Close()
 	cmd := exec.Command(program, folder, address) // #nosec G204 -- the server of a test
 	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+KeyID, "AWS_SECRET_ACCESS_KEY="+Secret)
-	stdin, err := cmd.StdinPipe() // it ends with it, also when the test is killed
+	stdin, err := cmd.StdinPipe() // the server ends when this closes, also when the test is killed
 	if err != nil {
 		return "", nil, err
 	}
@@ -102,14 +102,13 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	return url, stop, nil
 }
 
-// Build compiles the server, for a process that starts it elsewhere.
+// Build compiles the server, for a process that starts it somewhere else.
 func Build(ctx context.Context) error {
 	_, err := s3Program(ctx)
 	return err
 }
 
-// s3Program returns the path of the server, which it compiles if this machine has not
-// yet.
+// s3Program returns the path of the server, and compiles it if necessary.
 func s3Program(ctx context.Context) (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	source := filepath.Join(filepath.Dir(here), "..", "..", "..", ".ci", "s3server")

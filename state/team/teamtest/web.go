@@ -1,4 +1,4 @@
-// Package teamtest has the servers on which tests keep the state of a team.
+// Package teamtest contains servers on which tests keep the state of a team.
 package teamtest
 
 import (
@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// Web is an HTTP server with ETags and, if it is asked for, with locks. The zero value
-// is ready.
+// Web is an HTTP server with ETags and, if Locks is set, with locks. The zero value is
+// ready to use.
 type Web struct {
-	// Locks makes it answer to LOCK and UNLOCK.
+	// Locks enables LOCK and UNLOCK.
 	Locks bool
-	// Careless makes it ignore the conditions of a write.
+	// Careless makes the server ignore the conditions of writes.
 	Careless bool
 	// Skew is how far its clock is ahead.
 	Skew time.Duration
-	// Before is called with each request before it is done; it may be nil. What it
-	// returns is the status of the answer; 0: that of the request.
+	// Before is called with each request before it is executed; may be nil. If it
+	// returns a status other than 0, that is the answer.
 	Before func(*http.Request) int
-	// After is called with each request that was done, as Before.
+	// After is like Before, for each request after it was executed.
 	After func(*http.Request) int
 
 	mu        sync.Mutex
 	documents map[string]document
 	number    int
-	locks     map[string][]byte // by path: who has it
+	locks     map[string][]byte // the holder by path
 }
 
 type document struct {
@@ -41,7 +41,7 @@ type document struct {
 	written time.Time
 }
 
-// Documents returns what it has: by path, without the first slash.
+// Documents returns the stored documents by path, without the first slash.
 func (w *Web) Documents() map[string][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *Web) Documents() map[string][]byte {
 	return all
 }
 
-// Names returns the sorted paths of what it has.
+// Names returns the sorted paths of the stored documents.
 func (w *Web) Names() []string { return slices.Sorted(maps.Keys(w.Documents())) }
 
 func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
