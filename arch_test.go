@@ -112,7 +112,6 @@ func imports() map[string][]string {
 			"cmd/environment",
 			"cmd/exit",
 			"cmd/ui",
-			"cmd/values",
 			"deployer",
 			"deployer/instance",
 			"fleet",
@@ -145,7 +144,6 @@ func imports() map[string][]string {
 			"cmd/environment",
 			"cmd/exit",
 			"cmd/ui",
-			"cmd/values",
 			"cpi",
 			"cpi/installation",
 			"deployer",
@@ -193,7 +191,6 @@ func imports() map[string][]string {
 			"state/file",
 		},
 		"cmd/values": {
-			"addresses",
 			"manifest",
 			"manifest/document",
 			"manifest/source",

@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bootstrap/addresses"
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
 	"bootstrap/fleet/rollout"
+	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 )
 
@@ -77,7 +79,7 @@ func (c *Console) targetArgs(command []string) string {
 		list := make([]string, len(words))
 		for i, word := range words {
 			if word != "" {
-				list[i] = values.Quote(word)
+				list[i] = printable.ShellWord(word)
 			}
 		}
 		return list
@@ -85,14 +87,14 @@ func (c *Console) targetArgs(command []string) string {
 	switch {
 	case line.File != nil && line.Typed == "" && t.Manifest != "":
 	case line.File != nil && t.Manifest != "":
-		args = append(args, values.Quote(line.Typed))
+		args = append(args, printable.ShellWord(line.Typed))
 	case t.Manifest != "":
-		args = append(args, values.Quote(t.Manifest))
+		args = append(args, printable.ShellWord(t.Manifest))
 	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
 		args = append(args, "MANIFEST")
 	}
 	if line.Own != nil && cmd.Flags().Lookup(environment.FlagName) != nil {
-		args = append(args, "--"+environment.FlagName+"="+values.Quote(*line.Own))
+		args = append(args, "--"+environment.FlagName+"="+printable.ShellWord(*line.Own))
 	}
 	add("--state", "state", quoted(t.StateArgument())...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
@@ -118,7 +120,7 @@ func (c *Console) targetArgs(command []string) string {
 	}
 	for _, v := range t.Inputs.Vars {
 		name, _, _ := strings.Cut(v, "=")
-		add("-v", "var", values.Quote(name)+"=<…>")
+		add("-v", "var", printable.ShellWord(name)+"=<…>")
 	}
 	return strings.Join(args, " ")
 }
@@ -131,7 +133,7 @@ func (c *Console) namedDatabase(address string) string {
 	if address == "" || address == set {
 		return ""
 	}
-	return values.QuoteDatabase(address)
+	return addresses.Argument(address)
 }
 
 // completed is an error with commands that can be pasted.
@@ -164,7 +166,7 @@ func (c *Console) memberArgs(cmd *cobra.Command) string {
 			path = absolute
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), c.line.root.Name()+" ")
-		return name + " --state " + values.Quote(path)
+		return name + " --state " + printable.ShellWord(path)
 	}
 	return ""
 }

@@ -20,13 +20,13 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/owner"
+	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
 )
@@ -456,14 +456,14 @@ func oneFleet(cmd *cobra.Command, args []string) error {
 // fleetArgs returns the arguments by which another command reads the same fleet file.
 // Values of -v may be secrets and are left out: the command says which are missing.
 func fleetArgs(path string, inputs document.Options) string {
-	args := []string{values.Quote(path)}
+	args := []string{printable.ShellWord(path)}
 	for _, of := range []struct {
 		flag   string
 		values []string
 	}{{"-l", inputs.VarsFiles}, {"--var-file", inputs.VarFiles}, {"--vars-env", inputs.VarsEnv}} {
 		for _, value := range of.values {
 			if value != "-" {
-				args = append(args, of.flag+" "+values.Quote(value))
+				args = append(args, of.flag+" "+printable.ShellWord(value))
 			}
 		}
 	}

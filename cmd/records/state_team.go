@@ -10,8 +10,8 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
-	"bootstrap/cmd/values"
 	"bootstrap/deployer/instance"
+	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -171,7 +171,7 @@ it to the store.`,
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err
 			}
-			text := "The state is in " + to.name + " now: use it with --state " + values.Quote(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
+			text := "The state is in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
 			if from.opts.Team == nil {
 				text += ". " + filepath.Base(from.path) + " is only a text now, which makes every run that still uses it refuse: commit it if it is in git, so that it does so elsewhere, too"
 			}

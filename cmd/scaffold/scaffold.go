@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
-	"bootstrap/cmd/values"
+	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
 )
 
@@ -271,7 +271,7 @@ func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 	}
 	at := ""
 	if filepath.Clean(r.Dir) != "." {
-		at = " " + values.Quote(r.Dir)
+		at = " " + printable.ShellWord(r.Dir)
 	}
 	result.Next = []string{"bootstrap validate" + at}
 	if len(result.Missing) == 0 {
