@@ -1034,6 +1034,43 @@ func ofPackage(s *ast.SelectorExpr, name string) string {
 	return ""
 }
 
+// A doer, a part of an instance and a function take the parts that they need. Only a run,
+// which makes the doers, and NewLook know the whole instance.
+func TestWhoHoldsTheInstance(t *testing.T) {
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		if dir != "deployer" && dir != "deployer/instance" {
+			return
+		}
+		check := func(name string, fields *ast.FieldList) {
+			for _, field := range fields.List {
+				of := field.Type
+				if star, ok := of.(*ast.StarExpr); ok {
+					of = star.X
+				}
+				id, _ := of.(*ast.Ident)
+				sel, _ := of.(*ast.SelectorExpr)
+				if id != nil && id.Name == "Instance" || sel != nil && ofPackage(sel, "instance") == "Instance" {
+					t.Errorf("%s: %s holds or takes the whole instance, and not the parts that it needs", fset.Position(field.Pos()), name)
+				}
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				if is, ok := n.Type.(*ast.StructType); ok && n.Name.Name != "run" {
+					check(n.Name.Name, is.Fields)
+				}
+			case *ast.FuncDecl:
+				if n.Name.Name != "NewLook" {
+					check(n.Name.Name, n.Type.Params)
+				}
+			}
+			return true
+		})
+	})
+}
+
 // There is one form of dates for people and one for programs.
 func TestOneFormOfDates(t *testing.T) {
 	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go"} // the dates of the CPI, in the form of create-env, and of man pages

@@ -19,6 +19,7 @@ import (
 // its VM, and releases them.
 type reservations struct {
 	*work
+	ledgers *instance.Addresses
 	planned network.Outcome // plan
 	// replace and swap are how the ledger was asked for the plan.
 	replace, swap bool
@@ -33,7 +34,7 @@ type reservations struct {
 // choose decides the addresses for a plan.
 func (a *reservations) choose(ctx context.Context, replace, swap bool) (err error) {
 	a.replace, a.swap = replace, swap
-	a.planned, err = a.t.Addresses.Choose(ctx, replace, swap)
+	a.planned, err = a.ledgers.Choose(ctx, replace, swap)
 	return err
 }
 
@@ -43,7 +44,7 @@ var errTaken = errors.New("an address of the plan was reserved by another deploy
 
 // alone warns of each address that is new and that no other deployment learns of.
 func (a *reservations) alone() (notes []string) {
-	if !a.t.Addresses.InState() {
+	if !a.ledgers.InState() {
 		return nil
 	}
 	for _, c := range a.planned.Changes {
@@ -57,20 +58,20 @@ func (a *reservations) alone() (notes []string) {
 // reserve reserves the addresses of the plan. If the run ends before a VM may
 // have them, it releases those that it has reserved.
 func (a *reservations) reserve(ctx context.Context) error {
-	if !a.t.Addresses.InState() {
-		if _, err := a.t.Addresses.Ledger(ctx); err != nil {
+	if !a.ledgers.InState() {
+		if _, err := a.ledgers.Ledger(ctx); err != nil {
 			return err
 		}
 		// After a kill the next run must find the reservations, by the same id and in
 		// the same ledger.
-		if err := a.t.Addresses.RememberLedger(); err != nil {
+		if err := a.ledgers.RememberLedger(); err != nil {
 			return err
 		}
 	}
-	a.before = a.t.State.Get().Own.Addresses
+	a.before = a.rec.State.Get().Own.Addresses
 	run := uuid.NewString()
-	a.t.AtEnd(func() { a.undo(ctx, run) })
-	got, err := a.t.Addresses.Reserve(ctx, run, a.replace, a.swap)
+	a.in.AtEnd(func() { a.undo(ctx, run) })
+	got, err := a.ledgers.Reserve(ctx, run, a.replace, a.swap)
 	if err != nil {
 		return err
 	}
@@ -95,16 +96,16 @@ func (a *reservations) undo(ctx context.Context, run string) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if a.t.Addresses.InState() {
-		err = a.t.Addresses.Set(a.before) // or else what nobody had would be free last
+	if a.ledgers.InState() {
+		err = a.ledgers.Set(a.before) // or else what nobody had would be free last
 	} else {
-		err = a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
-			_, err := ledger.Undo(ctx, a.t.Addresses.Owner().Deployment, run)
+		err = a.ledgers.With(ctx, func(ledger *addresses.Ledger) error {
+			_, err := ledger.Undo(ctx, a.ledgers.Owner().Deployment, run)
 			return err
 		})
 	}
 	if err != nil {
-		a.t.Out.Warning(fmt.Sprintf("addresses that this run has reserved stay reserved for this deployment: %v; the next deploy uses them, and delete releases them", err))
+		a.in.Out.Warning(fmt.Sprintf("addresses that this run has reserved stay reserved for this deployment: %v; the next deploy uses them, and delete releases them", err))
 	}
 }
 
@@ -121,8 +122,8 @@ func (a *reservations) bind(ctx context.Context, s plan.Step) error {
 	if s.With.Old != "" {
 		orphans = append(orphans, s.With.Old)
 	}
-	err := a.t.Addresses.With(ctx, func(ledger *addresses.Ledger) error {
-		_, err := ledger.Record(ctx, a.t.Addresses.Owner(), a.vm, has, orphans...)
+	err := a.ledgers.With(ctx, func(ledger *addresses.Ledger) error {
+		_, err := ledger.Record(ctx, a.ledgers.Owner(), a.vm, has, orphans...)
 		return err
 	})
 	a.used = a.used || err == nil

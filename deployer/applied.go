@@ -14,14 +14,14 @@ import (
 // and for deploy --previous. before is the state before this deploy was recorded.
 // applies says that jobs were applied.
 func (j *jobs) keepApplied(before state.State, applies bool) error {
-	st := j.t.State.Get()
+	st := j.rec.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
-		Releases: st.Releases, Applied: st.Own.Applied, Health: j.t.About.Health, Processes: st.Own.Processes,
+		Releases: st.Releases, Applied: st.Own.Applied, Health: j.in.About.Health, Processes: st.Own.Processes,
 	}
-	old, hadOld := j.t.Folder().Applied(kept.Current)
+	old, hadOld := j.rec.Folder().Applied(kept.Current)
 	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
-		if err := j.t.Folder().ForgetApplied(); err != nil {
+		if err := j.rec.Folder().ForgetApplied(); err != nil {
 			return fmt.Errorf("cannot forget an earlier deploy, after which another machine deployed: %w", err)
 		}
 		hadOld = false
@@ -32,9 +32,9 @@ func (j *jobs) keepApplied(before state.State, applies bool) error {
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
-		return j.t.Folder().SetSketch(j.t.Manifest.Sketch) // an adopted VM has no earlier deploy to put back
+		return j.rec.Folder().SetSketch(j.in.Manifest.Sketch) // an adopted VM has no earlier deploy to put back
 	}
-	return j.t.Folder().SetApplied(a, j.t.Manifest.Sketch, j.rendered.archive, applies && hadOld)
+	return j.rec.Folder().SetApplied(a, j.in.Manifest.Sketch, j.rendered.archive, applies && hadOld)
 }
 
 // NoWayBackError says why deploy --previous cannot put back an earlier deploy.
@@ -51,13 +51,13 @@ func (e *NoWayBackError) Name() string { return "no-way-back" }
 // hasPrevious reports whether deploy --previous can put back an earlier deploy
 // to this VM.
 func (j *jobs) hasPrevious() bool {
-	st := j.t.State.Get()
+	st := j.rec.State.Get()
 	which := kept.Current
 	if st.CurrentManifestSHA != "" {
 		which = kept.Previous
 	}
-	a, ok := j.t.Folder().Applied(which)
-	last, _ := j.t.Folder().Applied(kept.Current)
+	a, ok := j.rec.Folder().Applied(which)
+	last, _ := j.rec.Folder().Applied(kept.Current)
 	return ok && a.VM == st.CurrentVMCID && last.IsLast(st)
 }
 
@@ -107,7 +107,7 @@ func (j *jobs) applyPrevious(ctx context.Context) error {
 	}
 	spec := j.previous.Spec
 	spec.RenderedTemplates.BlobstoreID = j.rendered.blob
-	return j.t.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.t.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.in.About.Group), func(*report.Stage) error {
 		return j.agent.Apply(ctx, spec)
 	})
 }

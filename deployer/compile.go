@@ -103,7 +103,7 @@ func (j *jobs) serviceAfter(ctx context.Context, with plan.With, release string)
 		return fmt.Sprintf("the service is down: the previous jobs could not be put back (%v); `bootstrap deploy MANIFEST --previous` tries again; or %s", err, again)
 	case why != "":
 		return fmt.Sprintf("the service is down: %s, so the previous jobs could not be put back; %s", why, again)
-	case j.t.State.Get().Own.Stopped:
+	case j.rec.State.Get().Own.Stopped:
 		return "the previous jobs were put back and stay stopped; " + again
 	}
 	return "the previous jobs were put back and run again; " + again

@@ -18,13 +18,14 @@ import (
 // disks creates, attaches, changes and deletes persistent disks.
 type disks struct {
 	*work
+	cpi          *instance.CPI
 	migratedFrom string // CID of the disk that this run has migrated from
 }
 
 // provideFirst creates the first disk and attaches it, while the jobs are
 // stopped.
 func (ds *disks) provideFirst(ctx context.Context, step plan.Step) error {
-	d, err := ds.create(ctx, ds.t.Manifest.Group.Disk)
+	d, err := ds.create(ctx, ds.in.Manifest.Group.Disk)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (ds *disks) attachCurrent(ctx context.Context, step plan.Step) error {
 
 // recorded returns the record of the disk with that CID.
 func (ds *disks) recorded(cid string) (state.Disk, error) {
-	if d := plan.DiskOf(ds.t.State.Get(), cid); d != nil {
+	if d := plan.DiskOf(ds.rec.State.Get(), cid); d != nil {
 		return *d, nil
 	}
 	return state.Disk{}, fmt.Errorf("the state does not record disk %s of the plan", cid)
@@ -90,7 +91,7 @@ func (ds *disks) keepUnwanted(_ context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	return ds.t.State.Update(func(st *state.State) error {
+	return ds.rec.State.Update(func(st *state.State) error {
 		st.Orphan(d, "the manifest asked for no persistent disk any more", time.Now())
 		return nil
 	})
@@ -99,9 +100,9 @@ func (ds *disks) keepUnwanted(_ context.Context, s plan.Step) error {
 // change detaches the disk and asks the CPI to change it. changed is false
 // if the CPI cannot do that.
 func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (changed bool, err error) {
-	want, work, mounted := ds.t.Manifest.Group.Disk, *step.Disk, step.Disk.Mounted
+	want, work, mounted := ds.in.Manifest.Group.Disk, *step.Disk, step.Disk.Mounted
 	if mounted {
-		if err := ds.t.Out.Do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return ds.agent.UnmountDisk(ctx, have.CID) }); err != nil {
+		if err := ds.in.Out.Do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return ds.agent.UnmountDisk(ctx, have.CID) }); err != nil {
 			return false, err
 		}
 	}
@@ -114,9 +115,9 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 			if mounted {
 				return false, err
 			}
-			ds.t.Out.Info(fmt.Sprintf("Assuming that disk '%s' is not attached: %v", have.CID, err))
+			ds.in.Out.Info(fmt.Sprintf("Assuming that disk '%s' is not attached: %v", have.CID, err))
 		}
-		if err := ds.awaitDetached(ctx, ds.t.Out.Open); err != nil {
+		if err := ds.awaitDetached(ctx, ds.in.Out.Open); err != nil {
 			return false, err
 		}
 	}
@@ -125,7 +126,7 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 	if !same {
 		title = fmt.Sprintf("Updating disk '%s'", have.CID)
 	}
-	err = ds.t.Out.Do(title, func(*report.Stage) error {
+	err = ds.in.Out.Do(title, func(*report.Stage) error {
 		props := properties(want)
 		in := state.Intent{Method: work.Method, Disk: have.CID, Size: want.Size, CloudProperties: props}
 		call := func(c *cpi.Client) (string, error) { return have.CID, c.ResizeDisk(ctx, have.CID, want.Size) }
@@ -151,18 +152,18 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 // with the CID begun that an interrupted run has mounted for that.
 func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, begun string) error {
 	var d state.Disk
-	if st := ds.t.State.Get(); begun != "" && plan.DiskOf(st, begun) != nil {
+	if st := ds.rec.State.Get(); begun != "" && plan.DiskOf(st, begun) != nil {
 		d = *plan.DiskOf(st, begun)
 	} else {
 		var err error
-		if d, err = ds.create(ctx, ds.t.Manifest.Group.Disk); err != nil {
+		if d, err = ds.create(ctx, ds.in.Manifest.Group.Disk); err != nil {
 			return err
 		}
 		if err := ds.attachSecond(ctx, step, old, d); err != nil {
 			return err
 		}
 	}
-	err := ds.t.Out.Do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*report.Stage) error {
+	err := ds.in.Out.Do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*report.Stage) error {
 		if err := ds.agent.MigrateDisk(ctx); err != nil {
 			return err
 		}
@@ -182,11 +183,11 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 		return err
 	}
 	ds.migratedFrom = old.CID
-	return ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
+	return ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
 		if err := report.Unskipped(script(ds.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
 			return err
 		}
-		c, err := ds.t.CPI.Client(ctx)
+		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -201,7 +202,7 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 // some CPIs restart the VM. An agent that starts with disks which it does not expect
 // never answers.
 func (ds *disks) restartTime() time.Duration {
-	return min(instance.RebootTimeout, ds.t.Env.AgentTimeout)
+	return min(instance.RebootTimeout, ds.in.Env.AgentTimeout)
 }
 
 // awaitDetached waits until the agent answers after detach_disk, for which some
@@ -216,7 +217,7 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 	if step.With.New || cid == ds.migratedFrom {
 		return nil
 	}
-	return ds.t.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
+	return ds.in.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
 		mounted, err := ds.agent.ListDisk(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
@@ -229,7 +230,7 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 		if err := report.Unskipped(script(ds.agent.RemovePersistentDisk(ctx, cid))); err != nil {
 			return err
 		}
-		c, err := ds.t.CPI.Client(ctx)
+		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -244,12 +245,12 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 
 func (ds *disks) create(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
 	var d state.Disk
-	err := ds.t.Out.Do("Creating disk", func(*report.Stage) error {
+	err := ds.in.Out.Do("Creating disk", func(*report.Stage) error {
 		props := properties(want)
 		cid, err := ds.journal.Create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
 			return c.CreateDisk(ctx, want.Size, props, ds.vm)
 		})
-		for _, made := range ds.t.State.Get().Disks {
+		for _, made := range ds.rec.State.Get().Disks {
 			if err == nil && made.CID == cid {
 				d = made
 			}
@@ -260,7 +261,7 @@ func (ds *disks) create(ctx context.Context, want *manifest.DiskPool) (state.Dis
 }
 
 func (ds *disks) makeCurrent(d state.Disk) error {
-	return ds.t.State.Update(func(st *state.State) error {
+	return ds.rec.State.Update(func(st *state.State) error {
 		st.CurrentDiskID = d.ID
 		return nil
 	})
@@ -269,8 +270,8 @@ func (ds *disks) makeCurrent(d state.Disk) error {
 // attach attaches and mounts a disk; beside a mounted one the agent mounts
 // it as the target of a migration.
 func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error {
-	return ds.t.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
-		c, err := ds.t.CPI.Client(ctx)
+	return ds.in.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
+		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -302,7 +303,7 @@ func (ds *disks) attachAgain(ctx context.Context, s *report.Stage, step plan.Ste
 	if !errors.As(refusal, &refused) || step.With.New {
 		return nil, refusal
 	}
-	c, err := ds.t.CPI.Client(ctx)
+	c, err := ds.cpi.Client(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -321,12 +322,12 @@ func (ds *disks) attachAgain(ctx context.Context, s *report.Stage, step plan.Ste
 
 // tag sets the tags of the disk in the cloud; a failure is only a warning.
 func (ds *disks) tag(ctx context.Context, cid string) {
-	c, err := ds.t.CPI.Client(ctx)
+	c, err := ds.cpi.Client(ctx)
 	if err == nil {
 		err = c.SetDiskMetadata(ctx, cid, ds.metadata())
 	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
-		ds.t.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
+		ds.in.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
 	}
 }
 
@@ -346,7 +347,7 @@ func (ds *disks) metadata() map[string]string {
 // changed.
 func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
 	disk := step.Name
-	return ds.t.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
+	return ds.in.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
 		cid, err := ds.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: disk}, func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, disk, ds.metadata())
 		})
@@ -367,25 +368,25 @@ func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	err = ds.t.State.Update(func(st *state.State) error {
+	err = ds.rec.State.Update(func(st *state.State) error {
 		st.Orphan(d, "kept by delete --keep-disk", time.Now())
 		return nil
 	})
 	if err == nil {
-		ds.t.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
+		ds.in.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
 	}
 	return err
 }
 
 // deleteAll deletes every disk that the state owns, the current one first.
 func (ds *disks) deleteAll(ctx context.Context, s plan.Step) error {
-	if d := plan.DiskOf(ds.t.State.Get(), s.Name); d != nil {
-		if err := ds.delete(ctx, ds.t.Out.Open, "Deleting disk '%s'", *d); err != nil {
+	if d := plan.DiskOf(ds.rec.State.Get(), s.Name); d != nil {
+		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting disk '%s'", *d); err != nil {
 			return err
 		}
 	}
-	for _, d := range ds.t.State.Get().Disks {
-		if err := ds.delete(ctx, ds.t.Out.Open, "Deleting unused disk '%s'", d); err != nil {
+	for _, d := range ds.rec.State.Get().Disks {
+		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting unused disk '%s'", d); err != nil {
 			return err
 		}
 	}
@@ -412,8 +413,8 @@ func properties(want *manifest.DiskPool) map[string]any {
 // deleteOrphan deletes the orphan, unless an interrupted run has already
 // deleted it.
 func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
-	if o, err := orphanOf(ds.t.State.Get(), s.Name); err == nil {
-		if err := ds.delete(ctx, ds.t.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
+	if o, err := orphanOf(ds.rec.State.Get(), s.Name); err == nil {
+		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
 			return err
 		}
 	}
@@ -423,7 +424,7 @@ func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
 // keepUnused keeps a disk as an orphan: the one that this run or an interrupted
 // run has migrated from.
 func (ds *disks) keepUnused(d state.Disk) error {
-	return ds.t.State.Update(func(st *state.State) error {
+	return ds.rec.State.Update(func(st *state.State) error {
 		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())
 		return nil
 	})
@@ -439,8 +440,8 @@ func (ds *disks) detach(ctx context.Context, vm, disk string) error {
 	if disk == "" {
 		return nil
 	}
-	return ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
-		c, err := ds.t.CPI.Client(ctx)
+	return ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
+		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}

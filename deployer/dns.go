@@ -32,14 +32,14 @@ func (j *jobs) dnsAddresses() map[string]string {
 // them, and saves their version: agents accept only newer ones. It warns if the
 // agent does not know the message.
 func (j *jobs) sendDNS(ctx context.Context) error {
-	if !j.t.About.UseDNS {
+	if !j.in.About.UseDNS {
 		return nil
 	}
-	st := j.t.State.Get()
+	st := j.rec.State.Get()
 	records := dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
-		ID: j.t.InstanceID(), AgentID: st.Own.AgentID, Group: j.t.About.Group, Deployment: j.t.About.Name, Addresses: j.dnsAddresses(),
+		ID: j.rec.InstanceID(j.in.About.Group), AgentID: st.Own.AgentID, Group: j.in.About.Group, Deployment: j.in.About.Name, Addresses: j.dnsAddresses(),
 	})
-	return j.t.Out.Do("Sending DNS records", func(s *report.Stage) error {
+	return j.in.Out.Do("Sending DNS records", func(s *report.Stage) error {
 		blob, err := j.putDNS(ctx, records, s.Progress)
 		if err != nil {
 			return fmt.Errorf("cannot upload the DNS records: %w", err)
@@ -51,7 +51,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 		}
 		// An agent that does not know the message will not know it on the next
 		// run either.
-		err = j.t.State.Update(func(st *state.State) error {
+		err = j.rec.State.Update(func(st *state.State) error {
 			st.Own.DNSVersion = records.Version
 			return nil
 		})
@@ -69,7 +69,7 @@ func (j *jobs) putDNS(ctx context.Context, records dns.Records, progress func(do
 	if err != nil {
 		return agent.Blob{}, err
 	}
-	file, err := os.CreateTemp(j.t.Dir, "dns-")
+	file, err := os.CreateTemp(j.rec.Dir, "dns-")
 	if err != nil {
 		return agent.Blob{}, err
 	}

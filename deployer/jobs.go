@@ -27,6 +27,7 @@ import (
 // jobs renders, applies, starts and stops the jobs of the instance.
 type jobs struct {
 	*work
+	agents   *instance.Agents
 	packages *packages
 	disks    *disks
 	rendered rendered
@@ -49,7 +50,7 @@ type rendered struct {
 // know its address, it renders with the old address, so that a wrong template
 // fails now; renderLate then renders again.
 func (j *jobs) renderEarly(ctx context.Context, s plan.Step) error {
-	address, dynamic := j.t.Manifest.Address()
+	address, dynamic := j.in.Manifest.Address()
 	switch {
 	case !dynamic:
 		j.address = address
@@ -76,18 +77,18 @@ func (j *jobs) renderLate(ctx context.Context) error {
 }
 
 func (j *jobs) render(ctx context.Context) error {
-	j.t.AtEnd(j.removeRendered)
-	return j.t.Out.Do("Rendering job templates", func(*report.Stage) error {
-		if err := os.MkdirAll(j.t.Dir, 0o700); err != nil {
+	j.in.AtEnd(j.removeRendered)
+	return j.in.Out.Do("Rendering job templates", func(*report.Stage) error {
+		if err := os.MkdirAll(j.rec.Dir, 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
-		dir, err := os.MkdirTemp(j.t.Dir, "rendered-")
+		dir, err := os.MkdirTemp(j.rec.Dir, "rendered-")
 		if err != nil {
 			return fmt.Errorf("cannot make a folder for rendered templates: %w", err)
 		}
 		j.rendered.dir = dir
 		content := filepath.Join(dir, "content")
-		if err := j.t.Env.Render(ctx, j.templateJobs(), content); err != nil {
+		if err := j.in.Env.Render(ctx, j.templateJobs(), content); err != nil {
 			return err
 		}
 		if j.rendered.hash, err = templates.Fingerprint(content); err != nil {
@@ -106,26 +107,26 @@ func (j *jobs) render(ctx context.Context) error {
 func (j *jobs) renderTo(ctx context.Context, dir string) error {
 	defer func(address string) { j.address = address }(j.address)
 	var dynamic bool
-	if j.address, dynamic = j.t.Manifest.Address(); dynamic {
+	if j.address, dynamic = j.in.Manifest.Address(); dynamic {
 		j.address = j.known
 	}
-	return j.t.Out.Do("Rendering job templates", func(*report.Stage) error {
-		return j.t.Env.Render(ctx, j.templateJobs(), dir)
+	return j.in.Out.Do("Rendering job templates", func(*report.Stage) error {
+		return j.in.Env.Render(ctx, j.templateJobs(), dir)
 	})
 }
 
 // templateJobs returns the jobs of the instance group with the values for their
 // templates.
 func (j *jobs) templateJobs() []templates.Job {
-	m := j.t.Manifest
+	m := j.in.Manifest
 	var jobs []templates.Job
 	for _, ref := range m.Group.Jobs {
-		rel := j.t.Artifacts.Releases[ref.Release]
+		rel := j.artifacts.Releases[ref.Release]
 		jobs = append(jobs, templates.Job{
 			Job: rel.Job(ref.Name),
 			Context: templates.Context{
 				Name:              m.Group.Name,
-				ID:                j.t.InstanceID(),
+				ID:                j.rec.InstanceID(j.in.About.Group),
 				ReleaseVersion:    rel.Version,
 				PropertiesPath:    propertiesPath(ref),
 				AZ:                m.Zone(),
@@ -159,8 +160,8 @@ func propertiesPath(ref manifest.JobRef) string {
 // addresses.
 func (j *jobs) templateNetworks() map[string]any {
 	nets := map[string]any{}
-	for name, n := range j.t.Manifest.Interfaces() {
-		if n["ip"] == nil && (len(j.t.Manifest.Group.Networks) == 1 || isDefault(n)) {
+	for name, n := range j.in.Manifest.Interfaces() {
+		if n["ip"] == nil && (len(j.in.Manifest.Group.Networks) == 1 || isDefault(n)) {
 			n["ip"] = j.address // only the VM knows it
 		}
 		nets[name] = n
@@ -195,18 +196,18 @@ func (j *jobs) removeRendered() {
 		return
 	}
 	if err := os.RemoveAll(j.rendered.dir); err != nil {
-		j.t.Out.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
+		j.in.Out.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
 	}
 }
 
 // spec returns the apply spec. An initial one names no jobs and no packages,
 // and its empty configuration hash makes the agent only store it.
 func (j *jobs) spec(initial bool, blob string) agent.Spec {
-	m := j.t.Manifest
+	m := j.in.Manifest
 	s := agent.Spec{
 		Deployment: m.Name,
 		Name:       m.Group.Name,
-		ID:         j.t.InstanceID(),
+		ID:         j.rec.InstanceID(j.in.About.Group),
 		AZ:         cmp.Or(m.Zone(), "unknown"),
 		Job:        agent.SpecJob{Name: m.Group.Name, Templates: []agent.SpecTemplate{}},
 		Packages:   map[string]agent.SpecPackage{},
@@ -216,7 +217,7 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 		return s
 	}
 	for _, ref := range m.Group.Jobs {
-		job := j.t.Artifacts.Releases[ref.Release].Job(ref.Name)
+		job := j.artifacts.Releases[ref.Release].Job(ref.Name)
 		s.Job.Templates = append(s.Job.Templates, agent.SpecTemplate{Name: job.Name, Version: job.Fingerprint})
 	}
 	s.Packages = j.packages.spec
@@ -231,7 +232,7 @@ func (j *jobs) initialApply(ctx context.Context) error {
 	if err := j.agent.Apply(ctx, j.spec(true, "")); err != nil {
 		return fmt.Errorf("cannot send the agent its networks: %w", err)
 	}
-	if _, dynamic := j.t.Manifest.Address(); dynamic {
+	if _, dynamic := j.in.Manifest.Address(); dynamic {
 		now, err := j.agent.GetState(ctx, false)
 		if err != nil {
 			return fmt.Errorf("cannot ask the agent for its address: %w", err)
@@ -240,7 +241,7 @@ func (j *jobs) initialApply(ctx context.Context) error {
 			return errors.New("the agent does not report the address that its dynamic network assigned")
 		}
 	}
-	return j.t.State.Update(func(st *state.State) error {
+	return j.rec.State.Update(func(st *state.State) error {
 		st.Own.Address = j.address
 		return nil
 	})
@@ -259,7 +260,7 @@ func (j *jobs) upload(ctx context.Context) error {
 	if j.rendered.archive == "" || j.rendered.blob != "" {
 		return nil
 	}
-	return j.t.Out.Do("Uploading rendered templates", func(s *report.Stage) error {
+	return j.in.Out.Do("Uploading rendered templates", func(s *report.Stage) error {
 		blob := uuid.NewString()
 		if err := j.agent.PutBlob(ctx, blob, j.rendered.archive, s.Progress); err != nil {
 			return fmt.Errorf("cannot upload the rendered templates: %w", err)
@@ -272,7 +273,7 @@ func (j *jobs) upload(ctx context.Context) error {
 // prepare lets the agent fetch what the next apply needs while the jobs run.
 func (j *jobs) prepare(ctx context.Context) error {
 	j.packages.spec = j.packages.coming()
-	return j.t.Out.Do(fmt.Sprintf("Preparing instance '%s/0'", j.t.About.Group), func(s *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Preparing instance '%s/0'", j.in.About.Group), func(s *report.Stage) error {
 		err := j.agent.Prepare(ctx, j.spec(false, j.rendered.blob))
 		if agent.UnknownMessage(err) {
 			return report.Skip("the agent does not support prepare")
@@ -286,7 +287,7 @@ func (j *jobs) update(ctx context.Context) error {
 	if err := j.upload(ctx); err != nil {
 		return err
 	}
-	return j.t.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.t.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.in.About.Group), func(*report.Stage) error {
 		return j.agent.Apply(ctx, j.spec(false, j.rendered.blob))
 	})
 }
@@ -294,19 +295,19 @@ func (j *jobs) update(ctx context.Context) error {
 // startScripts runs the scripts of jobs that belong to starting.
 func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 	name := string(s.Kind)
-	return j.t.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.t.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.in.About.Group), func(*report.Stage) error {
 		return j.runScripts(ctx, j.agent, name, nil)
 	})
 }
 
 // start starts the processes of the jobs.
 func (j *jobs) start(ctx context.Context, _ plan.Step) error {
-	return j.t.Out.Do(fmt.Sprintf("Starting instance '%s/0'", j.t.About.Group), func(*report.Stage) error { return j.agent.Start(ctx) })
+	return j.in.Out.Do(fmt.Sprintf("Starting instance '%s/0'", j.in.About.Group), func(*report.Stage) error { return j.agent.Start(ctx) })
 }
 
 // awaitRunning waits until the jobs run.
 func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
-	return j.t.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", j.t.About.Group), func(s *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", j.in.About.Group), func(s *report.Stage) error {
 		return j.waitForRunning(ctx, s)
 	})
 }

@@ -24,6 +24,7 @@ import (
 // packages gets the packages of the jobs onto the VM.
 type packages struct {
 	*work
+	host     *instance.Host
 	delivery *delivery                    // plan: how each gets there
 	spec     map[string]agent.SpecPackage // prepare, compile: as the apply spec names them
 }
@@ -78,7 +79,7 @@ func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.Spec
 
 // planDeliveryToNew is planDelivery for a new VM, which has nothing.
 func (pk *packages) planDeliveryToNew(ctx context.Context) error {
-	return pk.planDelivery(ctx, nil, pk.t.Host.NewMachine(ctx).Kind)
+	return pk.planDelivery(ctx, nil, pk.host.NewMachine(ctx).Kind)
 }
 
 // withBlobs returns have without the packages whose blobs the agent has lost,
@@ -107,7 +108,7 @@ func (pk *packages) withBlobs(ctx context.Context, kept []instance.Located, have
 }
 
 func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage, machine string) error {
-	order, err := pk.t.Artifacts.PackageOrder()
+	order, err := pk.artifacts.PackageOrder()
 	if err != nil {
 		return err
 	}
@@ -118,10 +119,10 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 		blobs: map[string]*upload{},
 		trust: newTrust(pk.owners(), order),
 	}
-	on := compiledOn(pk.t.Artifacts.Stemcell, machine)
+	on := compiledOn(pk.artifacts.Stemcell, machine)
 	for _, l := range order {
 		p := l.Package
-		key := d.compiledKey(p, on, sourceOf(pk.t.Artifacts.Stemcell))
+		key := d.compiledKey(p, on, sourceOf(pk.artifacts.Stemcell))
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
@@ -134,7 +135,7 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 			d.compiled = append(d.compiled, l)
 			continue
 		}
-		found, ok, err := d.trust.find(ctx, pk.t.Env.Store, key)
+		found, ok, err := d.trust.find(ctx, pk.in.Env.Store, key)
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)

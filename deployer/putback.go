@@ -100,8 +100,8 @@ func (o Options) toGoBack() Options {
 // starts the jobs. why is the reason if that is impossible; err is the error if
 // it failed.
 func (j *jobs) putBack(ctx context.Context) (why string, err error) {
-	a, ok := j.t.Folder().Applied(kept.Current)
-	st := j.t.State.Get()
+	a, ok := j.rec.Folder().Applied(kept.Current)
+	st := j.rec.State.Get()
 	switch {
 	case !ok:
 		return "this machine has no record of an earlier deploy that succeeded", nil
@@ -117,10 +117,10 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("package %s of the previous deploy is no longer on the VM", name), nil
 		}
 	}
-	err = j.t.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
+	err = j.in.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
-		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.t.Folder().Rendered(kept.Current), s.Progress); err != nil {
+		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.rec.Folder().Rendered(kept.Current), s.Progress); err != nil {
 			return err
 		}
 		return j.agent.Apply(ctx, spec)
@@ -134,7 +134,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 	if !a.SameDisk(st.Disk()) {
 		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
 	}
-	return "", j.t.State.Update(func(st *state.State) error {
+	return "", j.rec.State.Update(func(st *state.State) error {
 		a.Record(st)
 		return nil
 	})

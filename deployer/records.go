@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -20,17 +21,19 @@ import (
 // records writes the result of a finished run to the state.
 type records struct {
 	*work
-	jobs *jobs
+	cpi     *instance.CPI
+	ledgers *instance.Addresses
+	jobs    *jobs
 }
 
 // clear records that no manifest is deployed as a whole, so that no tool
 // skips the deploy after an interrupted one, and the zone of a VM to be made.
-func (rec *records) clear(context.Context) error {
-	return rec.t.State.Update(func(st *state.State) error {
+func (rs *records) clear(context.Context) error {
+	return rs.rec.State.Update(func(st *state.State) error {
 		st.CurrentManifestSHA = ""
 		st.CurrentReleaseIDs = nil
 		st.Releases = nil
-		if m := rec.t.Manifest; m != nil {
+		if m := rs.in.Manifest; m != nil {
 			st.Own.Zone = m.Zone()
 		}
 		return nil
@@ -39,41 +42,41 @@ func (rec *records) clear(context.Context) error {
 
 // deployment records the manifest and its releases as the current ones,
 // in one write.
-func (rec *records) deployment(ctx context.Context, s plan.Step) error {
-	applied := maps.Clone(rec.want.Applied)
-	if _, dynamic := rec.t.Manifest.Address(); dynamic {
-		applied[plan.PartAddress] = plan.Digest(rec.journal.Salt(), plan.PartAddress, rec.address)
+func (rs *records) deployment(ctx context.Context, s plan.Step) error {
+	applied := maps.Clone(rs.want.Applied)
+	if _, dynamic := rs.in.Manifest.Address(); dynamic {
+		applied[plan.PartAddress] = plan.Digest(rs.journal.Salt(), plan.PartAddress, rs.address)
 	}
-	if rec.jobs.rendered.hash != "" {
-		applied[plan.PartSpec] = plan.Digest(rec.journal.Salt(), plan.PartSpec, rec.jobs.rendered.hash)
+	if rs.jobs.rendered.hash != "" {
+		applied[plan.PartSpec] = plan.Digest(rs.journal.Salt(), plan.PartSpec, rs.jobs.rendered.hash)
 	} else if hash := s.With.Applied; hash != "" {
-		applied[plan.PartSpec] = plan.Digest(rec.journal.Salt(), plan.PartSpec, hash)
+		applied[plan.PartSpec] = plan.Digest(rs.journal.Salt(), plan.PartSpec, hash)
 	}
-	now, before := time.Now().UTC().Truncate(time.Second), rec.t.State.Get()
-	err := rec.t.State.Update(func(st *state.State) error {
-		st.CurrentManifestSHA = rec.want.Digest
+	now, before := time.Now().UTC().Truncate(time.Second), rs.rec.State.Get()
+	err := rs.rec.State.Update(func(st *state.State) error {
+		st.CurrentManifestSHA = rs.want.Digest
 		st.Releases, st.CurrentReleaseIDs = nil, nil
-		for _, rel := range rec.want.Releases {
+		for _, rel := range rs.want.Releases {
 			rel.ID = uuid.NewString()
 			st.Releases = append(st.Releases, rel)
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
-		st.Own.Salt, st.Own.Made, st.Own.Applied = rec.journal.Salt(), rec.want.Made, applied
-		if rec.jobs.rendered.hash != "" {
-			st.Own.Processes = rec.jobs.rendered.processes
+		st.Own.Salt, st.Own.Made, st.Own.Applied = rs.journal.Salt(), rs.want.Made, applied
+		if rs.jobs.rendered.hash != "" {
+			st.Own.Processes = rs.jobs.rendered.processes
 		}
-		st.Own.Variables = rec.t.Manifest.Variables
-		st.Own.Group, st.Own.Stopped = rec.t.About.Group, s.With.Stopped
-		st.Own.Zone = rec.t.Manifest.Zone()
-		if rec.t.Manifest.SharesNetworks() {
-			st.Own.Ledger = rec.t.Addresses.SharedLedger()
+		st.Own.Variables = rs.in.Manifest.Variables
+		st.Own.Group, st.Own.Stopped = rs.in.About.Group, s.With.Stopped
+		st.Own.Zone = rs.in.Manifest.Zone()
+		if rs.in.Manifest.SharesNetworks() {
+			st.Own.Ledger = rs.ledgers.SharedLedger()
 		}
-		if !rec.t.Addresses.InState() {
+		if !rs.ledgers.InState() {
 			st.Own.Addresses = nil // static_ips names them, or a ledger has them
 		}
 		st.Own.Deployed = &now
-		if rec.address != "" {
-			st.Own.Address = rec.address
+		if rs.address != "" {
+			st.Own.Address = rs.address
 		}
 		// An adopted VM has answered, but nothing recorded that.
 		st.Own.Reached = true
@@ -82,43 +85,43 @@ func (rec *records) deployment(ctx context.Context, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	if err := rec.jobs.keepApplied(before, s.With.Applies); err != nil {
-		rec.t.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
+	if err := rs.jobs.keepApplied(before, s.With.Applies); err != nil {
+		rs.in.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
-	return rec.t.CPI.Remember(ctx)
+	return rs.cpi.Remember(ctx)
 }
 
 // previous records the deploy that was put back as the current one.
-func (rec *records) previous(context.Context) error {
-	a, now := rec.jobs.previous, time.Now().UTC().Truncate(time.Second)
-	if err := rec.t.State.Update(func(st *state.State) error {
+func (rs *records) previous(context.Context) error {
+	a, now := rs.jobs.previous, time.Now().UTC().Truncate(time.Second)
+	if err := rs.rec.State.Update(func(st *state.State) error {
 		a.Record(st)
 		st.Own.Deployed = &now
 		return nil
 	}); err != nil {
 		return err
 	}
-	if rec.t.Known.Name != "" {
-		rec.t.Known.Health = a.Health
-		if err := rec.t.Folder().SetDeployment(rec.t.Known); err != nil {
+	if rs.rec.Known.Name != "" {
+		rs.rec.Known.Health = a.Health
+		if err := rs.rec.Folder().SetDeployment(rs.rec.Known); err != nil {
 			return fmt.Errorf("cannot keep which health checks the deployment has: %w", err)
 		}
 	}
-	if rec.jobs.rendered.archive == rec.t.Folder().Rendered(kept.Current) {
+	if rs.jobs.rendered.archive == rs.rec.Folder().Rendered(kept.Current) {
 		return nil
 	}
-	return rec.t.Folder().SwapApplied()
+	return rs.rec.Folder().SwapApplied()
 }
 
-func (rec *records) stopped(context.Context) error {
-	return rec.t.State.Update(func(st *state.State) error {
+func (rs *records) stopped(context.Context) error {
+	return rs.rec.State.Update(func(st *state.State) error {
 		st.Own.Stopped = true
 		return nil
 	})
 }
 
-func (rec *records) started(context.Context) error {
-	return rec.t.State.Update(func(st *state.State) error {
+func (rs *records) started(context.Context) error {
+	return rs.rec.State.Update(func(st *state.State) error {
 		st.Own.Stopped = false
 		return nil
 	})
@@ -126,38 +129,38 @@ func (rec *records) started(context.Context) error {
 
 // uninstall removes the installed CPI and the state file. It keeps both if there
 // are orphans, which need them, or leftovers, which only the state file records.
-func (rec *records) uninstall(ctx context.Context) error {
+func (rs *records) uninstall(ctx context.Context) error {
 	// If the state file is kept, forget that `stop` was requested.
-	if err := rec.started(ctx); err != nil {
+	if err := rs.started(ctx); err != nil {
 		return err
 	}
-	if n := len(rec.t.State.Get().Own.Orphans); n > 0 {
-		rec.t.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
+	if n := len(rs.rec.State.Get().Own.Orphans); n > 0 {
+		rs.in.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
 		return nil
 	}
-	if n := len(rec.t.State.Get().Own.Leftovers); n > 0 {
-		rec.t.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
+	if n := len(rs.rec.State.Get().Own.Leftovers); n > 0 {
+		rs.in.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
 		return nil
 	}
-	for _, c := range rec.t.State.Get().Own.Snapshots {
-		rec.t.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
+	for _, c := range rs.rec.State.Get().Own.Snapshots {
+		rs.in.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
 	}
-	return rec.t.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
-		rec.t.CPI.CloseLog()
-		if err := os.RemoveAll(rec.t.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return rs.in.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
+		rs.cpi.CloseLog()
+		if err := os.RemoveAll(rs.rec.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove the installed CPI: %w", err)
 		}
-		return rec.t.State.Remove()
+		return rs.rec.State.Remove()
 	})
 }
 
 // uninstallRest removes the CPI and the state file if the state owns nothing any
 // more.
-func (rec *records) uninstallRest(ctx context.Context) error {
-	st := rec.t.State.Get()
+func (rs *records) uninstallRest(ctx context.Context) error {
+	st := rs.rec.State.Get()
 	st.Own.Snapshots = nil // no command deletes snapshots
 	if len(st.Owned()) > 0 {
 		return nil
 	}
-	return rec.uninstall(ctx)
+	return rs.uninstall(ctx)
 }

@@ -102,7 +102,7 @@ func (j *jobs) uploadLost(ctx context.Context, machine string) error {
 // mountAgain mounts the current disk on a VM that was created again, unless its
 // agent has done so.
 func (ds *disks) mountAgain(ctx context.Context) error {
-	st := ds.t.State.Get()
+	st := ds.rec.State.Get()
 	d := st.Disk()
 	if d == nil {
 		return nil
@@ -114,7 +114,7 @@ func (ds *disks) mountAgain(ctx context.Context) error {
 	if slices.Contains(mounted, d.CID) {
 		return nil
 	}
-	return ds.t.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
+	return ds.in.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
 }
 
 // applyAgain gives a VM of that kind of machine, which has nothing, its name, its

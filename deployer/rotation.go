@@ -58,8 +58,8 @@ type rotation struct {
 // rotate sends the settings of the manifest and waits until the agent uses
 // them. It returns the client that reaches the agent then.
 func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, error) {
-	m := se.t.Manifest
-	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, se.t.Agents.Wanted()
+	m := se.in.Manifest
+	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, se.agents.Wanted()
 	both := []agent.Access{now, next}
 	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
 	c := rotation{user: now.User() != next.User()}
@@ -67,9 +67,9 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 		c.want = instance.WantedLeaf(m)
 	}
 	var errs [3]error
-	c.old, errs[0] = se.t.Agents.New(now.MBus, agent.Trusted(both, now))
-	c.fresh, errs[1] = se.t.Agents.New(next.MBus, agent.Trusted(both, next))
-	c.strict, errs[2] = se.t.Agents.New(next.MBus, next.CA)
+	c.old, errs[0] = se.agents.New(now.MBus, agent.Trusted(both, now))
+	c.fresh, errs[1] = se.agents.New(next.MBus, agent.Trusted(both, next))
+	c.strict, errs[2] = se.agents.New(next.MBus, next.CA)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	if err == nil && task == "" {
 		c.ended = time.Now()
 	}
-	if err := c.wait(ctx, min(restartTimeout, se.t.Env.AgentTimeout), err); err != nil {
+	if err := c.wait(ctx, min(restartTimeout, se.in.Env.AgentTimeout), err); err != nil {
 		return nil, err
 	}
 	if c.want != nil {
-		se.t.Out.Info("The agent serves the certificate with the serial number " + instance.Serial(c.want))
+		se.in.Out.Info("The agent serves the certificate with the serial number " + instance.Serial(c.want))
 	}
 	return c.strict, nil
 }

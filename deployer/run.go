@@ -36,6 +36,7 @@ type Options struct {
 // doers do the steps.
 type run struct {
 	*work
+	t     *instance.Instance
 	asked Options
 	at    string    // the running phase or step
 	plan  plan.Plan // doers get their steps of it
@@ -51,10 +52,13 @@ type run struct {
 	addresses *reservations
 }
 
-// work contains what the doers of a run share: the results of earlier steps that
-// later steps use.
+// work contains what the doers of a run share: the manifest, the state and the
+// artifacts, and the results of earlier steps that later steps use.
 type work struct {
-	t       *instance.Instance
+	in        *instance.Inputs
+	rec       *instance.Record
+	artifacts *instance.Artifacts
+
 	look    *instance.Look
 	journal *journal.Journal  // lock, peek: of the CPI calls that change something
 	want    plan.Wishes       // plan
@@ -69,13 +73,14 @@ type work struct {
 func newRun(opts Options) *run {
 	opts.record()
 	t := instance.New(instance.NewEnv(opts.Config), opts.Options)
-	w := &work{t: t, look: instance.NewLook(t, opts.Fix)}
-	r := &run{work: w, asked: opts}
-	r.stemcells, r.settings = &stemcells{work: w}, &settings{work: w}
-	r.disks, r.packages, r.addresses = &disks{work: w}, &packages{work: w}, &reservations{work: w, probes: opts.Probe}
-	r.vms = &vms{work: w, stemcells: r.stemcells, addresses: r.addresses}
-	r.jobs = &jobs{work: w, packages: r.packages, disks: r.disks}
-	r.records = &records{work: w, jobs: r.jobs}
+	w := &work{in: t.Inputs, rec: t.Record, artifacts: t.Artifacts, look: instance.NewLook(t, opts.Fix)}
+	r := &run{work: w, t: t, asked: opts}
+	r.addresses = &reservations{work: w, ledgers: t.Addresses, probes: opts.Probe}
+	r.stemcells, r.settings = &stemcells{work: w, cpi: t.CPI}, &settings{work: w, agents: t.Agents}
+	r.disks, r.packages = &disks{work: w, cpi: t.CPI}, &packages{work: w, host: t.Host}
+	r.vms = &vms{work: w, agents: t.Agents, cpi: t.CPI, stemcells: r.stemcells, addresses: r.addresses}
+	r.jobs = &jobs{work: w, agents: t.Agents, packages: r.packages, disks: r.disks}
+	r.records = &records{work: w, cpi: t.CPI, ledgers: t.Addresses, jobs: r.jobs}
 	return r
 }
 

@@ -56,10 +56,10 @@ func (e *ScriptError) Unwrap() error { return e.Err }
 // names from the manifest are shown unredacted.
 func (j *jobs) named(failed *agent.Error) []string {
 	var names []string
-	if j.t.Manifest == nil {
+	if j.in.Manifest == nil {
 		return nil
 	}
-	for _, ref := range j.t.Manifest.Group.Jobs {
+	for _, ref := range j.in.Manifest.Group.Jobs {
 		if slices.Contains(failed.Jobs, ref.Name) {
 			names = append(names, ref.Name)
 		}
@@ -78,7 +78,7 @@ func (j *jobs) scriptLogs(ctx context.Context, a *agent.Client, name string, job
 		if len(filters) == 0 {
 			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
 		}
-		if lines := j.t.Agents.Reached(a, j.vm).Tail(ctx, tailLines, filters); len(lines) > 0 {
+		if lines := j.agents.Reached(a, j.vm).Tail(ctx, tailLines, filters); len(lines) > 0 {
 			return lines
 		}
 	}

@@ -50,18 +50,18 @@ func (e *SecondDiskError) Hint() string {
 func (ds *disks) attachSecond(ctx context.Context, step plan.Step, old, d state.Disk) error {
 	err := ds.attach(ctx, step, d)
 	if err == nil {
-		_ = ds.t.Folder().DropSecondDisk() // the CPI can attach a second disk
+		_ = ds.rec.Folder().DropSecondDisk() // the CPI can attach a second disk
 		return nil
 	}
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {
 		return err
 	}
 	vm := ds.vm
-	now := kept.SecondDisk{CPI: ds.t.Artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: step.With.New, Lost: vm}
-	ds.t.CPI.KeepSecondDisk(now)
+	now := kept.SecondDisk{CPI: ds.artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: step.With.New, Lost: vm}
+	ds.cpi.KeepSecondDisk(now)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
-	undone := ds.t.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
-		c, err := ds.t.CPI.Client(ctx)
+	undone := ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
+		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (ds *disks) attachSecond(ctx context.Context, step plan.Step, old, d state.
 	})
 	if undone == nil {
 		failed.Detached, now.Lost = true, ""
-		ds.t.CPI.KeepSecondDisk(now)
+		ds.cpi.KeepSecondDisk(now)
 	}
 	return failed
 }

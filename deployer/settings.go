@@ -10,6 +10,7 @@ import (
 	"net/url"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -17,7 +18,10 @@ import (
 )
 
 // settings changes the password and the certificate of the running agent.
-type settings struct{ *work }
+type settings struct {
+	*work
+	agents *instance.Agents
+}
 
 // forgetsSettings reports whether the agent keeps its settings only in memory,
 // so that it has the settings of create_vm again after a reboot.
@@ -31,15 +35,15 @@ func forgetsSettings(m *manifest.Manifest) bool {
 // old and the new access.
 func (se *settings) update(ctx context.Context) error {
 	vm := se.vm
-	m := se.t.Manifest
-	return se.t.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
-		how := se.t.Agents.Recall(vm)
+	m := se.in.Manifest
+	return se.in.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
+		how := se.agents.Recall(vm)
 		before := how
 		how.Next = &kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}
 		if how.Made == nil && forgetsSettings(m) {
 			how.Made = &agent.Access{MBus: how.MBus, CA: how.CA}
 		}
-		if err := se.t.Agents.Keep(how); err != nil {
+		if err := se.agents.Keep(how); err != nil {
 			return err
 		}
 		fresh, err := se.rotate(ctx, how)
@@ -47,7 +51,7 @@ func (se *settings) update(ctx context.Context) error {
 		if refusedBy(err) || ignored {
 			// The agent keeps its settings.
 			before.Fixed = ignored || agent.UnknownMessage(err)
-			if err := se.t.Agents.Keep(before); err != nil {
+			if err := se.agents.Keep(before); err != nil {
 				return err
 			}
 		}
@@ -57,14 +61,14 @@ func (se *settings) update(ctx context.Context) error {
 			return nil
 		case agent.UnknownMessage(err):
 			s.Warning(keepsSettings("the agent cannot change its settings"))
-			keepAgentParts(se.want.Made, se.t.State.Get().Own.Made)
+			keepAgentParts(se.want.Made, se.rec.State.Get().Own.Made)
 			return nil
 		case err != nil:
 			return err
 		}
 		se.agent, se.look.Running = fresh, fresh
 		now := kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Made: how.Made}
-		return se.t.Agents.KeepCurrent(now)
+		return se.agents.KeepCurrent(now)
 	})
 }
 
@@ -72,8 +76,8 @@ func (se *settings) update(ctx context.Context) error {
 // already: agents of old stemcells always serve their own one.
 func (se *settings) neverTook(before kept.Agent, err error) bool {
 	var not *NotRotatedError
-	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == se.t.Agents.Wanted().User() &&
-		len(se.t.State.Get().Own.Made) > 0 && len(plan.ChangedSettings(se.t.State.Get().Own.Made, se.want.Made)) == 0
+	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == se.agents.Wanted().User() &&
+		len(se.rec.State.Get().Own.Made) > 0 && len(plan.ChangedSettings(se.rec.State.Get().Own.Made, se.want.Made)) == 0
 }
 
 // keepsSettings returns the warning that the agent's settings differ from the

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/state"
@@ -15,6 +16,7 @@ import (
 // stemcells uploads and deletes stemcells.
 type stemcells struct {
 	*work
+	cpi  *instance.CPI
 	gone string // CID of the recorded stemcell that is to be uploaded again
 	made bool   // this run has uploaded it
 }
@@ -24,9 +26,9 @@ type stemcells struct {
 // image of the cloud: before the running VM is deleted, the CPI gets it again,
 // because it returns an error if the image does not exist.
 func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
-	sc := ss.t.Artifacts.Stemcell
-	return ss.t.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
-		st := ss.t.State.Get()
+	sc := ss.artifacts.Stemcell
+	return ss.in.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
+		st := ss.rec.State.Get()
 		made := state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}
 		if known := st.FindStemcell(sc.Name, sc.Version); known != nil {
 			switch {
@@ -36,7 +38,7 @@ func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 				return report.Skip("Stemcell already uploaded")
 			}
 		}
-		dir, err := os.MkdirTemp(ss.t.Dir, "stemcell-")
+		dir, err := os.MkdirTemp(ss.rec.Dir, "stemcell-")
 		if err != nil {
 			return fmt.Errorf("cannot make a folder for the stemcell: %w", err)
 		}
@@ -55,12 +57,12 @@ func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 // look asks the CPI whether the recorded stemcell exists, if the CPI
 // can tell.
 func (ss *stemcells) look(ctx context.Context) error {
-	st := ss.t.State.Get()
-	known := st.FindStemcell(ss.t.Artifacts.Stemcell.Name, ss.t.Artifacts.Stemcell.Version)
+	st := ss.rec.State.Get()
+	known := st.FindStemcell(ss.artifacts.Stemcell.Name, ss.artifacts.Stemcell.Version)
 	if known == nil {
 		return nil
 	}
-	c, err := ss.t.CPI.Client(ctx)
+	c, err := ss.cpi.Client(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (ss *stemcells) look(ctx context.Context) error {
 // run upload it again.
 func (ss *stemcells) miss(cid string) {
 	ss.gone = cid
-	ss.t.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
+	ss.in.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
 }
 
 func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string, sc state.Stemcell) error {
@@ -89,14 +91,14 @@ func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string,
 // deleteAll deletes every stemcell the state owns, the current one
 // first.
 func (ss *stemcells) deleteAll(ctx context.Context) error {
-	st := ss.t.State.Get()
+	st := ss.rec.State.Get()
 	if sc := st.Stemcell(); sc != nil {
-		if err := ss.delete(ctx, ss.t.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
+		if err := ss.delete(ctx, ss.in.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
 			return err
 		}
 	}
-	for _, sc := range ss.t.State.Get().Stemcells {
-		if err := ss.delete(ctx, ss.t.Out.Open, "Deleting unused stemcell '%s'", sc); err != nil {
+	for _, sc := range ss.rec.State.Get().Stemcells {
+		if err := ss.delete(ctx, ss.in.Out.Open, "Deleting unused stemcell '%s'", sc); err != nil {
 			return err
 		}
 	}

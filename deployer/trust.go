@@ -35,8 +35,8 @@ func newTrust(owners []string, order []instance.Located) trust {
 
 // owners returns who owns what the deployment's VMs compile.
 func (pk *packages) owners() []string {
-	list := []string{"deployment " + pk.t.Installation.String()}
-	if group := pk.t.Env.PackagesGroup; group != "" {
+	list := []string{"deployment " + pk.rec.Installation.String()}
+	if group := pk.in.Env.PackagesGroup; group != "" {
 		list = append(list, "group "+group)
 	}
 	return list

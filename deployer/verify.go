@@ -41,7 +41,7 @@ func (j *jobs) processes() []string {
 	case j.rendered.hash != "":
 		return j.rendered.processes
 	}
-	return j.t.State.Get().Own.Processes
+	return j.rec.State.Get().Own.Processes
 }
 
 // LostError says that a VM has not what the last deploy applied to it.

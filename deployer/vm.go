@@ -23,6 +23,8 @@ import (
 // vms creates, tags and deletes VMs.
 type vms struct {
 	*work
+	agents       *instance.Agents
+	cpi          *instance.CPI
 	stemcells    *stemcells
 	addresses    *reservations
 	deletedAgent string // the agent id of the VM that this run has deleted
@@ -49,13 +51,13 @@ func (v *vms) deleteOld(ctx context.Context, s plan.Step) error {
 	if err := v.delete(ctx, s.Name); err != nil {
 		return err
 	}
-	return v.t.Addresses.ReleaseVM(ctx, s.Name)
+	return v.addresses.ledgers.ReleaseVM(ctx, s.Name)
 }
 
 func (v *vms) delete(ctx context.Context, cid string) error {
-	return v.t.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
+	return v.in.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
 		// Files that stay there do no harm, because no other VM has this CID.
-		_ = tunnel.Forget(ctx, filepath.Join(v.t.Dir, "known_hosts"), cid)
+		_ = tunnel.Forget(ctx, filepath.Join(v.rec.Dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
 		return v.journal.Delete(ctx, in, call)
@@ -66,8 +68,8 @@ func (v *vms) delete(ctx context.Context, cid string) error {
 // often only this call shows that a stemcell does not exist any more.
 func (v *vms) create(ctx context.Context, s plan.Step) error {
 	err := v.make(ctx, s.With)
-	st := v.t.State.Get()
-	sc := st.FindStemcell(v.t.Artifacts.Stemcell.Name, v.t.Artifacts.Stemcell.Version)
+	st := v.rec.State.Get()
+	sc := st.FindStemcell(v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	var refused *cpi.Error
 	switch {
 	case !errors.As(err, &refused):
@@ -77,8 +79,8 @@ func (v *vms) create(ctx context.Context, s plan.Step) error {
 	case cpi.StemcellGone(err, sc.CID):
 		v.stemcells.miss(sc.CID)
 	case s.With.Fix && !s.With.OldServes:
-		v.t.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
-		if err := v.stemcells.delete(ctx, v.t.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
+		v.in.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
+		if err := v.stemcells.delete(ctx, v.in.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
 			v.stemcells.gone = sc.CID // or else the CPI would fail to delete it again
 		}
 	default:
@@ -109,13 +111,13 @@ func (v *vms) afterRefusal(with plan.With, err error, stemcell string) error {
 }
 
 func (v *vms) make(ctx context.Context, with plan.With) error {
-	st := v.t.State.Get()
-	sc := st.FindStemcell(v.t.Artifacts.Stemcell.Name, v.t.Artifacts.Stemcell.Version)
+	st := v.rec.State.Get()
+	sc := st.FindStemcell(v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	if sc == nil {
-		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", v.t.Artifacts.Stemcell.Name, v.t.Artifacts.Stemcell.Version)
+		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	}
-	m := v.t.Manifest
-	return v.t.Out.Do(fmt.Sprintf("Creating VM for instance '%s/0' from stemcell '%s'", m.Group.Name, sc.CID), func(*report.Stage) error {
+	m := v.in.Manifest
+	return v.in.Out.Do(fmt.Sprintf("Creating VM for instance '%s/0' from stemcell '%s'", m.Group.Name, sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
@@ -126,7 +128,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		if with.Disk != "" {
 			req.DiskCIDs = []string{with.Disk} // so that the VM is placed where the disk is
 		}
-		if err := v.t.Agents.Expect(req.AgentID); err != nil {
+		if err := v.agents.Expect(req.AgentID); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
 		v.addresses.used = true // if create_vm fails, the VM may have them all the same
@@ -138,7 +140,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 			return err
 		}
 		v.vm = cid
-		if err := v.t.Agents.Remember(cid); err != nil {
+		if err := v.agents.Remember(cid); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
 		v.tag(ctx, cid)
@@ -149,7 +151,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 // networks returns the networks for create_vm, with the hints for dynamic ones
 // unless the old VM still has these addresses.
 func (v *vms) networks(oldHas bool) map[string]map[string]any {
-	list := v.t.Manifest.Interfaces()
+	list := v.in.Manifest.Interfaces()
 	for name, ip := range v.hints {
 		if !oldHas {
 			list[name]["ip"] = ip
@@ -160,12 +162,12 @@ func (v *vms) networks(oldHas bool) map[string]map[string]any {
 
 // tag sets the tags of the VM in the cloud; a failure is only a warning.
 func (v *vms) tag(ctx context.Context, cid string) {
-	c, err := v.t.CPI.Client(ctx)
+	c, err := v.cpi.Client(ctx)
 	if err == nil {
 		err = c.SetVMMetadata(ctx, cid, v.tags())
 	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
-		v.t.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
+		v.in.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
 }
 
@@ -190,15 +192,15 @@ func withTags(env map[string]any, tags map[string]string) map[string]any {
 
 // waitForAgent waits until the new VM's agent answers.
 func (v *vms) waitForAgent(ctx context.Context) error {
-	if err := v.t.CPI.OpenTunnel(ctx); err != nil {
+	if err := v.cpi.OpenTunnel(ctx); err != nil {
 		return err
 	}
 	cid := v.vm
-	client, err := v.t.Agents.New(v.t.About.MBus, v.t.About.CA)
+	client, err := v.agents.New(v.in.About.MBus, v.in.About.CA)
 	if err != nil {
 		return err
 	}
-	return v.t.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *report.Stage) error {
+	return v.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *report.Stage) error {
 		if err := v.waitForOwn(ctx, s, client); err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -207,7 +209,7 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 			return v.neverAnswered(cid, err)
 		}
 		v.agent = client
-		return v.t.State.Update(func(st *state.State) error {
+		return v.rec.State.Update(func(st *state.State) error {
 			st.Own.Reached = true
 			return nil
 		})
@@ -217,9 +219,9 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 // suspectLeftovers warns of VMs that earlier runs may have created, and that
 // may use the address of a new VM that does not answer.
 func (v *vms) suspectLeftovers() {
-	for _, l := range v.t.State.Get().Own.Leftovers {
+	for _, l := range v.rec.State.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			v.t.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may use the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
+			v.in.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may use the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
 		}
 	}
 }
@@ -229,8 +231,8 @@ func (v *vms) suspectLeftovers() {
 func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
 	waiting := s.Wait(ctx)
 	defer waiting.End()
-	want := v.t.State.Get().Own.AgentID
-	until := time.Now().Add(v.t.Env.AgentTimeout)
+	want := v.rec.State.Get().Own.AgentID
+	until := time.Now().Add(v.in.Env.AgentTimeout)
 	var foreign foreignSince
 	for {
 		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), waiting.Probe); err != nil {

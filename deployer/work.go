@@ -25,19 +25,19 @@ func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Cl
 
 func (w *work) warn(err error) {
 	if err != nil {
-		w.t.Out.Warning(err.Error() + "; it stays recorded and the next run tries again")
+		w.in.Out.Warning(err.Error() + "; it stays recorded and the next run tries again")
 	}
 }
 
 // vmArguments returns the digest of the arguments of create_vm.
 func (w *work) vmArguments() string {
-	m := w.t.Manifest
-	return w.journal.Arguments("create_vm", w.t.Artifacts.Stemcell.Name, w.t.Artifacts.Stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
+	m := w.in.Manifest
+	return w.journal.Arguments("create_vm", w.artifacts.Stemcell.Name, w.artifacts.Stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
 }
 
 // tags returns the tags of a VM, as create-env sets them.
 func (w *work) tags() map[string]string {
-	m := w.t.Manifest
+	m := w.in.Manifest
 	tags := map[string]string{
 		"deployment":     m.Name,
 		"job":            m.Group.Name,

@@ -77,9 +77,10 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 	return nil
 }
 
-// InstanceID is the instance's id, the same for every template and deploy.
-func (t *Instance) InstanceID() string {
-	return uuid.NewSHA1(t.Installation, []byte(t.About.Group+"/0")).String()
+// InstanceID returns the id of the instance of a group, the same for every template and
+// deploy.
+func (rec *Record) InstanceID(group string) string {
+	return uuid.NewSHA1(rec.Installation, []byte(group+"/0")).String()
 }
 
 // Folder returns the folder in which this machine keeps what it knows of the
