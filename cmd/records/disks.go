@@ -15,7 +15,7 @@ import (
 )
 
 func newDisks(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "disks {MANIFEST | --state FILE}",
 		Short: "List the persistent disks; attach, delete or forget one",
@@ -29,12 +29,11 @@ ask the cloud.`,
 			if err := cli.Mistaken(cmd, args, 1); err != nil {
 				return err
 			}
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}
-			c.Start()
-			return listDisks(cmd.Context(), c, path)
+			return listDisks(c, s)
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -42,11 +41,7 @@ ask the cloud.`,
 	return cmd
 }
 
-func listDisks(ctx context.Context, c *cli.Console, path string) error {
-	s, err := stateAt(ctx, c, path, 0)
-	if err != nil {
-		return err
-	}
+func listDisks(c *cli.Console, s stateFile) error {
 	st, err := s.read()
 	if err != nil {
 		return err

@@ -43,6 +43,7 @@ A team keeps the state in a store that all reach, with a lock and a history:
 
 // stateChoice selects the state that a command is about.
 type stateChoice struct {
+	c    *cli.Console
 	file string        // --state
 	wait time.Duration // --lock-wait
 }
@@ -57,7 +58,7 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 
 // split takes the manifest, which --state makes optional, from the arguments and
 // returns the others: at least min and at most max.
-func split(c *cli.Console, s *stateChoice, cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
+func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
 		manifest, others = args[0], args[1:]
@@ -70,12 +71,37 @@ func split(c *cli.Console, s *stateChoice, cmd *cobra.Command, args []string, mi
 	case len(others) > max:
 		return "", nil, cli.TooMany(cmd, args)
 	}
-	c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}})
+	s.c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}})
 	if team.IsAddress(s.file) {
 		return s.file, others, nil
 	}
 	path, err = file.Path(manifest, s.file)
 	return path, others, err
+}
+
+// open finds the state of a command that takes no other arguments.
+func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error) {
+	path, _, err := s.split(cmd, args, 0, 0)
+	if err != nil {
+		return stateFile{}, err
+	}
+	s.c.Start()
+	return stateAt(cmd.Context(), s.c, path, s.wait)
+}
+
+// openStore finds a state that must be in the store of a team, for the commands that
+// settle what a run could not: they begin with this machine's copy as that run has left
+// it.
+func (s *stateChoice) openStore(cmd *cobra.Command, args []string) (stateFile, error) {
+	path, _, err := s.split(cmd, args, 0, 0)
+	if err != nil {
+		return stateFile{}, err
+	}
+	s.c.Start()
+	if !team.IsAddress(path) {
+		return stateFile{}, cli.ErrNoStore
+	}
+	return stateIn(cmd.Context(), s.c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
 }
 
 // stateFile is the state that a command is about.
@@ -119,28 +145,28 @@ func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Conf
 	return s, nil
 }
 
-// changeState opens a state, which must exist unless create is true, changes it,
+// change opens a state, which must exist unless create is true, changes it,
 // and prints it.
-func changeState(ctx context.Context, c *cli.Console, path string, wait time.Duration, create bool, change func(*state.State) error) error {
-	s, err := stateAt(ctx, c, path, wait)
+func (s *stateChoice) change(ctx context.Context, path string, create bool, change func(*state.State) error) error {
+	at, err := stateAt(ctx, s.c, path, s.wait)
 	if err != nil {
 		return err
 	}
 	if !create {
-		if _, err := s.read(); err != nil {
+		if _, err := at.read(); err != nil {
 			return err
 		}
 	}
-	f, err := file.Open(ctx, s.path, s.opts)
+	f, err := file.Open(ctx, at.path, at.opts)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for _, note := range f.Notes() {
-		c.Say(report.Info, note)
+		s.c.Say(report.Info, note)
 	}
 	if err := errors.Join(f.Update(change), f.Unsent()); err != nil {
 		return err
 	}
-	return printState(c, s.name, f.Get())
+	return printState(s.c, at.name, f.Get())
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func newStateBackups(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:     "backups {MANIFEST | --state FILE}",
 		Aliases: []string{"history"},
@@ -25,12 +25,7 @@ something that was never deleted. A store of a team keeps the versions after the
 100 runs.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateAt(cmd.Context(), c, path, 0)
+			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -66,7 +61,7 @@ func printBackups(c *cli.Console, list []file.Version) {
 }
 
 func newStateRestore(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "restore {MANIFEST | --state FILE} SERIAL",
@@ -77,7 +72,7 @@ number. The version that it replaces becomes a backup, or a file with the ending
 record would be lost.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := split(c, &choice, cmd, args, 1, 1)
+			path, rest, err := choice.split(cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ import (
 )
 
 func newStateDiff(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",
 		Short: "Show how two versions of the state differ",
@@ -31,7 +31,7 @@ per line.`,
 					most = min(most, len(args)-1)
 				}
 			}
-			path, rest, err := split(c, &choice, cmd, args, 1, most)
+			path, rest, err := choice.split(cmd, args, 1, most)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 func newStateImport(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var in state.Import
 	var from string
 	cmd := &cobra.Command{
@@ -27,7 +27,7 @@ A file of create-env needs no import: give it with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
+			path, _, err := choice.split(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ A file of create-env needs no import: give it with --state.`,
 				return err
 			}
 			c.Start()
-			return changeState(cmd.Context(), c, path, choice.wait, true, func(st *state.State) error {
+			return choice.change(cmd.Context(), path, true, func(st *state.State) error {
 				if from == "" {
 					return st.Import(in)
 				}

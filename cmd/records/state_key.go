@@ -25,7 +25,7 @@ type keyView struct {
 }
 
 func newStateKey(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var secret bool
 	cmd := &cobra.Command{
 		Use:   "key {MANIFEST | --state URL}",
@@ -37,12 +37,7 @@ state_key: then no machine believes a store that somebody else has signed. With
 decrypt it. See docs/team.md.`,
 		Example: "  bootstrap state key manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateStore(cmd.Context(), c, path, choice)
+			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -75,7 +70,7 @@ decrypt it. See docs/team.md.`,
 }
 
 func newStateTrust(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "trust {MANIFEST | --state URL}",
@@ -90,12 +85,7 @@ Whoever may write to the store may have changed it: compare the state with what 
 the cloud, and the fingerprint with that of a colleague.`,
 		Example: "  bootstrap state trust manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateStore(cmd.Context(), c, path, choice)
+			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 func newStateLeftovers(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var forget, adopt string
 	cmd := &cobra.Command{
 		Use:   "leftovers {MANIFEST | --state FILE} [--forget ID | --adopt ID [CID]]",
@@ -35,7 +35,7 @@ recorded, and repeats deletes that did not finish.`,
 			if adopt != "" {
 				cids = 1
 			}
-			path, rest, err := split(c, &choice, cmd, args, 0, cids)
+			path, rest, err := choice.split(cmd, args, 0, cids)
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ recorded, and repeats deletes that did not finish.`,
 			c.Start()
 			switch {
 			case forget != "":
-				return changeState(cmd.Context(), c, path, choice.wait, false, func(st *state.State) error {
+				return choice.change(cmd.Context(), path, false, func(st *state.State) error {
 					l, err := st.ForgetLeftover(forget)
 					if err == nil {
 						c.Say(report.Info, "Forgotten: "+l.Method+" "+l.ID)
@@ -54,7 +54,7 @@ recorded, and repeats deletes that did not finish.`,
 				})
 			case adopt != "":
 				cid := strings.Join(rest, "")
-				return changeState(cmd.Context(), c, path, choice.wait, false, func(st *state.State) error {
+				return choice.change(cmd.Context(), path, false, func(st *state.State) error {
 					l, err := st.AdoptLeftover(adopt, cid, time.Now())
 					if err == nil {
 						c.Say(report.Info, "Adopted: "+l.CID)

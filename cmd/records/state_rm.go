@@ -14,7 +14,7 @@ import (
 )
 
 func newStateRm(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var force bool
 	var ask cli.Asking
 	cmd := &cobra.Command{
@@ -27,12 +27,7 @@ restore brings the file back. To delete what a state file records, use bootstrap
 delete.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateAt(cmd.Context(), c, path, choice.wait)
+			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}

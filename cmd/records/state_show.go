@@ -10,7 +10,7 @@ import (
 )
 
 func newStateShow(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "show {MANIFEST | --state FILE}",
 		Short: "Print what the state file records",
@@ -18,12 +18,7 @@ func newStateShow(c *cli.Console) *cobra.Command {
 bootstrap status asks the agent. With --json, it prints one object.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateAt(cmd.Context(), c, path, 0)
+			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package records
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"path/filepath"
 
@@ -10,23 +9,13 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
-	"bootstrap/deployer/instance"
 	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
-// stateStore finds a state that must be in a store, for the commands that settle what a
-// run could not: they begin with this machine's copy as that run has left it.
-func stateStore(ctx context.Context, c *cli.Console, path string, s stateChoice) (stateFile, error) {
-	if !team.IsAddress(path) {
-		return stateFile{}, cli.ErrNoStore
-	}
-	return stateIn(ctx, c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
-}
-
 func newStatePush(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "push {MANIFEST | --state URL}",
@@ -36,12 +25,7 @@ not, and said so. It refuses if the store has changed since. Every other command
 writes the state does the same first.`,
 		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateStore(cmd.Context(), c, path, choice)
+			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -58,7 +42,7 @@ writes the state does the same first.`,
 }
 
 func newStatePull(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "pull {MANIFEST | --state URL}",
 		Short: "Give up what this machine could not bring to the store of a team",
@@ -67,12 +51,7 @@ machine has recorded is kept as a file with the ending .unsent; what it names st
 the cloud. Without such changes every command does the same first.`,
 		Example: "  bootstrap state pull manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateStore(cmd.Context(), c, path, choice)
+			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -88,7 +67,7 @@ the cloud. Without such changes every command does the same first.`,
 }
 
 func newStateUnlock(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "unlock {MANIFEST | --state URL}",
@@ -99,12 +78,7 @@ recorded only on its machine. The lock of a killed run ends by itself: at once o
 same machine, else after a minute.`,
 		Example: "  bootstrap state unlock manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, _, err := split(c, &choice, cmd, args, 0, 0)
-			if err != nil {
-				return err
-			}
-			c.Start()
-			s, err := stateStore(cmd.Context(), c, path, choice)
+			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -135,7 +109,7 @@ same machine, else after a minute.`,
 }
 
 func newStateMove(c *cli.Console) *cobra.Command {
-	var choice stateChoice
+	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "move {MANIFEST | --state FROM} TO",
 		Short: "Move the state to another file, or to the store of a team",
@@ -146,7 +120,7 @@ those of create-env. The vars store stays where it is: bootstrap secrets init br
 it to the store.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := split(c, &choice, cmd, args, 1, 1)
+			path, rest, err := choice.split(cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}

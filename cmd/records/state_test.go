@@ -32,8 +32,8 @@ func TestStateChoice(t *testing.T) {
 		{"", []string{"m.yml", "cid"}, 0, 1, "m-state.json", 1},
 		{"", []string{"m.yml", "cid", "y"}, 0, 1, "", 0},
 	} {
-		choice := stateChoice{file: c.file}
-		path, rest, err := split(cli.New(cli.Process{}), &choice, &cobra.Command{Use: "show"}, c.args, c.min, c.max)
+		choice := stateChoice{c: cli.New(cli.Process{}), file: c.file}
+		path, rest, err := choice.split(&cobra.Command{Use: "show"}, c.args, c.min, c.max)
 		if (err != nil) != (c.path == "") || err == nil && (filepath.Base(path) != c.path || len(rest) != c.rest) {
 			t.Errorf("--state %q, %v: %s, %v, %v", c.file, c.args, path, rest, err)
 		}
