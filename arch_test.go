@@ -190,13 +190,7 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"cmd/values": {
-			"manifest",
-			"manifest/document",
-			"manifest/source",
-			"state/team",
-			"tunnel",
-		},
+		"cmd/values": {"manifest", "manifest/document", "manifest/source", "state/team", "tunnel"},
 		"cmd/vm": {
 			"cmd/cli",
 			"cmd/environment",
@@ -653,7 +647,6 @@ const (
 var larger = map[string]string{
 	"agent.Client":      "one method for each call of the agent, and those that combine calls",
 	"local/agent":       "the embedded agent: one method for each call, all about one machine",
-	"cmd/cli.Console":   "streams, questions and output of all commands, and how a run begins and ends",
 	"local/cpi.call":    "one method for each call of the CPI, and their parts",
 	"deployer":          "one doer for each step of a plan",
 	"deployer.run":      "the phases of all runs",

@@ -107,20 +107,12 @@ func (c *Console) Dialogue() *Dialogue {
 	return d
 }
 
-// input returns the terminal of standard input; nil: it is none.
-func (c *Console) input() *os.File {
-	if in, ok := c.Stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		return in
-	}
-	return nil
-}
-
 // dialogueOn shows questions on standard output or standard error, if one of them is a
 // terminal, else on the controlling terminal of the process. With JSON it is never
 // standard output.
 func (c *Console) dialogueOn(in *os.File) (*Dialogue, error) {
 	streams := []io.Writer{c.Stdout, c.Stderr}
-	if c.given.json {
+	if c.json {
 		streams = streams[1:]
 	}
 	for _, s := range streams {
@@ -186,9 +178,9 @@ func (d *Dialogue) ask(ctx context.Context, hidden bool, show func() error) (str
 	if err != nil {
 		return "", err
 	}
-	d.c.signals.asking.Store(true) // before the question can be seen
+	d.c.Signals.asking.Store(true) // before the question can be seen
 	if err := show(); err != nil {
-		d.c.signals.asking.Store(false)
+		d.c.Signals.asking.Store(false)
 		return "", &unseenError{err}
 	}
 	type answer struct {
@@ -208,7 +200,7 @@ func (d *Dialogue) ask(ctx context.Context, hidden bool, show func() error) (str
 	})
 	select {
 	case a := <-done:
-		d.c.signals.asking.Store(false)
+		d.c.Signals.asking.Store(false)
 		return a.text, a.err
 	case <-ctx.Done(): // asking stays true: the signal was the answer
 		_ = term.Restore(int(d.in.Fd()), state) // ReadPassword has switched the echo off

@@ -28,8 +28,8 @@ func (c *Console) LikeBosh(cmd *cobra.Command, name string) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if given := boshFlags(cmd); len(given) > 0 {
-			if c.events.show == nil {
-				c.events.show = c.Renderer(c.out)
+			if c.Reports.show == nil {
+				c.Reports.show = c.Renderer(c.out)
 			}
 			c.Warn(strings.Join(given, ", ") + ": accepted for scripts of bosh, without effect")
 		}

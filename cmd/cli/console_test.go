@@ -46,7 +46,7 @@ func TestManyProblems(t *testing.T) {
 	for _, json := range []bool{false, true} {
 		var out, errs bytes.Buffer
 		c := New(Process{Stdout: &out, Stderr: &errs})
-		c.given.json, c.line.understood = json, true
+		c.json, c.line.understood = json, true
 		c.finish(&problems)
 		text := out.String() + errs.String()
 		lines := strings.Count(text, "\n")

@@ -64,8 +64,8 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	if opts.Ruby == "" {
 		opts.Ruby = c.Getenv("BOOTSTRAP_RUBY")
 	}
-	if c.events.show == nil {
-		c.events.show = c.Renderer(c.out)
+	if c.Reports.show == nil {
+		c.Reports.show = c.Renderer(c.out)
 	}
 	opts.Report = func(e report.Event) {
 		if e.Kind == report.Ended { // finish prints it
@@ -74,7 +74,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		}
 		c.Report(e)
 	}
-	opts.Running = &c.signals.running
+	opts.Running = &c.Signals.running
 	opts.Trace = c.Trace
 	stop := guard.AfterDone(ctx, func() {
 		var panicked *guard.Panic
@@ -83,8 +83,8 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 			c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
 		case errors.Is(context.Cause(ctx), ErrSaved):
 			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step"})
-		case !c.signals.ends.Load() && !c.signals.asking.Load():
-			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.signals.running.List(), time.Now())})
+		case !c.Signals.ends.Load() && !c.Signals.asking.Load():
+			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.Signals.running.List(), time.Now())})
 		}
 	})
 	defer stop()
@@ -132,26 +132,6 @@ func (c *Console) publishPaths(home string, opts deployer.Options) {
 			c.Redactor.Name(abs)
 		}
 	}
-}
-
-// BoshHome returns the folder ~/.bosh, for caches and installed CPIs.
-func (c *Console) BoshHome() (string, error) {
-	home := c.Getenv("HOME")
-	if home == "" {
-		return "", fmt.Errorf("cannot find the home folder: HOME is not set, and caches and installations are kept in ~/.bosh")
-	}
-	return filepath.Join(home, ".bosh"), nil
-}
-
-// Getenv returns a variable of the environment; empty: it is not set.
-func (c *Console) Getenv(name string) string {
-	value := ""
-	for _, kv := range c.Env { // the last one counts, as for a child process
-		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-			value = v
-		}
-	}
-	return value
 }
 
 // Holder says who runs this command, for those who wait for its lock.

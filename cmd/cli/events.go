@@ -14,22 +14,33 @@ import (
 	"bootstrap/manifest/document"
 )
 
+// Reports shows the events of a run.
+type Reports struct {
+	to         *Output
+	complete   func(text string) string // makes the commands in a text such that they can be pasted
+	show       func(report.Event)       // nil until a command reports
+	path       string                   // --events; empty: none
+	file       *ui.Lines                // at path, from its first line on
+	screens    ui.Screens               // what is drawn again every second
+	resultOnly bool                     // standard output is only for the result
+}
+
 // Renderer returns a function that shows events on a stream: as JSON, as text,
 // or with progress bars. It is safe for concurrent use.
-func (c *Console) Renderer(stream io.Writer) func(report.Event) {
+func (r *Reports) Renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
-	show := c.unguarded(stream)
-	if err := c.openEvents(); err != nil {
+	show := r.unguarded(stream)
+	if err := r.openEvents(); err != nil {
 		show(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
 	}
-	if c.events.file != nil {
-		shown, record := show, ui.JSON(c.events.file)
+	if r.file != nil {
+		shown, record := show, ui.JSON(r.file)
 		show = func(e report.Event) {
 			shown(e)
 			record(e)
 		}
 	}
-	return c.completedEvents(func(e report.Event) {
+	return r.completedEvents(func(e report.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		show(e)
@@ -38,62 +49,62 @@ func (c *Console) Renderer(stream io.Writer) func(report.Event) {
 
 // openEvents opens the file to which events are appended, if one is named. A shell
 // that asks what may follow on a command line must leave no file.
-func (c *Console) openEvents() error {
-	asks := len(c.Args) > 0 && (c.Args[0] == cobra.ShellCompRequestCmd || c.Args[0] == cobra.ShellCompNoDescRequestCmd)
-	if c.given.eventsPath == "" || c.events.file != nil || asks {
+func (r *Reports) openEvents() error {
+	asks := len(r.to.Args) > 0 && (r.to.Args[0] == cobra.ShellCompRequestCmd || r.to.Args[0] == cobra.ShellCompNoDescRequestCmd)
+	if r.path == "" || r.file != nil || asks {
 		return nil
 	}
-	f, err := os.OpenFile(c.given.eventsPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("--events: cannot write the events to %s: %w", c.given.eventsPath, document.Cause(err))
+		return fmt.Errorf("--events: cannot write the events to %s: %w", r.path, document.Cause(err))
 	}
-	c.events.file = c.Redactor.Lines(f) // closed when the process ends
+	r.file = r.to.Redactor.Lines(f) // closed when the process ends
 	return nil
 }
 
-func (c *Console) unguarded(stream io.Writer) func(report.Event) {
-	if c.given.json {
-		return ui.JSON(c.Redactor.Lines(stream))
+func (r *Reports) unguarded(stream io.Writer) func(report.Event) {
+	if r.to.json {
+		return ui.JSON(r.to.Redactor.Lines(stream))
 	}
-	out := c.Writer(stream)
-	f := c.Canvas(stream)
+	out := r.to.Writer(stream)
+	f := r.to.Canvas(stream)
 	if f == nil {
 		return ui.Plain(out)
 	}
 	show, tick := ui.Terminal(out, widthOf(f))
-	c.events.screens.Add(tick)
+	r.screens.Add(tick)
 	return show
 }
 
 // completedEvents passes on events with commands that can be pasted.
-func (c *Console) completedEvents(pass func(report.Event)) func(report.Event) {
+func (r *Reports) completedEvents(pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
-		e.Message, e.Error = c.WithTarget(e.Message), c.WithTarget(e.Error)
+		e.Message, e.Error = r.complete(e.Message), r.complete(e.Error)
 		pass(e)
 	}
 }
 
 // Events returns the file of --events; nil: there is none.
-func (c *Console) Events() *ui.Lines { return c.events.file }
+func (r *Reports) Events() *ui.Lines { return r.file }
 
 // Report passes on an event.
-func (c *Console) Report(e report.Event) { c.events.show(e) }
+func (r *Reports) Report(e report.Event) { r.show(e) }
 
 // ReportBy lets show have the events from now on.
-func (c *Console) ReportBy(show func(report.Event)) { c.events.show = show }
+func (r *Reports) ReportBy(show func(report.Event)) { r.show = show }
 
 // ReportTo shows events on a stream from now on.
-func (c *Console) ReportTo(stream io.Writer) { c.events.show = c.Renderer(stream) }
+func (r *Reports) ReportTo(stream io.Writer) { r.show = r.Renderer(stream) }
 
 // ReportOnly prints only events of one kind to standard output, and all others to
 // standard error.
-func (c *Console) ReportOnly(kind report.Kind) {
-	if c.given.json {
+func (r *Reports) ReportOnly(kind report.Kind) {
+	if r.to.json {
 		return // the events have their own kinds
 	}
-	product, rest := c.Renderer(c.out), c.Renderer(c.Stderr)
-	c.ResultOnly()
-	c.ReportBy(func(e report.Event) {
+	product, rest := r.Renderer(r.to.out), r.Renderer(r.to.Stderr)
+	r.ResultOnly()
+	r.ReportBy(func(e report.Event) {
 		if e.Kind == kind {
 			product(e)
 		} else {
@@ -104,10 +115,10 @@ func (c *Console) ReportOnly(kind report.Kind) {
 
 // ReportWarnings prints only warnings, to a stream, and keeps the standard output for the
 // result.
-func (c *Console) ReportWarnings(stream io.Writer) {
-	c.ResultOnly()
-	show := c.Renderer(stream)
-	c.ReportBy(func(e report.Event) {
+func (r *Reports) ReportWarnings(stream io.Writer) {
+	r.ResultOnly()
+	show := r.Renderer(stream)
+	r.ReportBy(func(e report.Event) {
 		if e.Kind == report.Warning {
 			show(e)
 		}
@@ -115,28 +126,21 @@ func (c *Console) ReportWarnings(stream io.Writer) {
 }
 
 // Warn prints a warning to standard error, beside the result.
-func (c *Console) Warn(message string) { c.Say(report.Warning, message) }
+func (r *Reports) Warn(message string) { r.Say(report.Warning, message) }
 
 // Say prints a message to standard error, beside the result.
-func (c *Console) Say(kind report.Kind, message string) {
-	if c.events.show == nil {
-		c.ReportTo(c.ProgressStream())
+func (r *Reports) Say(kind report.Kind, message string) {
+	if r.show == nil {
+		r.ReportTo(r.to.ProgressStream())
 	}
-	c.Report(report.Event{Time: time.Now(), Kind: kind, Message: message})
+	r.Report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }
 
 // sayTrust says what this machine trusts from now on, also for commands that print only
 // their result.
-func (c *Console) sayTrust(message string) {
-	c.Renderer(c.Stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
+func (r *Reports) sayTrust(message string) {
+	r.Renderer(r.to.Stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
 }
 
-// ProgressStream returns the stream for progress of a command that prints its result to
-// standard output. With --json, that is standard output, too: the kinds
-// distinguish them.
-func (c *Console) ProgressStream() io.Writer {
-	if c.given.json {
-		return c.out
-	}
-	return c.Stderr
-}
+// ResultOnly keeps the standard output for the result.
+func (r *Reports) ResultOnly() { r.resultOnly = true }

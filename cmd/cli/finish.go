@@ -28,7 +28,7 @@ func holderIn(err error) *report.Holder {
 // prints that.
 func (c *Console) finish(err error) int {
 	code, err := c.Ended(err)
-	if lost := c.out.lost(); lost != nil && (c.given.json || !failure(err)) {
+	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
 		code = exit.Failed
 		c.failed(code, fmt.Errorf("cannot write to the standard output: %w; the command itself has finished", lost), "")
 	}
@@ -39,7 +39,7 @@ func (c *Console) finish(err error) int {
 // and the error as it was printed.
 func (c *Console) Ended(err error) (int, error) {
 	if wantsJSON(c.Args) && !c.line.understood {
-		c.given.json = true // the flag may follow the mistake
+		c.json = true // the flag may follow the mistake
 	}
 	if _, usage := err.(*exit.UsageError); usage {
 		c.Redactor.Add(valuesIn(c.Args)...)
@@ -54,13 +54,13 @@ func (c *Console) Ended(err error) (int, error) {
 		err = &completed{err, c.WithTarget(err.Error())}
 	}
 	c.printEnd(code, err, hint)
-	if c.openEvents() == nil && c.events.file != nil { // the first event said why it cannot be opened
+	if c.openEvents() == nil && c.Reports.file != nil { // the first event said why it cannot be opened
 		shown := err
 		if !failure(shown) {
 			shown = nil
 		}
-		c.printTimings(c.events.file)
-		ui.JSONResult(c.events.file, c.resultOf(code, shown, hint))
+		c.printTimings(c.Reports.file)
+		ui.JSONResult(c.Reports.file, c.resultOf(code, shown, hint))
 	}
 	return code, err
 }
@@ -71,23 +71,23 @@ func (c *Console) printEnd(code int, err error, hint string) {
 	if printed {
 		err = nil
 	}
-	if c.given.timings && c.end.timeline != nil && !c.given.json {
+	if c.given.timings && c.end.timeline != nil && !c.json {
 		out := c.Writer(c.out)
 		ui.Timings(out, c.end.timeline)
 		_ = out.Flush() // finish reports the error
 	}
 	switch {
 	case err == nil && c.end.silent:
-	case c.given.json:
+	case c.json:
 		out := c.Redactor.Lines(c.out)
 		c.printTimings(out)
 		printProblemsIn(out, err)
 		ui.JSONResult(out, c.resultOf(code, err, hint))
 	case err != nil:
 		c.failed(code, err, hint)
-	case !printed && !c.end.quiet && c.events.show != nil:
+	case !printed && !c.quiet && c.Reports.show != nil:
 		stream := io.Writer(c.out)
-		if c.end.resultOnly {
+		if c.resultOnly {
 			stream = c.Stderr
 		}
 		out := c.Writer(stream)

@@ -14,14 +14,11 @@ import (
 // everywhereFlags are accepted by every command, so that a script may add them
 // to any command line. A command that asks, or prints events, has its own.
 func (c *Console) everywhereFlags(f *pflag.FlagSet) {
-	f.BoolVar(&c.given.json, "json", false, "print one JSON event per line")
-	f.StringVar(&c.given.eventsPath, "events", "", "also append the JSON events to this `FILE`")
+	c.Output.flags(f)
+	f.StringVar(&c.Reports.path, "events", "", "also append the JSON events to this `FILE`")
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
 	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
 	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
-	f.Var(values.Choice{To: &c.given.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
-	f.BoolVar(&c.given.noColour, "no-color", false, "the same as --color never")
-	f.BoolVar(&c.given.plainLines, "plain", false, "shorten and redraw nothing; print what a pipe gets")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
 		f.Lookup(name).Hidden = true
 	}

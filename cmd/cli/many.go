@@ -15,14 +15,14 @@ var ErrSaved = fmt.Errorf("files have changed: %w", context.Canceled)
 // last time.
 func (c *Console) Many() (done func()) {
 	c.end.goesOn = true
-	return func() { c.end.goesOn, c.end.quiet = false, true }
+	return func() { c.end.goesOn, c.quiet = false, true }
 }
 
 // OneOfMany runs one deploy of many, which shows its events with show.
 func (c *Console) OneOfMany(show func(report.Event), run func() error) error {
-	all := c.events.show
-	c.end.outcome, c.end.quiet, c.events.show = nil, false, show
-	defer func() { c.events.show = all }()
+	all := c.Reports.show
+	c.end.outcome, c.quiet, c.Reports.show = nil, false, show
+	defer func() { c.Reports.show = all }()
 	defer c.closeOpened()
 	return run()
 }

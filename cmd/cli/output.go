@@ -7,20 +7,22 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 	"bootstrap/manifest/document"
 )
 
-// output is a stream that remembers whether all writes succeeded.
-type output struct {
+// tracked is a stream that remembers whether all writes succeeded.
+type tracked struct {
 	mu  sync.Mutex
 	to  io.Writer
 	err error
 }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *tracked) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	if err != nil {
 		o.mu.Lock()
@@ -34,7 +36,7 @@ func (o *output) Write(p []byte) (int, error) {
 
 // lost returns why some of the output was lost. If the reader has closed the
 // pipe, nothing was lost: it wanted no more.
-func (o *output) lost() error {
+func (o *tracked) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if errors.Is(o.err, syscall.EPIPE) {
@@ -43,10 +45,30 @@ func (o *output) lost() error {
 	return o.err
 }
 
+// Output prints what the commands say.
+type Output struct {
+	Process
+	Redactor   *ui.Redactor
+	out        *tracked // the standard output, for everything printed there
+	json       bool     // --json
+	plainLines bool     // --plain: a terminal gets what a pipe gets
+	colour     string   // --color
+	noColour   bool     // --no-color
+	quiet      bool     // the command has printed its result
+}
+
+// flags adds the flags that say how output looks.
+func (o *Output) flags(f *pflag.FlagSet) {
+	f.BoolVar(&o.json, "json", false, "print one JSON event per line")
+	f.Var(values.Choice{To: &o.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
+	f.BoolVar(&o.noColour, "no-color", false, "the same as --color never")
+	f.BoolVar(&o.plainLines, "plain", false, "shorten and redraw nothing; print what a pipe gets")
+}
+
 // Terminal returns the terminal behind a stream, or nil.
-func (c *Console) Terminal(stream io.Writer) *os.File {
-	if o, ok := stream.(*output); ok {
-		stream = o.to
+func (o *Output) Terminal(stream io.Writer) *os.File {
+	if t, ok := stream.(*tracked); ok {
+		stream = t.to
 	}
 	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
@@ -56,11 +78,11 @@ func (c *Console) Terminal(stream io.Writer) *os.File {
 
 // Canvas returns the terminal behind a stream if lines may be drawn again there,
 // or nil.
-func (c *Console) Canvas(stream io.Writer) *os.File {
-	if c.given.plainLines || c.Getenv("TERM") == "dumb" {
+func (o *Output) Canvas(stream io.Writer) *os.File {
+	if o.plainLines || o.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	return c.Terminal(stream)
+	return o.Terminal(stream)
 }
 
 // widthOf returns a function that returns the width of a terminal.
@@ -76,17 +98,17 @@ func widthOf(f *os.File) func() int {
 
 // HelpWidth returns the width of the terminal to which help goes; false: lines are not
 // broken, because no terminal shows them.
-func (c *Console) HelpWidth() (int, bool) {
-	f := c.Terminal(c.out)
-	if f == nil || c.given.json || c.given.plainLines {
+func (o *Output) HelpWidth() (int, bool) {
+	f := o.Terminal(o.out)
+	if f == nil || o.json || o.plainLines {
 		return 0, false
 	}
 	return widthOf(f)(), true
 }
 
 // Width returns the width of the terminal of the standard output; 0: it is none.
-func (c *Console) Width() int {
-	if f := c.Terminal(c.out); f != nil {
+func (o *Output) Width() int {
+	if f := o.Terminal(o.out); f != nil {
 		return widthOf(f)()
 	}
 	return 0
@@ -95,22 +117,22 @@ func (c *Console) Width() int {
 // Writer returns a writer of text for people to a stream, with colours if it is a
 // terminal, unless flags or variables say otherwise: https://no-color.org and
 // https://bixense.com/clicolors.
-func (c *Console) Writer(stream io.Writer) *ui.Writer {
-	out := c.Redactor.Writer(stream)
-	if f := c.Canvas(stream); f != nil {
+func (o *Output) Writer(stream io.Writer) *ui.Writer {
+	out := o.Redactor.Writer(stream)
+	if f := o.Canvas(stream); f != nil {
 		out.Within(widthOf(f))
 	}
-	colours := c.Terminal(stream) != nil && c.Getenv("TERM") != "dumb"
-	if force := c.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+	colours := o.Terminal(stream) != nil && o.Getenv("TERM") != "dumb"
+	if force := o.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
 		colours = true
 	}
-	if c.Getenv("NO_COLOR") != "" {
+	if o.Getenv("NO_COLOR") != "" {
 		colours = false
 	}
 	switch {
-	case c.given.noColour || c.given.colour == "never":
+	case o.noColour || o.colour == "never":
 		colours = false
-	case c.given.colour == "always":
+	case o.colour == "always":
 		colours = true
 	}
 	if colours {
@@ -121,16 +143,16 @@ func (c *Console) Writer(stream io.Writer) *ui.Writer {
 
 // Product prints the requested result as it is; only on a terminal, control
 // characters are escaped.
-func (c *Console) Product(kind, text string) {
-	c.end.quiet = true
-	if c.given.json {
-		c.PrintProduct(kind, TextLine{text})
+func (o *Output) Product(kind, text string) {
+	o.quiet = true
+	if o.json {
+		o.PrintProduct(kind, TextLine{text})
 		return
 	}
-	if c.Terminal(c.out) != nil {
+	if o.Terminal(o.out) != nil {
 		text = ui.Visible(text)
 	}
-	_, _ = io.WriteString(c.out, text) // finish reports the error
+	_, _ = io.WriteString(o.out, text) // finish reports the error
 }
 
 // TextLine is a text as --json prints it.
@@ -139,24 +161,24 @@ type TextLine struct {
 }
 
 // Print prints a result for people.
-func (c *Console) Print(write func(out *ui.Writer)) {
-	c.end.quiet = true
-	out := c.Writer(c.out)
+func (o *Output) Print(write func(out *ui.Writer)) {
+	o.quiet = true
+	out := o.Writer(o.out)
 	write(out)
 	_ = out.Flush() // finish reports the error
 }
 
 // Lines returns a writer of a result as JSON, one object per line.
-func (c *Console) Lines() *ui.Lines {
-	c.Quiet()
-	return c.Redactor.Lines(c.out)
+func (o *Output) Lines() *ui.Lines {
+	o.Quiet()
+	return o.Redactor.Lines(o.out)
 }
 
 // PrintObject prints a result of one object as JSON.
-func (c *Console) PrintObject(kind string, value any) { c.Lines().Print(kind, value) }
+func (o *Output) PrintObject(kind string, value any) { o.Lines().Print(kind, value) }
 
 // PrintProduct prints the requested result as JSON, complete and unchanged.
-func (c *Console) PrintProduct(kind string, value any) { c.Lines().Product(kind, value) }
+func (o *Output) PrintProduct(kind string, value any) { o.Lines().Product(kind, value) }
 
 // wantsJSON reports whether the arguments request JSON, even if a wrong one
 // precedes the flag.
@@ -174,7 +196,7 @@ func wantsJSON(args []string) bool {
 
 // PrintDocument prints a document, or the value at a path in it. The output is
 // not redacted: the user asked for it.
-func (c *Console) PrintDocument(doc *document.Document, part bool, path string) error {
+func (o *Output) PrintDocument(doc *document.Document, part bool, path string) error {
 	if !part {
 		path = ""
 	}
@@ -183,13 +205,32 @@ func (c *Console) PrintDocument(doc *document.Document, part bool, path string) 
 		return err
 	}
 	if part && found.IsText() {
-		c.Product("document", found.Scalar()+"\n")
+		o.Product("document", found.Scalar()+"\n")
 		return nil
 	}
 	data, err := found.YAML()
 	if err != nil {
 		return err
 	}
-	c.Product("document", string(data))
+	o.Product("document", string(data))
 	return nil
 }
+
+// ProgressStream returns the stream for progress of a command that prints its result to
+// standard output. With --json, that is standard output, too: the kinds
+// distinguish them.
+func (o *Output) ProgressStream() io.Writer {
+	if o.json {
+		return o.out
+	}
+	return o.Stderr
+}
+
+// JSON reports whether programs read the output.
+func (o *Output) JSON() bool { return o.json }
+
+// Out returns the standard output, for everything printed there.
+func (o *Output) Out() io.Writer { return o.out }
+
+// Quiet notes that the command has printed its result.
+func (o *Output) Quiet() { o.quiet = true }

@@ -70,7 +70,7 @@ func (c *Console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 		}
 		if err := overwrite.Refuse(path, inputs, kind); err != nil {
 			if name == "events" {
-				c.given.eventsPath = ""
+				c.Reports.path = ""
 			}
 			return err
 		}

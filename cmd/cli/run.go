@@ -54,8 +54,8 @@ func (c *Console) runCommand(root *cobra.Command) error {
 		// Without them, another shell is no error.
 		shells.Args, shells.RunE = NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	err := c.untilStopped(func(ctx context.Context) error {
-		defer wait.Remind(ctx, time.Second, time.Second, c.events.screens.Tick)()
+	err := c.Signals.until(func(ctx context.Context) error {
+		defer wait.Remind(ctx, time.Second, time.Second, c.Reports.screens.Tick)()
 		cmd, err := root.ExecuteContextC(ctx)
 		if err != nil && !c.line.understood {
 			err = WrongUsage(cmd, err)

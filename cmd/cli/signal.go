@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,14 +15,42 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// untilStopped runs fn with a context that ends with the first SIGINT, SIGTERM
+// Signals is what signals do to the command.
+type Signals struct {
+	running cpi.Running            // the running CPI calls
+	ends    atomic.Bool            // a signal or a closed pipe is the normal end of the command
+	asking  atomic.Bool            // a question waits for an answer
+	left    atomic.Bool            // Ctrl-C is for another program on the terminal
+	second  atomic.Pointer[func()] // what the second signal does; nil: it ends the process
+}
+
+// End says whether a signal or a closed pipe is the normal end of the command.
+func (s *Signals) End(normal bool) { s.ends.Store(normal) }
+
+// Leave leaves Ctrl-C to another program on the terminal, until it is called with
+// false.
+func (s *Signals) Leave(leave bool) { s.left.Store(leave) }
+
+// Second returns a channel that is closed by the second signal, which does not end
+// the process.
+func (s *Signals) Second() <-chan struct{} {
+	second := make(chan struct{})
+	again := func() { close(second) }
+	s.second.Store(&again)
+	return second
+}
+
+// Asking reports whether a question waits for an answer.
+func (s *Signals) Asking() bool { return s.asking.Load() }
+
+// until runs fn with a context that ends with the first SIGINT, SIGTERM
 // or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
 // fn, unless the command handles it: the error is a *exit.StoppedError,
 // and the process must end. A closed pipe ends
 // only commands whose normal end is a signal: others may be in the middle of a
 // change. A panic in any part of fn ends the context, too, and becomes the
 // error.
-func (c *Console) untilStopped(fn func(context.Context) error) error {
+func (s *Signals) until(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -46,22 +75,22 @@ func (c *Console) untilStopped(fn func(context.Context) error) error {
 				return panicked
 			}
 			return err
-		case s := <-signals:
-			if c.signals.left.Load() && (s == os.Interrupt || ctx.Err() != nil) {
+		case sent := <-signals:
+			if s.left.Load() && (sent == os.Interrupt || ctx.Err() != nil) {
 				continue
 			}
-			second := c.signals.second.Swap(nil)
+			second := s.second.Swap(nil)
 			switch {
 			case ctx.Err() == nil:
-				c.signals.second.Store(second)
+				s.second.Store(second)
 				cancel()
 			case second != nil:
 				(*second)()
 			default:
-				return &exit.StoppedError{Calls: c.signals.running.List()}
+				return &exit.StoppedError{Calls: s.running.List()}
 			}
 		case <-pipes:
-			if c.signals.ends.Load() {
+			if s.ends.Load() {
 				cancel()
 			}
 		}

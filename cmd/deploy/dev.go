@@ -67,11 +67,11 @@ func develop(c *cli.Console, cmd *cobra.Command, opts deployer.Options, anyCPI b
 		Manifest: opts.Manifest,
 		Inputs:   opts.Inputs,
 		AnyCPI:   anyCPI,
-		Asking:   c.Asking,
+		Asking:   c.Signals.Asking,
 		Ended:    func(err error) { c.Ended(err) },
 		Show:     show,
 		Idle: func(idle bool) {
-			c.SignalEnds(idle)
+			c.Signals.End(idle)
 			if !idle && !c.JSON() {
 				c.Print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
 			}

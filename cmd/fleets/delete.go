@@ -81,7 +81,7 @@ func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fle
 			return err
 		}
 	}
-	opts.Urgent = c.SecondSignal()
+	opts.Urgent = c.Signals.Second()
 	_, err := rollout.Deploy(ctx, opts)
 	return err
 }

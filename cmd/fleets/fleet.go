@@ -360,7 +360,7 @@ func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetA
 			return cli.Agreed(ctx, ask, ui.FleetQuestion(r))
 		}
 	}
-	opts.Urgent = c.SecondSignal()
+	opts.Urgent = c.Signals.Second()
 	_, err := rollout.Deploy(ctx, opts)
 	return err
 }

@@ -117,7 +117,7 @@ func runWorker(ctx context.Context, c *cli.Console, inputs document.Options, dat
 	return queue.Run(ctx, queue.Work{
 		Database: database, Width: width, By: c.Holder(), Program: program, Next: func(path string) string { return fleetArgs(path, inputs) }, Key: key, Current: rollout.Current,
 		Read:   func(path string) (*fleet.Fleet, error) { return readFleet(ctx, c, path, inputs) },
-		Redact: c.Redactor.String, Report: show, Urgent: c.SecondSignal(),
+		Redact: c.Redactor.String, Report: show, Urgent: c.Signals.Second(),
 	})
 }
 

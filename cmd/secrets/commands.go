@@ -72,7 +72,7 @@ docs/secrets.md.`,
 }
 
 func (c commands) newEdit() *cobra.Command {
-	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: cli.Memory, Say: c.inform, Leave: c.LeaveSignals}
+	asked := Edit{Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, Memory: cli.Memory, Say: c.inform, Leave: c.Signals.Leave}
 	var address string
 	cmd := &cobra.Command{
 		Use:   "edit [STORE | --state URL]",

@@ -38,7 +38,7 @@ the manifest; progress goes to standard error. --follow runs until it is interru
 			if what.Follow || what.Tail > 0 {
 				c.ReportOnly(report.Log)
 			}
-			c.SignalEnds(what.Follow)
+			c.Signals.End(what.Follow)
 			if what.Follow && !cmd.Flags().Changed("tail") {
 				what.Tail = defaultTail
 			}

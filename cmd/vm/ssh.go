@@ -47,7 +47,7 @@ is not redirected. Output from the VM is shown unchanged, INCLUDING ANY SECRETS.
 			what.Stdin, what.Stdout, what.Stderr = c.Stdin, c.Stdout, c.Stderr
 			what.Terminal = terminal(cmd.Context(), c, len(what.Command) > 0)
 			c.ReportWarnings(c.Stderr)
-			c.SignalEnds(true)
+			c.Signals.End(true)
 			// When the terminal closes, the user must still be removed from the
 			// VM.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
