@@ -20,7 +20,7 @@ import (
 	"bootstrap/local/machine"
 )
 
-// prepare answers the message prepare: it installs everything and links nothing.
+// prepare answers the message prepare: it installs everything and changes no link.
 func (j *jobs) prepare(ctx context.Context, c *call) (any, error) {
 	var s spec
 	if err := c.bind(1, &s); err != nil {
@@ -118,8 +118,8 @@ func (j *jobs) install(ctx context.Context, s *spec) error {
 	return nil
 }
 
-// bundles are the packages and jobs that are installed below data and linked to
-// the places where jobs look for them.
+// bundles are the packages and jobs that are installed below data, and linked from the
+// places where jobs expect them.
 type bundles struct {
 	vm    machine.VM
 	blobs blobs
@@ -192,7 +192,7 @@ func (a *applier) removeArchive() error {
 	return nil
 }
 
-// jobInstall is the folder of a job. The digest of the archive is part of its
+// jobInstall returns the folder of a job. The digest of the archive is part of its
 // name, because the same job can be rendered with other properties.
 func (b bundles) jobInstall(s *spec, t specTemplate) (string, error) {
 	if s.Archive.SHA1 == nil {

@@ -90,7 +90,7 @@ func lockFolder(dir string) (*folderLock, error) {
 
 // write writes the report in place, because the lock belongs to this file.
 func (l *folderLock) write() error {
-	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_TRUNC, 0o600) // never makes one: the folder may be gone
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_TRUNC, 0o600) // without O_CREATE: the folder may have been removed
 	if err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func (l *folderLock) ended(err error) {
 
 func (l *folderLock) release() { _ = l.flock.Unlock() }
 
-// makeFolders makes the folders that the real agent makes below /var/vcap at
-// boot, and removes the temporary files of a killed agent. Where vcap is another
-// user, the agent's group is vcap's, which may enter them as on a real VM.
+// makeFolders makes the folders that the real agent makes below /var/vcap at boot, and
+// removes temporary files of a killed agent. If vcap is a user of its own, the agent's
+// group is vcap's, so that vcap may enter them as on a real VM.
 func makeFolders(vm machine.VM) error {
 	for _, f := range []struct {
 		mode fs.FileMode
@@ -167,8 +167,8 @@ func makeFolder(name string, mode fs.FileMode) error {
 // newLink begins the name of a folder for a link that is about to replace another one.
 const newLink = ".link-"
 
-// replaceLink makes link a symbolic link to target in one step. An agent that is killed
-// in it leaves a folder, which removeLinks removes.
+// replaceLink makes link a symbolic link to target atomically. If the agent is killed
+// during that, a folder remains, which removeLinks removes.
 func replaceLink(target, link string) error {
 	if now, err := os.Readlink(link); err == nil && now == target {
 		return nil
@@ -192,7 +192,7 @@ func replaceLink(target, link string) error {
 	return os.Rename(fresh, link)
 }
 
-// readJSON reads a file into value; a missing one leaves it as it is.
+// readJSON reads a file into value. If the file is missing, value stays as it is.
 func readJSON(name string, value any) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

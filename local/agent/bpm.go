@@ -40,8 +40,8 @@ func (b bundles) writeBPM(dir string) error {
 	return atomicfile.WriteMode(filepath.Join(dir, "bin", "bpm"), []byte(script), 0o755)
 }
 
-// provideBPM installs the job and the package bpm when a job of the spec wants
-// them, and reports whether it did. Jobs call them without naming them.
+// provideBPM installs the job and the package bpm when a job of the spec uses them, and
+// reports whether it did. Jobs use them without naming them.
 func (a *applier) provideBPM() (bool, error) {
 	wanted := false
 	for _, t := range a.spec.templates() {
@@ -54,7 +54,7 @@ func (a *applier) provideBPM() (bool, error) {
 		link := a.vm.Path(kind, bpm.Name)
 		dir := a.vm.Path("data", kind, bpm.Name, "embedded")
 		if kind == "jobs" && a.replacesBPM() {
-			continue // installed as the job of the release
+			continue // it is installed as the job of the release
 		}
 		if err := a.writeBPM(dir); err != nil {
 			return false, err
@@ -91,8 +91,8 @@ func namesBPM(job string) bool {
 	return false
 }
 
-// refreshBPM makes an installed bpm start the program of this agent, whose path
-// may be another one than that of the agent before.
+// refreshBPM makes an installed bpm start the program of this agent, because the path
+// may differ from that of the previous agent.
 func (b bundles) refreshBPM() error {
 	for _, kind := range []string{"jobs", "packages"} {
 		dir := b.vm.Path(kind, bpm.Name)

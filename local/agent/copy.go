@@ -143,8 +143,8 @@ func copyFile(ctx context.Context, source, target string, info fs.FileInfo) erro
 	return stampFile(target, info)
 }
 
-// openAny opens a file that its owner may not read, by changing its mode for a
-// moment.
+// openAny opens a file without read permission for its owner, by changing its mode for
+// a moment.
 func openAny(name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if !errors.Is(err, fs.ErrPermission) {

@@ -84,9 +84,9 @@ func (s *settings) disk(cid string) (diskSettings, error) {
 	return d, nil
 }
 
-// disks are the persistent and dynamic disks of the VM. A disk is a folder on
-// this machine; mounting it creates a link to that folder, or a mount where the
-// VM has its own.
+// disks are the persistent and dynamic disks of the VM. A disk is a folder on this
+// machine. Mounting it creates a link to the folder, or a mount if the VM has mounts of
+// its own.
 type disks struct {
 	vm       machine.VM
 	log      *slog.Logger
@@ -242,8 +242,8 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	return map[string]string{"message": message}, nil
 }
 
-// busyTimeout is how long an unmount waits while the disk is in use, and busySaid the time
-// after which it says so.
+// busyTimeout is how long an unmount waits for a disk that is in use, and busySaid the
+// time after which it reports why it waits.
 const (
 	busyTimeout = 10 * time.Minute
 	busySaid    = 3 * time.Second
@@ -254,7 +254,7 @@ const (
 func (d *disks) awaitUnused(ctx context.Context, place string) error {
 	folder := d.mountedAt(place)
 	if d.vm.Mounts() {
-		folder = d.vm.Path(place) // as processes see it
+		folder = d.vm.Path(place) // the path that processes use
 	}
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
@@ -316,8 +316,8 @@ func (d *disks) list(ctx context.Context, _ *call) (any, error) {
 	return mounted, nil
 }
 
-// migration remembers that a disk was empty when a migration to it began: after
-// a killed agent, its content comes from the migration and can be removed.
+// migration records that a disk was empty when a migration to it began. After a kill of
+// the agent, its content therefore comes from the migration and can be removed.
 type migration struct{ From, To string }
 
 func (d *disks) migrateMessage(ctx context.Context, _ *call) (any, error) {
@@ -358,7 +358,7 @@ func (d *disks) migrate(ctx context.Context) error {
 	return removeFiles(marker)
 }
 
-// emptyForMigration removes what an interrupted run of the same migration
+// emptyForMigration removes the files that an interrupted run of the same migration
 // copied.
 func emptyForMigration(marker string, m migration) error {
 	var interrupted migration
@@ -383,7 +383,7 @@ func emptyForMigration(marker string, m migration) error {
 	return writeJSON(marker, m, 0o600)
 }
 
-// associate gives a disk a name below instance/disks, as update_settings asks.
+// associate gives a disk a name below instance/disks, for update_settings.
 func (d *disks) associate(name string, disk diskSettings) error {
 	if err := checkName("disk association", name, "0"); err != nil {
 		return err

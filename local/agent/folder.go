@@ -12,13 +12,12 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// folderPoll is how often the agent checks that the folder of its VM still
-// exists.
+// folderPoll is the time between two checks that the folder of the VM still exists.
 const folderPoll = time.Second
 
-// watchFolder returns a context that ends with errFolderGone when the folder of
-// the VM is removed or replaced: an agent without its folder would only hold
-// its port. stop ends the watch.
+// watchFolder returns a context that ends with errFolderGone when the folder of the VM
+// is removed or replaced: an agent without its folder would only block its port. stop
+// ends the watch.
 func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(), err error) {
 	mine, err := os.Stat(dir)
 	if err != nil {
@@ -43,8 +42,8 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 	return ctx, func() { cancel(nil); <-done }, nil
 }
 
-// hasFolder reports whether the folder and its boot file still exist. An error
-// other than "does not exist" proves nothing.
+// hasFolder reports whether the folder and its boot file still exist. An error other
+// than "does not exist" proves nothing.
 func hasFolder(dir string, mine fs.FileInfo) bool {
 	now, err := os.Stat(dir)
 	if err == nil && !os.SameFile(mine, now) {

@@ -26,11 +26,10 @@ import (
 // stopTimeout is how long a stop of protocol 3 waits for processes to end.
 const stopTimeout = 5 * time.Minute
 
-// stateStopped is the job state after a stop, whatever still runs.
+// stateStopped is the job state after a stop, even if processes still run.
 const stateStopped = "stopped"
 
-// jobs are the jobs of the VM: what apply installs and start puts under
-// supervision.
+// jobs are the jobs of the VM, which apply installs and start puts under supervision.
 type jobs struct {
 	vm         machine.VM
 	log        *slog.Logger
@@ -42,10 +41,11 @@ type jobs struct {
 	mu sync.Mutex // one start, apply or unmonitor at a time
 }
 
-// newJobs begins supervision, without any service yet; Close the supervisor.
+// newJobs creates the supervision, without any service yet; the caller must Close the
+// supervisor.
 func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
 	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(ctx, monit.Config{
-		// Releases name what they installed below /var/vcap.
+		// Releases name the files that they installed below /var/vcap.
 		Command: func(_ context.Context, argv []string) *exec.Cmd {
 			mapped := make([]string, len(argv))
 			for i, arg := range argv {
@@ -91,7 +91,7 @@ func (j *jobs) boot() error {
 	}
 	switch {
 	case exists(j.stoppedFile()):
-		j.supervisor.StopAsync() // the agent may have been killed before all processes had ended
+		j.supervisor.StopAsync() // the agent may have been killed during a stop
 	case !exists(j.unmonitoredFile()):
 		j.supervisor.Start()
 	}
@@ -206,10 +206,10 @@ func monitFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// stop is the message stop: from protocol 3 on it waits until no process is
-// left.
+// stop is the message stop: from protocol 3 on, it waits until all processes have
+// ended.
 func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
-	// First, so that the next agent does not start them again if this one is
+	// This comes first, so that the next agent does not start them again if this one is
 	// killed.
 	if err := atomicfile.WriteMode(j.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
@@ -255,8 +255,8 @@ func (j *jobs) unmonitor() error {
 	return nil
 }
 
-// forget is the part of apply that takes the jobs out of supervision;
-// their processes are left alone.
+// forget is the part of apply that ends the supervision of the jobs; their processes
+// continue.
 func (j *jobs) forget() error { return removal.Tree(j.vm.Path("monit", "job")) }
 
 func (j *jobs) state() string {
@@ -305,9 +305,9 @@ func (j *jobs) processes() []jobProcess {
 	return all
 }
 
-// forgetPIDs empties sys/run once after the machine was started; a real VM has
-// it in memory. The numbers in old pid files may belong to other processes by
-// then, and jobs kill the processes that pid files name.
+// forgetPIDs empties sys/run at the first start after a boot of the machine; on a real
+// VM, sys/run is in memory. Otherwise jobs would kill processes that have the numbers
+// in old pid files by then.
 func (j *jobs) forgetPIDs() error {
 	file, now := j.vm.Path("bosh", "machine_boot"), process.BootID()
 	last, err := os.ReadFile(file)
@@ -320,7 +320,7 @@ func (j *jobs) forgetPIDs() error {
 	return atomicfile.WriteMode(file, []byte(now), 0o600)
 }
 
-// removeRegular removes everything but folders, which jobs expect to exist.
+// removeRegular removes everything except folders, which jobs expect to exist.
 func removeRegular(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

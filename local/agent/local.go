@@ -1,7 +1,7 @@
-// Package local is the embedded agent, which runs on an embedded VM as
-// bosh-agent runs on a real one. The VM is a folder and this process. The
-// messages, their effects on the folder and their error texts are those of the
-// real agent, so that a client cannot tell them apart.
+// Package local is the embedded agent, which runs on an embedded VM like bosh-agent on
+// a real one. The VM is a folder and this process. The messages, their effects on the
+// folder and their error texts are those of the real agent, so that a client cannot
+// distinguish the two.
 package agent
 
 import (
@@ -26,9 +26,8 @@ import (
 // up long before.
 const settingsDeadline = time.Hour
 
-// How often the agent tries to listen on an address that is in use: after a
-// restart the last listener may need a moment to release it, at boot another
-// process may have it.
+// How often the agent tries to listen on an address that is in use: after a restart the
+// last listener may need a moment to release it, at boot another process may use it.
 const (
 	listenPause     = 250 * time.Millisecond
 	listenAtBoot    = 8
@@ -41,11 +40,10 @@ var (
 	errFolderGone = errors.New("the folder of the VM was removed")
 )
 
-// Run is the agent of the VM in the folder dir, which contains boot.json. It
-// logs to log and returns when ctx ends or a message has shut down the VM. It
-// starts the jobs of the last start, or finds them running, and leaves them
-// running when it ends, as monit does. When somebody removes the folder, it
-// ends together with its jobs.
+// Run is the agent of the VM in the folder dir, which contains boot.json. It logs to
+// log and returns when ctx ends or a message has shut down the VM. It starts the jobs
+// of the last start, or finds them running. When it ends, the jobs keep running, as
+// with monit. If somebody removes the folder, Run ends, and so do the jobs.
 func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -95,7 +93,7 @@ type embeddedAgent struct {
 	compiler     compiler
 	logs         logs
 	dns          dnsRecords
-	restarting   *taskFile // tasks that are done when the agent has restarted
+	restarting   *taskFile // tasks that end when the agent has restarted
 }
 
 // newEmbeddedAgent returns an agent that does nothing yet; the caller must call
@@ -123,14 +121,14 @@ func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *
 	}
 }
 
-// close ends sessions and supervision; the jobs go on.
+// close ends sessions and supervision; the jobs keep running.
 func (a *embeddedAgent) close() {
 	a.sshd.Close()
 	a.jobs.supervisor.Close()
 }
 
-// messageBus answers messages with one set of settings of the bus. Other
-// settings get a new messageBus, where the real agent restarts.
+// messageBus answers messages with one set of settings of the bus. A change of these
+// settings, for which the real agent restarts, creates a new messageBus.
 type messageBus struct {
 	agent    *embeddedAgent
 	tasks    *tasks
@@ -145,7 +143,7 @@ func (a *embeddedAgent) run(ctx context.Context) error {
 	}
 	if err := a.awaitSettings(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // it was asked to end
+			return nil // somebody asked it to end
 		}
 		return err
 	}

@@ -15,12 +15,12 @@ type operation struct {
 	// background is the lowest protocol in which the reply is a task.
 	background int
 	cancelable bool
-	// resumed is the result of a task that restarts the agent; nil for tasks
-	// that a restart loses.
+	// resumed returns the result of a task that restarts the agent; nil for tasks that
+	// a restart loses.
 	resumed any
 }
 
-// never is the protocol of a message that is always answered at once.
+// never is higher than all protocols: the message is always answered at once.
 const never = 1 << 30
 
 // operations is the table of all messages.
@@ -112,8 +112,8 @@ type request struct {
 	Protocol  int             `json:"protocol"`
 }
 
-// answer does what a message asks and returns the reply; an error means that
-// the body is not a message.
+// answer executes a message and returns the reply; an error means that the body is not
+// a message.
 func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	var r request
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -157,13 +157,13 @@ func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	return valueReply{stateValue{ID: task.id, State: "running"}}, nil
 }
 
-// rememberedTask is a task that is done when the agent has restarted.
+// rememberedTask is a task that ends when the agent has restarted.
 type rememberedTask struct {
 	ID     string `json:"id"`
 	Method string `json:"method"`
 }
 
-// taskFile remembers tasks across a restart of the agent.
+// taskFile stores tasks for the time after a restart of the agent.
 type taskFile struct {
 	path string
 	log  *slog.Logger
@@ -182,7 +182,7 @@ func (f *taskFile) add(id, method string) error {
 	return writeJSON(f.path, append(list, rememberedTask{id, method}), 0o600)
 }
 
-// remove forgets a task.
+// remove removes a task from the file.
 func (f *taskFile) remove(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +197,7 @@ func (f *taskFile) remove(id string) {
 	}
 }
 
-// takeAll returns the tasks and forgets them.
+// takeAll returns the tasks and removes them from the file.
 func (f *taskFile) takeAll() ([]rememberedTask, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +208,7 @@ func (f *taskFile) takeAll() ([]rememberedTask, error) {
 	return list, removeFiles(f.path)
 }
 
-// resumeTasks answers for the tasks that restarted the agent.
+// resumeTasks ends the tasks that restarted the agent.
 func (b *messageBus) resumeTasks() error {
 	list, err := b.agent.restarting.takeAll()
 	if err != nil {
@@ -240,8 +240,8 @@ func (b *messageBus) cancelTask(_ context.Context, c *call) (any, error) {
 	return "canceled", b.tasks.stop(id)
 }
 
-// updateSettings is the message update_settings: it stores the new settings. If
-// those of the bus changed, the agent restarts, and the task is done only then.
+// updateSettings is the message update_settings: it stores the new settings. If the
+// settings of the bus changed, the agent restarts, and the task ends only then.
 func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 	var u updateSettings
 	if err := c.bind(1, &u); err != nil {

@@ -8,10 +8,10 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// The two places where a disk can be mounted. Mounting makes the place a link
-// to the folder of the disk; the folder that was there before is kept as
-// hiddenStore. Where the VM has mounts, the links are in bosh/mounts: they say
-// what has to be mounted, also after the VM was started again.
+// The two places where a disk can be mounted. Mounting makes the place a link to the
+// folder of the disk, and keeps the folder that was there before as hiddenStore. If the
+// VM has mounts of its own, the links are in bosh/mounts: they record the mounts, also
+// for the next start of the VM.
 const (
 	storeName       = "store"
 	migrationTarget = "store_migration_target"
@@ -35,8 +35,8 @@ func (d *disks) linkOf(place string) string {
 	return d.vm.Path(place)
 }
 
-// remount makes the mount at the place what its link says; without a link there
-// is none.
+// remount mounts at the place the folder that its link names, or nothing if there is no
+// link.
 func (d *disks) remount(place string) error {
 	want, at := d.mountedAt(place), d.vm.Path(place)
 	mounted, same, err := d.vm.Mounted(want, place)
@@ -63,7 +63,8 @@ func (d *disks) remount(place string) error {
 	return enterable(at)
 }
 
-// enterable lets all users of the VM enter a disk that has only its owner's mode.
+// enterable makes the root of a disk accessible for all users of the VM, if only its
+// owner has access.
 func enterable(disk string) error {
 	info, err := os.Stat(disk)
 	if err == nil && info.Mode().Perm() == 0o700 {
@@ -73,7 +74,7 @@ func enterable(disk string) error {
 }
 
 // moveMount mounts the folder of the migration's new disk at the store, after
-// all was copied to it.
+// everything was copied to it.
 func (d *disks) moveMount(folder string) error {
 	if err := replaceLink(folder, d.linkOf(storeName)); err != nil {
 		return err
@@ -87,8 +88,8 @@ func (d *disks) moveMount(folder string) error {
 	return d.remount(storeName)
 }
 
-// repairStore repairs the store after a killed agent, and mounts what was mounted
-// when the VM ended. Links survive that.
+// repairStore repairs the store after the agent was killed, and mounts the disks that
+// were mounted when the VM ended. Their links still exist.
 func (d *disks) repairStore() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"bootstrap/internal/process"
 )
 
-// How long a script may take to end when a message canceled it, and when the
-// agent itself has to end.
+// The time that a script gets to end when a message canceled it, and when the agent
+// itself must end.
 const (
 	cancelGrace = 10 * time.Second
 	endGrace    = 2 * time.Second
@@ -39,8 +39,8 @@ type scripts struct {
 	jobs  *jobs
 }
 
-// run runs a script in a process group of its own, which ends when ctx ends; the
-// error is then the cause of that. Its output must go to files.
+// run runs a script in a process group of its own, and kills the group when ctx ends;
+// then the error is the cause of ctx. The output must go to files.
 func run(ctx context.Context, cmd *exec.Cmd, started func(pid int)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -64,7 +64,7 @@ func run(ctx context.Context, cmd *exec.Cmd, started func(pid int)) error {
 	return err
 }
 
-// exited reports whether the error of run is that of a process that ran.
+// exited reports whether run failed because the process ended with a failure.
 func exited(err error) bool {
 	var exit *exec.ExitError
 	return err == nil || errors.As(err, &exit)
@@ -196,7 +196,7 @@ func (sc scripts) drain(ctx context.Context, c *call) (any, error) {
 	}
 	err = sc.eachJob(s, "drain", func(_, script string) error { return sc.drainJob(ctx, script, params) })
 	if errors.Is(context.Cause(ctx), errCanceled) {
-		return 0, nil // as the real agent answers
+		return 0, nil // the real agent answers this
 	}
 	return 0, err
 }
@@ -239,9 +239,9 @@ func drainParamsOf(kind string, s, next *spec) (drainParams, error) {
 	return p, nil
 }
 
-// drainJob runs one script. If it prints a number from 0 up, the drain ends
-// after so many seconds (static); after a negative number it is run again after
-// so many seconds (dynamic).
+// drainJob runs one script. If the script prints n >= 0, the drain ends after n seconds
+// (static); after a negative number -n, the script is run again after n seconds
+// (dynamic).
 func (sc scripts) drainJob(ctx context.Context, script string, p drainParams) error {
 	for {
 		seconds, err := sc.drainOnce(ctx, script, p)

@@ -35,7 +35,7 @@ import (
 
 const (
 	maxMessage   = 256 << 20
-	stallTimeout = 2 * time.Minute // of a body of which nothing arrives
+	stallTimeout = 2 * time.Minute // limit for a body of which nothing arrives
 	closeGrace   = 2 * time.Second // for the last replies when the agent ends
 )
 
@@ -104,7 +104,7 @@ type certificates struct {
 	settings *settings
 }
 
-// of returns the certificate in the settings, or else the VM's own.
+// of returns the certificate in the settings, or else the VM's own certificate.
 func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
 	given := c.settings.cert()
 	if given.Certificate == "" && given.PrivateKey == "" {
@@ -174,7 +174,7 @@ func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
 	return tls.X509KeyPair(text.Bytes(), text.Bytes())
 }
 
-// moving is a body that fails when nothing arrives for stallTimeout.
+// moving is a body that fails if nothing arrives for stallTimeout.
 type moving struct {
 	io.Reader
 	control *http.ResponseController
@@ -199,7 +199,7 @@ func (b *messageBus) handleMessage(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	// The deadline is for the client, not for the work on its message.
+	// The deadline applies to the client, not to the work on its message.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	reply, err := b.answer(r.Context(), data)
 	if err == nil {
@@ -245,7 +245,7 @@ func (b blobs) send(w http.ResponseWriter, id string) {
 		return
 	}
 	defer f.Close()
-	// With the length, the client notices an interrupted transfer.
+	// The length allows the client to notice an interrupted transfer.
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	control := http.NewResponseController(w)

@@ -29,7 +29,7 @@ const (
 	maxSettings  = 16 << 20
 )
 
-// settings are the settings from the CPI, with what messages changed.
+// settings are the settings from the CPI, and the changes that messages made to them.
 type settings struct {
 	fetch                 func(context.Context) ([]byte, error)
 	cache, updates, hints string // files
@@ -41,7 +41,7 @@ type settings struct {
 	update  updateSettings
 }
 
-// diskEnv is the part of the env that says how to mount disks.
+// diskEnv is the part of the env about mounting disks.
 type diskEnv struct {
 	Env struct {
 		FS          string   `json:"persistent_disk_fs"`
@@ -126,7 +126,7 @@ func checkSettings(s agent.Settings) error {
 	return nil
 }
 
-// forget removes what messages changed, as a reboot does if the settings are
+// forget removes the changes that messages made, like a reboot does if the settings are
 // kept in memory (env.bosh.agent.settings.tmpfs).
 func (s *settings) forget() error {
 	if !s.get().Env.Bosh.Agent.Settings.TmpFS {
@@ -151,7 +151,7 @@ func (s *settings) apply(other updateSettings) (bool, error) {
 	next := s.update
 	restart := next.merge(other)
 	if restart {
-		// An agent that cannot restart with them could never get other ones.
+		// An agent that cannot restart with these settings could never get other ones.
 		if len(next.MBus.URLs) > 0 {
 			if _, err := parseBus(next.MBus.URLs[0]); err != nil {
 				return false, err
@@ -227,7 +227,7 @@ func newSettings(vm machine.VM, log *slog.Logger, boot agent.Boot, dial func(ctx
 		data, err := fetchRegistry(ctx, client, boot.Registry, boot.Name)
 		var inner *url.Error
 		if errors.As(err, &inner) {
-			err = inner.Err // without the URL, which has credentials
+			err = inner.Err // the error without the URL, which contains credentials
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot get the settings from the registry: %w", err)
@@ -264,8 +264,7 @@ func fetchRegistry(ctx context.Context, client *http.Client, base, name string) 
 	return []byte(body.Settings), nil
 }
 
-// network is the part of a network in the settings that completes the network
-// of a spec.
+// network contains the settings that complete a network of a spec.
 type network struct {
 	Type, IP, Netmask, Gateway string
 	UseDHCP, Resolved          bool
@@ -287,8 +286,8 @@ func (n network) dhcp() bool {
 	return n.IP == "" || n.Netmask == ""
 }
 
-// resolve gives a network without an address the address at which the agent
-// listens: an embedded VM has no interface of its own.
+// resolve sets the address of a network without one to the address at which the agent
+// listens: an embedded VM has no network interface of its own.
 func (n network) resolve(bus *url.URL) network {
 	if n.IP != "" {
 		return n

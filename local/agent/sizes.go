@@ -11,18 +11,18 @@ import (
 	"bootstrap/local/machine"
 )
 
-// countTime is how long counting what is on the disks may take. A disk with so many
-// files that it takes longer is as full as its file system.
+// countTime limits the measuring of disks. A disk with so many files that it takes
+// longer counts as full as its file system.
 const countTime = 3 * time.Second
 
-// fullness is what is on a disk that is a folder, and how much fits on it.
+// fullness is the size and the use of a disk that is a folder.
 type fullness struct {
 	name  string // system, ephemeral or persistent, as in vitals
 	used  uint64 // bytes
 	sized uint64 // bytes
 }
 
-// fullnesses counts what is on the disks of which the size is known.
+// fullnesses measures the disks whose size is known.
 func (d *disks) fullnesses(ctx context.Context) []fullness {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
@@ -66,8 +66,8 @@ func (d *disks) persistent(sizes map[string]int) (folder string, size int) {
 	return "", 0
 }
 
-// onDisk returns how many bytes the files in a folder take. Each file counts once,
-// and those that disappear meanwhile do not.
+// onDisk returns the number of bytes of the files in a folder. Each file counts once,
+// and files that disappear during the count do not.
 func onDisk(ctx context.Context, folder string) (uint64, error) {
 	var total uint64
 	seen := map[fileID]bool{}
@@ -94,7 +94,7 @@ func onDisk(ctx context.Context, folder string) (uint64, error) {
 	return total, err
 }
 
-// addTo puts how full the disk is into vitals, in place of its file system's.
+// addTo replaces the values of the disk's file system in vitals by those of the disk.
 func (f fullness) addTo(v *vitals) {
 	now := v.Disk[f.name]
 	now.Percent = percent(f.used, f.sized)

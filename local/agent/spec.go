@@ -81,7 +81,7 @@ func (a *specArchive) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// templates are the jobs to run: none without an archive of their templates.
+// templates are the jobs to run; there are none if their archive is missing.
 func (s *spec) templates() []specTemplate {
 	if s.Archive == nil {
 		return nil
@@ -89,9 +89,9 @@ func (s *spec) templates() []specTemplate {
 	return s.Job.Templates
 }
 
-// digest is a multi-digest with the error texts of the real agent. Its text,
-// which is part of the names of folders, has sha1 without the algorithm and
-// others with it.
+// digest is a multi-digest with the error texts of the real agent. Its text is part of
+// the names of folders: the algorithm is left out for sha1, and written before other
+// digests.
 type digest struct {
 	sum  multidigest.Multi
 	text string
@@ -157,8 +157,8 @@ func (f specs) write(s *spec) error {
 	return nil
 }
 
-// address fills in the addresses that the spec leaves to the settings, and
-// refuses networks that the VM does not have.
+// address fills in the addresses that the spec leaves to the settings, and refuses
+// networks that the VM does not have.
 func (s *settings) address(target *spec) error {
 	known := s.get().Networks
 	bus, err := s.bus()

@@ -18,9 +18,9 @@ import (
 	"bootstrap/local/machine"
 )
 
-// vitals are those of the VM where something counts what it uses, else those of
-// this machine. The load is always that of the machine. Numbers are texts, as in
-// the real agent's replies.
+// vitals are the resources that the VM uses, if its cgroup counts them; otherwise those
+// of this machine. The load is always the machine's. Numbers are texts, as in the real
+// agent's replies.
 type vitals struct {
 	CPU struct {
 		Sys  string `json:"sys,omitempty"`
@@ -46,7 +46,7 @@ type memVitals struct {
 	Percent string `json:"percent,omitempty"`
 }
 
-// vitalsOf measures the machine or the VM, and the places of the VM.
+// vitalsOf measures the machine or the VM, and the disks of the VM.
 func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	all := &vitals{Disk: map[string]diskVitals{}}
 	all.measureMachine()
@@ -94,7 +94,7 @@ func (all *vitals) measureMachine() {
 	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(t.User+t.Nice), share(t.System), share(t.Iowait)
 }
 
-// measure fills in what the processes of the VM use, as parts of what it may use.
+// measure fills in the resources of the VM's processes, as parts of their limits.
 func (all *vitals) measure(use machine.Usage, limits agent.BootLimits) {
 	first, ok := process.Identify(1)
 	if !ok {
@@ -117,14 +117,14 @@ func (all *vitals) measure(use machine.Usage, limits agent.BootLimits) {
 	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(use.User), share(use.System), ""
 }
 
-// limitsOf returns what the VM may use.
+// limitsOf returns the limits of the VM.
 func limitsOf(vm machine.VM) agent.BootLimits {
 	var limits agent.BootLimits
 	_ = readJSON(filepath.Join(vm.Dir(), agent.BootLimitsFile), &limits) // a VM of an earlier bootstrap has no such file
 	return limits
 }
 
-// notesOf returns sentences about what a person should know of the VM's limits.
+// notesOf returns sentences about the VM's limits that a person should know.
 func notesOf(vm machine.VM) []string {
 	limits := limitsOf(vm)
 	notes := slices.Concat(limits.NotHeld, sizesOf(vm).NotHeld)
@@ -160,7 +160,7 @@ func diskUse(place string) (diskVitals, bool) {
 	}, true
 }
 
-// percent is the used part of the whole in percent, rounded up as df does.
+// percent returns the used part in percent, rounded up like df does.
 func percent(used, whole uint64) string {
 	if whole == 0 {
 		return "0"

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// confine makes a cgroup with the limits that all processes of a container have
-// together, in which the command starts; done ends what that needs. It returns
-// the limits that are not held.
+// confine makes a cgroup in which the command starts, with the limits for all processes
+// of a container together. done removes it. The result lists the limits that are not
+// enforced.
 func (p process) confine(cmd *exec.Cmd, l limits) (done func(), missing []string, err error) {
 	done = func() {}
 	files := map[string]string{}
@@ -20,7 +20,7 @@ func (p process) confine(cmd *exec.Cmd, l limits) (done func(), missing []string
 		files["memory.max"], files["memory.swap.max"] = strconv.FormatUint(size, 10), "0"
 		missing = append(missing, "limits.memory")
 	}
-	if l.Processes != nil && *l.Processes > 0 { // else there is no limit
+	if l.Processes != nil && *l.Processes > 0 { // otherwise there is no limit
 		files["pids.max"] = strconv.FormatInt(*l.Processes, 10)
 		missing = append(missing, "limits.processes")
 	}

@@ -4,7 +4,7 @@ package bpm
 
 import "os/exec"
 
-// confine returns the limits that need a cgroup: nothing holds them.
+// confine returns all limits that need a cgroup: they are not enforced.
 func (p process) confine(_ *exec.Cmd, l limits) (done func(), missing []string, err error) {
 	if l.Memory != "" {
 		missing = append(missing, "limits.memory")

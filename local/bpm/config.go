@@ -128,7 +128,7 @@ func readFile(name string) ([]byte, error) {
 // mostErrors is how many values of a wrong type are reported.
 const mostErrors = 3
 
-// ofTypes says what has the wrong type, without the names of Go's types.
+// ofTypes rewords errors about types, without the names of Go's types.
 func ofTypes(errs []string) string {
 	var said []string
 	for i, text := range errs {
@@ -178,7 +178,7 @@ func ofTypes(errs []string) string {
 	return strings.Join(said, "; ")
 }
 
-// cutLast is strings.Cut at the last place.
+// cutLast is strings.Cut at the last separator.
 func cutLast(text, at string) (before, after string, found bool) {
 	i := strings.LastIndex(text, at)
 	if i < 0 {

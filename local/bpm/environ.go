@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// environ is the environment of the process, the tag first: what bpm.yml gives,
-// and the defaults of bpm-release.
+// environ returns the environment of the process, the tag first: the variables of
+// bpm.yml, and the defaults of bpm-release.
 func (p process) environ(s *settings) []string {
 	home := p.vm.Path("data", p.job)
 	values := map[string]string{
@@ -17,7 +17,7 @@ func (p process) environ(s *settings) []string {
 		"LANG":      "en_US.UTF-8",
 		"PATH":      p.vm.Path("jobs", p.job, "bin") + ":/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin:.",
 		"HOME":      home,
-		"VCAP_ROOT": p.vm.Root(), // the CPI finds the processes of a VM by it
+		"VCAP_ROOT": p.vm.Root(), // by which the CPI recognizes the processes of a VM
 	}
 	for key, value := range s.Env {
 		if key != "VCAP_ROOT" {
@@ -31,8 +31,8 @@ func (p process) environ(s *settings) []string {
 	return env
 }
 
-// lookPath finds a program without a folder in the PATH of env, which the
-// process gets, not in that of this process.
+// lookPath finds a program, given without a folder, in the PATH of the process's
+// environment env, not in that of this process.
 func lookPath(program string, env []string) string {
 	if strings.ContainsRune(program, '/') {
 		return program

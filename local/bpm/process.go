@@ -38,7 +38,7 @@ var errNotRunning = errors.New("process is not running or could not be found")
 type process struct {
 	vm        machine.VM
 	job, name string
-	log       *slog.Logger // bpm.log, in commands that change something
+	log       *slog.Logger // bpm.log, for commands that change something
 }
 
 // String returns the name as bpm list shows it.
@@ -55,13 +55,14 @@ func (p process) logFile(stream string) string {
 	return p.vm.Path("sys", "log", p.job, p.name+"."+stream+".log")
 }
 
-// recordFile has the process that was started last: "PID BIRTH". Jobs may remove
-// their pid file, and a process id alone may belong to another process by now.
+// recordFile contains the process that was started last: "PID BIRTH". It is needed
+// because jobs may remove their pid file, and the id alone may belong to another
+// process by now.
 func (p process) recordFile() string { return p.vm.Path("data", "bpm", "processes", p.String()) }
 
-// tag is a variable that the process and its descendants have in their
-// environment, by which those are found that the process leaves behind. With a
-// container they would end with it.
+// tag is a variable in the environment of the process and its descendants, by which bpm
+// finds the ones that the process leaves running. In a container they would end with
+// it.
 func (p process) tag() string { return "BPM_PROCESS=" + p.vm.Path("jobs", p.job, p.name) }
 
 func (p process) workDir(s *settings) string {
@@ -88,8 +89,8 @@ func (p process) running() (int, error) {
 	return pid, nil
 }
 
-// logged calls do while no other bpm changes this process; bpm.log of the job
-// has what happens and the error.
+// logged calls do while no other bpm changes this process. It writes what happens, and
+// the error, to the job's bpm.log.
 func (p process) logged(ctx context.Context, command string, do func(process) error) error {
 	dir := p.vm.Path("sys", "log", p.job)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -182,7 +183,7 @@ func (p process) run(ctx context.Context, o options, stdout, stderr io.Writer) (
 	defer errLog.Close()
 	cmd := p.command(s)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(outLog, stdout), io.MultiWriter(errLog, stderr)
-	cmd.WaitDelay = quitTimeout // a process that it leaves may hold the streams
+	cmd.WaitDelay = quitTimeout // a process that it leaves running may keep the streams open
 	if err := p.launch(cmd, s); err != nil {
 		return 0, err
 	}
@@ -253,7 +254,7 @@ func (p process) makeFolders(s *settings) error {
 		folders = append(folders, path)
 	}
 	for _, dir := range folders {
-		// All users of the VM can enter what leads to it.
+		// All users of the VM may enter the folders above it.
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // #nosec G301 -- see above
 			return fmt.Errorf("cannot make a folder of the process: %w", err)
 		}
@@ -310,7 +311,7 @@ func (p process) command(s *settings) *exec.Cmd {
 		args = append(args, p.vm.ResolveAll(arg))
 	}
 	dir := p.workDir(s)
-	// Without PWD a shell shows where the link of the job leads.
+	// Without PWD a shell would show the target of the job's link.
 	cmd := &exec.Cmd{Path: lookPath(args[0], env), Args: args, Env: append(env, "PWD="+dir), Dir: dir}
 	if p.becomesVcap(s) {
 		args[0] = cmd.Path
@@ -321,8 +322,8 @@ func (p process) command(s *settings) *exec.Cmd {
 	return cmd
 }
 
-// findProgram reports an executable that cannot be run: what starts it as another
-// user would end later, and only the process's log would say why.
+// findProgram reports an executable that cannot be run. Otherwise the program that
+// changes the user would fail later, with an error only in the process's log.
 func (p process) findProgram(s *settings) error {
 	program := lookPath(p.vm.ResolveAll(s.Executable), p.environ(s))
 	_, err := exec.LookPath(program)
@@ -373,7 +374,7 @@ func (p process) launch(cmd *exec.Cmd, s *settings) error {
 		err = p.writePID(pid)
 	}
 	if err != nil {
-		system.KillGroup(pid) // nothing could find it again
+		system.KillGroup(pid) // otherwise nothing could find the process again
 		return fmt.Errorf("cannot record the process: %w", err)
 	}
 	return nil
@@ -393,9 +394,9 @@ func (p process) forget() error {
 	return nil
 }
 
-// stop ends the process with its shutdown_signal, later with QUIT and KILL, and
-// then everything that it left. Only the process itself gets the signals, as from
-// bpm-release: it ends its children in its own way.
+// stop ends the process with its shutdown_signal, then with QUIT and KILL, and then
+// kills all processes that it left running. As with bpm-release, only the process
+// itself gets the signals: it ends its children in its own way.
 func (p process) stop(ctx context.Context) error {
 	signal := "TERM"
 	if s, err := readProcess(p.vm, p.job, p.name); err != nil {
@@ -434,7 +435,7 @@ func (p process) end(ctx context.Context, pid int, first string) error {
 	return fmt.Errorf("the process %d does not end", pid)
 }
 
-// endRest kills what the process left behind when it ended.
+// endRest kills the processes that the process left running.
 func (p process) endRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 // bus is a socket at which systemd answers D-Bus calls.
 type bus struct {
 	path  string
-	hello bool // it is the socket of a bus, which wants a greeting; else systemd's own
+	hello bool // the socket belongs to a bus, which needs a greeting; otherwise to systemd
 }
 
-// startScope lets systemd make a scope with the process in it: a cgroup that ends with
-// its processes. An error has the text of systemd.
+// startScope makes systemd create a scope with the process in it: a cgroup that ends
+// with its processes. An error contains the text of systemd.
 func (b bus) startScope(ctx context.Context, name string, pid int, limits Limits) error {
 	conn, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(b.path), dbus.WithContext(ctx))
 	if err != nil {
@@ -35,7 +35,7 @@ func (b bus) startScope(ctx context.Context, name string, pid int, limits Limits
 		Name       string
 		Properties []property
 	}
-	const replaceNone = "fail" // if there is a unit of that name
+	const replaceNone = "fail" // fail if a unit with that name exists
 	systemd := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	return systemd.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.StartTransientUnit", 0,
 		name, replaceNone, properties(pid, limits), otherUnits).Err
@@ -52,7 +52,7 @@ func properties(pid int, limits Limits) []property {
 	set := func(name string, value any) { all = append(all, property{name, dbus.MakeVariant(value)}) }
 	set("Description", "a VM of bootstrap")
 	set("PIDs", []uint32{uint32(pid)}) // #nosec G115 -- process ids are positive and below 2^22
-	set("Delegate", true)              // what is below the cgroup is the VM's
+	set("Delegate", true)              // the VM may divide the cgroup
 	set("CollectMode", "inactive-or-failed")
 	set("MemoryAccounting", true)
 	set("CPUAccounting", true)

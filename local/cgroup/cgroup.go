@@ -1,9 +1,9 @@
-// Package cgroup gives all processes of a VM one cgroup (version 2) of their own,
-// which holds their memory, CPU and number, and counts what they use. systemd
-// makes it where it runs: for a user, that is the only way to have one.
+// Package cgroup gives all processes of a VM one cgroup (version 2) of their own, which
+// limits their memory, CPU and number, and counts what they use. If the machine has
+// systemd, it makes the cgroup: for a user, there is no other way.
 //
-// A VM's cgroup has the limits. Its child InnerDir is the root of what the VM can
-// see, and may be divided by it; the VM starts in the child FirstDir of that.
+// A VM's cgroup has the limits. Its child InnerDir is the root of what the VM can see,
+// and the VM may divide it; the VM starts in the child FirstDir of that.
 package cgroup
 
 import (
@@ -14,18 +14,18 @@ import (
 // Names of the folders in the cgroup of a VM.
 const (
 	InnerDir = "vm"
-	FirstDir = "vm-processes" // by which the VM knows that it sees only its own
+	FirstDir = "vm-processes" // its presence shows the VM that it sees only its own cgroups
 )
 
-// Limits is what all processes of a VM may use together; zero: no limit.
+// Limits are the limits for all processes of a VM together; zero: no limit.
 type Limits struct {
 	Memory uint64  // bytes
 	CPU    float64 // cores
 	PIDs   int     // processes and threads
 }
 
-// RefusedError says why this user's VMs can have no cgroup, or none with certain
-// limits.
+// RefusedError says why this user's VMs can have no cgroup, or why certain limits
+// cannot be enforced.
 type RefusedError struct {
 	Cause  string
 	Remedy string // what a person can do about it; may be empty
@@ -36,8 +36,7 @@ func (e *RefusedError) Error() string { return e.Cause }
 // prefix is the beginning of the names of cgroups of VMs.
 const prefix = "bootstrap-"
 
-// nameOf is the name of the cgroup of a VM that was started for the nth time by
-// the same name.
+// nameOf returns the name of a VM's cgroup at its nth start.
 func nameOf(vm, start string) string { return prefix + vm + "-" + start }
 
 // IsOf reports whether the name of a cgroup is that of the VM's.

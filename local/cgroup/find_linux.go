@@ -15,9 +15,9 @@ import (
 // Home is a place for the cgroups of VMs.
 type Home struct {
 	mount       string   // where the file system of all cgroups is
-	dir         string   // the cgroup in which those of VMs are made; systemd may make them below it
+	dir         string   // the cgroup in which those of VMs are made; systemd may make them in a cgroup below it
 	buses       []bus    // of the systemd that makes them; none: this program makes them
-	controllers []string // what they can hold
+	controllers []string // the controllers of the cgroups of VMs
 }
 
 // Find returns the place for the cgroups of this user's VMs, or a RefusedError. It
@@ -46,13 +46,13 @@ func findBelow(mount string) (Home, error) {
 	return h, nil
 }
 
-// isFull reports whether the first cgroup is that of a container with processes in
-// it, which therefore cannot control more below it than it does already.
+// isFull reports whether the first cgroup belongs to a container and contains
+// processes, so that it cannot control more cgroups below it than before.
 func (h Home) isFull() bool {
 	return len(h.read("cgroup.type")) > 0 && len(h.read("cgroup.procs")) > 0
 }
 
-// unified is what gives a machine cgroups of version 2.
+// unified describes how a machine gets cgroups of version 2.
 const unified = "start this machine's kernel with systemd.unified_cgroup_hierarchy=1"
 
 // mountPoint is where the file system of cgroups is mounted; empty if it is not.
@@ -90,7 +90,7 @@ func (h *Home) findRoot() error {
 }
 
 // findUser finds the systemd of this user. Its processes end when the user's last
-// session ends, unless the user lingers.
+// session ends, unless lingering is enabled for the user.
 func (h *Home) findUser() error {
 	uid := strconv.Itoa(os.Getuid())
 	h.dir = filepath.Join("user.slice", "user-"+uid+".slice", "user@"+uid+".service")
@@ -121,7 +121,7 @@ func sockets(public, private string) []bus {
 	})
 }
 
-// Can returns the limits that cgroups of VMs can hold here, and a RefusedError if
+// Can returns the limits that cgroups of VMs can enforce here, and a RefusedError if
 // these are not all.
 func (h Home) Can(limits Limits) (Limits, error) {
 	var missing []string
@@ -150,5 +150,5 @@ func (h Home) Can(limits Limits) (Limits, error) {
 	return limits, refused
 }
 
-// delegate is what gives users the control over more.
+// delegate describes how users get more controllers.
 const delegate = `as root: mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu memory pids\n' >/etc/systemd/system/user@.service.d/delegate.conf && systemctl daemon-reload; then end all your sessions or restart the machine`

@@ -18,7 +18,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// How long systemd may take to make a cgroup, and the processes of one to end.
+// The time that systemd gets to make a cgroup, and the processes of a cgroup to end.
 const (
 	makeTime   = 10 * time.Second
 	removeTime = 30 * time.Second
@@ -28,9 +28,9 @@ const (
 // period is the time in which the limit of CPU is measured, in microseconds.
 const period = 100_000
 
-// Hold makes the cgroup of a VM with limits and moves a process, which must not
-// have started others yet, to its InnerDir. Everything below belongs to the user
-// and group. It returns the path of the VM's cgroup.
+// Hold makes the cgroup of a VM with limits, and moves a process, which must have no
+// children yet, to its InnerDir. Everything below belongs to the user and group. It
+// returns the path of the VM's cgroup.
 func (h Home) Hold(ctx context.Context, vm string, pid int, limits Limits, uid, gid int) (dir string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, makeTime, fmt.Errorf("it took longer than %s", makeTime))
 	defer cancel()
@@ -54,7 +54,7 @@ const parentDir = "bootstrap"
 
 // makeFolder makes a cgroup without systemd.
 func (h Home) makeFolder(name string, limits Limits) (string, error) {
-	_ = control(h.mount) // else it controls enough already, which check finds out
+	_ = control(h.mount) // after an error, check finds out whether the limits are enforced
 	parent := filepath.Join(h.mount, parentDir)
 	dir := filepath.Join(parent, name)
 	made := func() error {
@@ -64,7 +64,7 @@ func (h Home) makeFolder(name string, limits Limits) (string, error) {
 		return errors.Join(control(parent), os.Mkdir(dir, 0o755)) // #nosec G301 -- a cgroup, as all are
 	}
 	err := made()
-	if errors.Is(err, fs.ErrNotExist) { // the last of the others was removed meanwhile, and it with that
+	if errors.Is(err, fs.ErrNotExist) { // another VM was the last one and removed it
 		err = made()
 	}
 	if err != nil {
@@ -83,7 +83,7 @@ func files(limits Limits) map[string]string {
 	all := map[string]string{}
 	if limits.Memory > 0 {
 		all["memory.max"] = strconv.FormatUint(limits.Memory, 10)
-		all["memory.swap.max"] = "0" // else the rest goes to the machine's swap, which then is full
+		all["memory.swap.max"] = "0" // otherwise the VM would fill the machine's swap
 	}
 	if limits.CPU > 0 {
 		all["cpu.max"] = fmt.Sprintf("%d %d", int(math.Round(limits.CPU*period)), period)
@@ -103,7 +103,7 @@ func write(dir, file, value string) error {
 	return err
 }
 
-// makeScope lets systemd make a cgroup with the process in it.
+// makeScope makes systemd create a cgroup with the process in it.
 func (h Home) makeScope(ctx context.Context, name string, pid int, limits Limits) (dir string, err error) {
 	for _, b := range h.buses {
 		if err = b.startScope(ctx, name, pid, limits); err == nil {
@@ -135,8 +135,8 @@ func cgroupOf(pid int) (string, error) {
 	return "", errors.New("the process has no cgroup of version 2")
 }
 
-// divide makes the cgroups below the VM's, moves the process there, and gives
-// them away.
+// divide makes the cgroups below the VM's, moves the process there, and changes their
+// owner.
 func (h Home) divide(dir string, pid, uid, gid int) error {
 	inner, first := filepath.Join(dir, InnerDir), filepath.Join(dir, InnerDir, FirstDir)
 	for _, name := range []string{inner, first} {
@@ -144,7 +144,7 @@ func (h Home) divide(dir string, pid, uid, gid int) error {
 			return err
 		}
 	}
-	// A cgroup either has processes or controls those below it.
+	// A cgroup contains either processes or cgroups with controllers.
 	if err := write(inner, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (h Home) divide(dir string, pid, uid, gid int) error {
 	return nil
 }
 
-// control lets a cgroup control what is below it, as far as it can.
+// control enables all possible controllers for the cgroups below a cgroup.
 func control(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -186,7 +186,8 @@ func control(dir string) error {
 	return write(dir, "cgroup.subtree_control", strings.Join(add, " "))
 }
 
-// Control lets the cgroup of this process, dir, control those below it.
+// Control enables the controllers for the cgroups below dir, the cgroup of this
+// process.
 func Control(dir string) error { return control(dir) }
 
 // check returns an error unless the cgroup has the limits.
@@ -201,7 +202,7 @@ func check(dir string, limits Limits) error {
 		}
 		got := strings.TrimSpace(string(text))
 		if file == "memory.max" {
-			size, err := strconv.ParseUint(got, 10, 64) // in whole pages
+			size, err := strconv.ParseUint(got, 10, 64) // the kernel rounds to whole pages
 			if err == nil && size/uint64(os.Getpagesize()) == limits.Memory/uint64(os.Getpagesize()) {
 				continue
 			}
@@ -222,10 +223,10 @@ func Remove(ctx context.Context, dir string) error {
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 			return true, nil
 		}
-		_ = write(dir, "cgroup.kill", "1") // a kernel before 5.14 has no such file
+		_ = write(dir, "cgroup.kill", "1") // kernels before 5.14 do not have this file
 		err := removeBelow(dir)
 		if errors.Is(err, unix.EBUSY) {
-			return false, nil // a process still ends
+			return false, nil // a process has not ended yet
 		}
 		return err == nil, err
 	})

@@ -12,22 +12,23 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// attachedFolder contains a folder for each VM of namespaces, which the VM can
-// see, with the data of the disks that are attached to it. In the folder of such
-// a disk, data is a link to them.
+// attachedFolder contains a folder for each VM of namespaces, which the VM can see,
+// with the data of the disks that are attached to it. In the folder of such a disk,
+// data is a link to its data there.
 const attachedFolder = "attached"
 
 func (r *root) attachedDir(vm string) string { return filepath.Join(r.dir, attachedFolder, vm) }
 
-// handOver moves the data of a disk to where a VM sees them. It first makes the
-// link there and then exchanges both, so that data always leads to them.
+// handOver moves the data of a disk to the folder that a VM sees. It first makes a link
+// there and then exchanges link and data, so that the name data always leads to the
+// data.
 func (r *root) handOver(ctx context.Context, disk, vm string) error {
 	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
 	if isFolder(there) {
 		if !isFolder(data) {
 			return nil
 		}
-		// A job has made a folder with that name: the data are not in the VM yet.
+		// A job has made a folder with that name: the VM does not have the data yet.
 		if err := r.removeTree(ctx, there); err != nil {
 			return err
 		}
@@ -60,10 +61,10 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	case err != nil:
 		return err
 	case r.isImage(disk):
-		// The mount there ends with its folder.
+		// The mount there ends when its folder is removed.
 		return r.removeTree(ctx, there)
 	case isFolder(there) && isFolder(data):
-		return r.removeTree(ctx, there) // a folder that a job has made
+		return r.removeTree(ctx, there) // a job has made this folder
 	case isFolder(there):
 		if err := r.exchange(ctx, data, there); err != nil {
 			return err
@@ -72,8 +73,7 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	return errors.Join(atomicfile.SyncDir(filepath.Dir(data)), os.Remove(there))
 }
 
-// takeBackAll moves the data of all disks of a VM back, whose processes have
-// ended.
+// takeBackAll moves the data of all disks back whose VM has ended.
 func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	entries, err := os.ReadDir(r.attachedDir(vm))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,8 @@ func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	for _, entry := range entries {
 		disk := entry.Name()
 		if !r.isAttached(disk, vm) {
-			// A job has made it, or somebody has removed the folder of the disk.
+			// A job has made this folder, or somebody has removed the folder of the
+			// disk.
 			if err := r.removeTree(ctx, filepath.Join(r.attachedDir(vm), disk)); err != nil {
 				return err
 			}

@@ -27,23 +27,23 @@ import (
 	"bootstrap/local/network"
 )
 
-// containerTools are programs that only the agent of a stemcell finds, in front of
-// those of the stemcell.
+// containerTools are programs for the agent of a stemcell, whose PATH begins with their
+// folder.
 //
 //go:embed tools
 var containerTools embed.FS
 
-// bpmProgram is what the job bpm of bpm-release calls, and bpmScript starts this
-// program instead.
+// bpmProgram is the program of the job bpm of bpm-release, which bpmScript replaces by
+// this program.
 const (
 	bpmProgram = "var/vcap/packages/bpm/bin/bpm"
 	bpmScript  = "#!/bin/sh\n# Written by the embedded CPI, in place of the bpm of bpm-release.\n" +
 		"VCAP_ROOT=/var/vcap exec " + namespace.GuestProgram + " plugin bpm \"$@\"\n"
 )
 
-// sshService starts the stemcell's SSH server, which could log nobody in and, at this
-// machine's port 22, not even listen. It also makes the host key that the agent
-// reports, which is all that sshScript does.
+// sshService starts the stemcell's SSH server. In this VM it could log nobody in, nor
+// listen at this machine's port 22. sshScript only makes the host key that the agent
+// reports.
 const (
 	sshService = "etc/sv/ssh/run"
 	sshScript  = `#!/bin/bash
@@ -54,8 +54,8 @@ exec sleep infinity
 `
 )
 
-// monitAccess is what the services of agent and monit include, and fail with it
-// where the machine has the cgroup net_cls, which the VM cannot change.
+// monitAccess is a script that the services of agent and monit include. The original
+// fails if the machine has the cgroup net_cls, which the VM cannot change.
 const (
 	monitAccess       = "var/vcap/bosh/etc/monit-access-helper.sh"
 	monitAccessScript = "# Written by the embedded CPI: nothing guards the port of monit in this VM.\npermit_monit_access() { :; }\n"
@@ -64,14 +64,13 @@ const (
 // monitAddress is where the monit of every stemcell listens.
 const monitAddress = "127.0.0.1:2822"
 
-// knock is how long one attempt to reach an agent may take, and the pause between
-// two.
+// knock is the limit for one attempt to reach an agent, and the pause between two.
 const (
 	knockTime  = time.Second
 	knockPause = 5 * time.Millisecond
 )
 
-// bootStemcell makes a VM run what a stemcell boots.
+// bootStemcell sets up a VM to run the services of a stemcell.
 func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
 	mbus, err := mbusOf(spec.Dir)
 	if err != nil {
@@ -110,7 +109,7 @@ func portsFree(ctx context.Context, mbus, image string) error {
 	return nil
 }
 
-// inside replaces "all addresses" by that of a VM with a network of its own.
+// inside replaces "all addresses" by the address of a VM with a network of its own.
 func inside(address string, own *network.Spec) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -131,12 +130,12 @@ func mbusOf(dir string) (string, error) {
 	}
 	target, err := url.Parse(mbus)
 	if err != nil || target.Scheme != "https" || target.Port() == "" {
-		return "", errors.New("the agent's mbus must be https://USER:PASSWORD@HOST:PORT") // it has a password
+		return "", errors.New("the agent's mbus must be https://USER:PASSWORD@HOST:PORT") // the URL contains a password
 	}
 	return target.Host, nil
 }
 
-// free returns an error that names the process which listens at an address.
+// free returns an error if a process listens at an address, and names the process.
 func free(ctx context.Context, address string) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -151,7 +150,7 @@ func free(ctx context.Context, address string) error {
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // awaitPort waits until the agent listens, or the VM ends. An agent that does not
-// listen after agentStart and has logged no error is slow, which is not an error.
+// listen after agentStart and has logged no error is only slow, which is not an error.
 func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-chan error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
 	defer cancel()
@@ -176,14 +175,14 @@ func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-
 	return err
 }
 
-// How much is read of the end of an agent's log, and shown of a line.
+// How much of the end of an agent's log is read, and how much of a line is shown.
 const (
 	logEnd    = 64 << 10
 	lineLimit = 400
 )
 
-// agentError returns the last error in the log of the agent of a VM, to which it
-// writes by runit or itself; empty: there is none.
+// agentError returns the last error in the log of the agent of a VM, which the agent or
+// its runit service writes; empty: there is none.
 func agentError(dir string) string {
 	// The VM can write there, so links are not followed out of the folder.
 	root, err := os.OpenRoot(dir)
@@ -211,7 +210,7 @@ func agentError(dir string) string {
 	return ""
 }
 
-// fromStemcell makes a VM have the files of its stemcell.
+// fromStemcell sets up a VM with the files of its stemcell.
 func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	image := c.root.imageDir(machine.Image)
 	if !isFolder(image) {
@@ -248,9 +247,8 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	})
 }
 
-// containerAgent returns the agent.json of a stemcell with the changes for a VM
-// of this CPI, as a warden stemcell has them: settings come from a file, and disks
-// are folders.
+// containerAgent returns the agent.json of a stemcell, changed for a VM of this CPI to
+// what warden stemcells have: settings come from a file, and disks are folders.
 func containerAgent(image string) (string, error) {
 	root, err := os.OpenRoot(image)
 	if err != nil {
@@ -279,7 +277,7 @@ func containerAgent(image string) (string, error) {
 	return string(text) + "\n", err
 }
 
-// mostAgentConfig is the size of an agent.json that is refused; real ones have less than
+// mostAgentConfig is the limit for the size of an agent.json; real ones have less than
 // 2 KiB.
 const mostAgentConfig = 64 << 10
 

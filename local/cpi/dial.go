@@ -17,15 +17,15 @@ import (
 	"bootstrap/local/network"
 )
 
-// sshPort is where the agent of a stemcell says that the VM's SSH server listens.
+// sshPort is the port that the agent of a stemcell reports for the VM's SSH server.
 const sshPort = "22"
 
-// Dialer returns how this program reaches the VM below the CPI's folder root if the
-// VM has a network or a root file system of its own. In its own network it connects
+// Dialer returns how this program reaches the VM below the CPI's folder root, if the VM
+// has a network or a root file system of its own. For a network of its own, it connects
 // from inside the VM, so that the addresses of agent and SSH server mean the same to
-// both. It is nil if this machine's network is all that is needed, or if the VM does
-// not exist. If the process that connects the VM to its network was killed, the first
-// connection has self start it again.
+// both. It is nil if this machine's network is sufficient, or if the VM does not exist.
+// If the process that connects the VM to its network was killed, the first connection
+// starts it again, with the program self.
 func Dialer(self, root, cid string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	machine, ok := localVM(root, cid)
 	if !ok {
@@ -68,7 +68,7 @@ func dialLogin(ctx context.Context, dir string) (net.Conn, error) {
 		return nil, err
 	}
 	defer folder.Close()
-	// A socket's name is short.
+	// The name of a socket must be short.
 	name := filepath.Join("/proc/self/fd", strconv.Itoa(int(folder.Fd())), namespace.LoginSocket)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", name)
 	if err != nil {
@@ -97,7 +97,7 @@ func ownDialer(self, folder string, machine vm) dialFunc {
 			if !errors.Is(err, syscall.ECONNREFUSED) {
 				return conn, err
 			}
-			// It may listen only at the VM's address.
+			// The server may listen only at the VM's address.
 			return network.Dial(ctx, dir, kind, net.JoinHostPort(machine.Own.Interfaces[0].Address.Addr().String(), port))
 		}
 		if !machine.Own.Has(addr.Unmap()) {

@@ -16,21 +16,20 @@ import (
 	"bootstrap/local/volume"
 )
 
-// disk is the record of a disk, whose data are in the folder data or in the file
-// disk.img beside it.
+// disk is the record of a disk. Its data are in the folder data or in the file disk.img
+// in the same folder.
 type disk struct {
 	CID             string         `json:"cid"`
-	Size            int            `json:"size"` // MiB, which the agent compares with what is on it
+	Size            int            `json:"size"` // MiB; the agent compares it with the size of the files
 	CloudProperties map[string]any `json:"cloud_properties"`
-	VM              string         `json:"vm,omitempty"`       // that it is attached to, if it still exists
+	VM              string         `json:"vm,omitempty"`       // the VM to which it is attached; that may not exist any more
 	Owners          string         `json:"owners,omitempty"`   // of its files
-	NotHeld         string         `json:"not_held,omitempty"` // why nothing stops it at its size, if something could
+	NotHeld         string         `json:"not_held,omitempty"` // why the size is not enforced, if enforcing it was tried
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
 
-// snapshot is the record of a snapshot, whose copy is in the folder data beside
-// it.
+// snapshot is the record of a snapshot. Its copy is the folder data in the same folder.
 type snapshot struct {
 	CID       string         `json:"cid"`
 	Disk      string         `json:"disk"`
@@ -42,7 +41,7 @@ type snapshot struct {
 func (c *call) createDisk(ctx context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near any // the VM that will have it
+	var near any // the VM for which it is created
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
@@ -123,7 +122,7 @@ func (c *call) deleteDisk(ctx context.Context) (any, error) {
 	return nil, c.root.remove(ctx, disks(), cid)
 }
 
-// detached loads a disk, which must not be attached.
+// detached loads a disk, and refuses one that is attached.
 func (c *call) detached(cid, verb string) (disk, error) {
 	d, err := c.loadDisk(cid)
 	if err == nil && d.VM != "" {
@@ -151,8 +150,8 @@ func (c *call) attachDisk(ctx context.Context) (any, error) {
 	if err := c.giveDisk(ctx, &d, machine.ManyUsers); err != nil {
 		return nil, fmt.Errorf("cannot give disk '%s' to the users of VM '%s': %w", diskCID, vmCID, err)
 	}
-	// The record first: after a kill in between, the disk counts as attached,
-	// and attaching it again completes the settings.
+	// The record is written first: after a kill in between, the disk counts as
+	// attached, and attaching it again completes the settings.
 	d.VM = vmCID
 	if err := c.root.save(disks(), diskCID, d); err != nil {
 		return nil, err
@@ -188,9 +187,10 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if d.VM != vmCID {
-		return nil, nil // is not attached
+		return nil, nil // it is not attached
 	}
-	// The record last: after a kill in between, detaching again completes it.
+	// The record is written last: after a kill in between, detaching again completes
+	// it.
 	err = c.changeSettings(ctx, machine, func(persistent map[string]any) { delete(persistent, diskCID) })
 	if err != nil {
 		return nil, err
@@ -202,8 +202,7 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 	return nil, c.root.save(disks(), diskCID, d)
 }
 
-// lend makes the data of a disk visible in a VM, and returns where they are
-// there.
+// lend makes the data of a disk visible in a VM, and returns their path there.
 func (c *call) lend(ctx context.Context, d disk, machine vm) (string, error) {
 	switch {
 	case !agent.Isolated(machine.Machine):

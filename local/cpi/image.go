@@ -20,9 +20,9 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// imagesFolder contains the unpacked images of stemcells, each in a folder that
-// is named by the digest of the image. An image is removed when no stemcell and
-// no VM uses it. Other names are those of images that a killed call unpacked.
+// imagesFolder contains the unpacked images of stemcells, each in a folder named by the
+// digest of the image. An image is removed when no stemcell and no VM uses it. Folders
+// with other names were left by a call that was killed while it unpacked an image.
 const imagesFolder = "images"
 
 // Files of the root file system of a stemcell.
@@ -35,7 +35,7 @@ const (
 
 func (r *root) imageDir(digest string) string { return filepath.Join(r.dir, imagesFolder, digest) }
 
-// addImage unpacks the image of a stemcell, if it is not there yet, and returns
+// addImage unpacks the image of a stemcell, unless that was done before, and returns
 // its digest.
 func (r *root) addImage(ctx context.Context, file string) (digest string, err error) {
 	if digest, err = digestOf(ctx, file); err != nil {
@@ -78,7 +78,7 @@ func digestOf(ctx context.Context, file string) (string, error) {
 // unpackImage unpacks an image into a folder, flushes it to the disk and gives it
 // to the VMs.
 func unpackImage(ctx context.Context, file, dir string) error {
-	// Links may be absolute: only VMs follow them, in which dir is the root.
+	// Links may be absolute: only VMs follow them, and for a VM dir is the root.
 	limits := archive.Limits{AnyLinks: true, Skip: notOfImage}
 	if err := archive.Extract(ctx, file, dir, limits); err != nil {
 		var unsafe *archive.UnsafeError
@@ -102,9 +102,9 @@ func unpackImage(ctx context.Context, file, dir string) error {
 	return nil
 }
 
-// notOfImage reports whether an entry of an image is in a folder in which a VM sees
-// the kernel's files instead, or is something that only a running machine has. The
-// images of stemcells have devices and pipes there.
+// notOfImage reports whether an entry of an image does not belong into the unpacked
+// image: it is in a folder where a VM sees the kernel's files, or exists only on a
+// running machine. The images of stemcells contain devices and pipes there.
 func notOfImage(name string, h *tar.Header) bool {
 	top, _, below := strings.Cut(name, "/")
 	switch {

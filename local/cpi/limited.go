@@ -14,15 +14,15 @@ import (
 	"bootstrap/local/volume"
 )
 
-// imageFile is the file in the folder of a disk that contains its data as a file
-// system, which stops at the size of the disk. Other disks have the folder data.
+// imageFile is the name of a file in the folder of a disk that contains its data as a
+// file system, whose size limits the disk. Other disks have the folder data.
 const imageFile = "disk.img"
 
 func (r *root) imageOf(disk string) string { return filepath.Join(r.path(disks(), disk), imageFile) }
 
 // isImage reports whether the data of a disk are a file system.
 func (r *root) isImage(disk string) bool {
-	// With both, a killed call has copied the data to the folder.
+	// If both exist, a killed call has copied the data to the folder.
 	if _, err := os.Lstat(filepath.Join(r.path(disks(), disk), "data")); !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -30,8 +30,8 @@ func (r *root) isImage(disk string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// DisksNotHeld returns why new persistent disks of VMs that are made of machine do not
-// stop at their size; nil: they do.
+// DisksNotHeld returns why the size of new persistent disks is not enforced for VMs
+// made of machine; nil: it is.
 func DisksNotHeld(machine string) *NotHeldError {
 	err := error(&volume.RefusedError{Cause: "a VM that is a folder has no mounts"})
 	if agent.Isolated(machine) {
@@ -48,9 +48,9 @@ func DisksNotHeld(machine string) *NotHeldError {
 	return e
 }
 
-// makeData makes the data of a new disk for the VM near, which may be none: a file system
-// if the VM and this machine can have one, else a folder. notHeld is why it is none, if
-// that was tried.
+// makeData makes the data of a new disk for the VM near, which may be nil: a file
+// system if the VM and this machine support it, else a folder. notHeld says why a file
+// system was tried and failed.
 func (c *call) makeData(ctx context.Context, dir string, size int, near any) (notHeld string, err error) {
 	if cid, ok := near.(string); ok {
 		machine, exists := localVM(c.root.dir, cid)
@@ -95,8 +95,7 @@ func (r *root) openImage(disk, vm string) (namespace.Disk, error) {
 	return d, nil
 }
 
-// needs adds what this machine needs for disks that are file systems, if that is
-// missing.
+// needs adds advice about what this machine lacks for disks that are file systems.
 func needs(err error) error {
 	var refused *volume.RefusedError
 	if err != nil && errors.As(volume.Can(), &refused) {
@@ -105,8 +104,8 @@ func needs(err error) error {
 	return err
 }
 
-// lendImage mounts a disk that is a file system in a VM, if that runs; else its next
-// start does.
+// lendImage mounts a disk that is a file system in a VM, if that runs; otherwise its
+// next start does.
 func (r *root) lendImage(ctx context.Context, disk, vm string) error {
 	d, err := r.openImage(disk, vm)
 	if err != nil {
@@ -143,7 +142,7 @@ func closeImages(all []namespace.Disk) {
 	}
 }
 
-// toFolder makes the data of a disk a folder, for a VM that is one itself.
+// toFolder turns the data of a disk into a folder, for a VM that is one itself.
 func (c *call) toFolder(ctx context.Context, disk string) error {
 	dir := c.root.path(disks(), disk)
 	data, image := filepath.Join(dir, "data"), c.root.imageOf(disk)

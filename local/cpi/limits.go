@@ -21,13 +21,13 @@ const (
 	pidsProperty = "pids" // processes and threads
 )
 
-// usualPIDs is how many processes and threads a VM may have unless its
-// cloud_properties say otherwise: enough for every job, and few enough that a
-// job which only makes more of them does not stop this machine.
+// usualPIDs is the default limit for processes and threads of a VM: enough for every
+// job, and few enough that a job which creates more and more of them does not stop this
+// machine.
 const usualPIDs = 4096
 
-// limitsOf returns the limits of a VM, and the names of those that its
-// cloud_properties ask for.
+// limitsOf returns the limits of a VM, and the names of the limits that its
+// cloud_properties contain.
 func limitsOf(properties map[string]any) (limits cgroup.Limits, asked []string) {
 	number := func(name string) float64 {
 		switch n := properties[name].(type) {
@@ -48,13 +48,13 @@ func limitsOf(properties map[string]any) (limits cgroup.Limits, asked []string) 
 	return limits, asked
 }
 
-// limiter is what can hold the limits of a VM here.
+// limiter describes how the limits of a VM can be enforced here.
 type limiter struct {
 	home   cgroup.Home
-	limits cgroup.Limits // that a cgroup holds
+	limits cgroup.Limits // enforced by a cgroup
 	none   bool          // there is no cgroup
-	pids   int           // that a limit of the user in the VM's namespace holds
-	err    *NotHeldError // which limits that were asked for are not held; nil: all are
+	pids   int           // enforced by a limit of the user in the VM's namespace
+	err    *NotHeldError // the requested limits that are not enforced; nil: all are
 }
 
 func findLimiter(machine string, properties map[string]any) limiter {
@@ -92,7 +92,7 @@ func findLimiter(machine string, properties map[string]any) limiter {
 	return h
 }
 
-// NotHeldError says which limits nothing holds a VM to.
+// NotHeldError lists limits that are not enforced for a VM.
 type NotHeldError struct {
 	Names  []string // of cloud_properties
 	Cause  error
@@ -107,8 +107,8 @@ func (e *NotHeldError) Error() string {
 	return fmt.Sprintf("%s of its cloud_properties %s not held: %v", strings.Join(e.Names, " and "), verb, e.Cause)
 }
 
-// NotHeld returns which limits of its cloud_properties a VM made of machine is not
-// held to, or that it cannot have many users; nil: it gets what they ask for.
+// NotHeld returns which requests of its cloud_properties cannot be fulfilled for a VM
+// made of machine: limits, or many users; nil: all can.
 func NotHeld(machine string, properties map[string]any) *NotHeldError {
 	if properties[usersProperty] == manyUsers {
 		err := errOneUser
@@ -122,8 +122,8 @@ func NotHeld(machine string, properties map[string]any) *NotHeldError {
 	return findLimiter(machine, properties).err
 }
 
-// hold prepares what holds the limits of a VM with the process pid, and writes
-// down what does.
+// hold sets up the limits of a VM with the process pid, and records how they are
+// enforced.
 func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, error) {
 	h := findLimiter(machine.Machine, machine.CloudProperties)
 	limits, asked := limitsOf(machine.CloudProperties)
@@ -142,7 +142,7 @@ func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, e
 			held.Cgroup = filepath.Join(said.Cgroup, cgroup.InnerDir)
 		case len(asked) > 0:
 			return held, err
-		default: // a VM without limits can do without
+		default: // no limits were requested
 			said.NotHeld = []string{err.Error()}
 			held.PIDs = limits.PIDs
 		}

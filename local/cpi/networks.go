@@ -38,8 +38,8 @@ const networksFolder = "networks"
 
 func (r *root) networks() string { return filepath.Join(r.dir, networksFolder) }
 
-// kindOf returns the kind of a network: the one that its cloud_properties name,
-// else own if its address is none of this machine.
+// kindOf returns the kind of a network: the one in its cloud_properties, else own if
+// this machine does not have its address.
 func kindOf(name string, fields map[string]any) (string, error) {
 	props, _ := fields["cloud_properties"].(map[string]any)
 	ip, _ := fields["ip"].(string)
@@ -84,8 +84,7 @@ func isMine(ip string) (bool, error) {
 	}), nil
 }
 
-// networkSpec returns what the VM has instead of this machine's network; nil: it
-// shares that.
+// networkSpec returns the VM's own network; nil: the VM uses this machine's network.
 func networkSpec(asked networks) (*network.Spec, error) {
 	spec := &network.Spec{}
 	shared, own := "", ""
@@ -111,7 +110,7 @@ func networkSpec(asked networks) (*network.Spec, error) {
 		i.Out = kind == NetworkOwn && i.Gateway.IsValid()
 		own = cmp.Or(own, name)
 		if len(spec.Interfaces) > 0 {
-			i.Gateway, i.Out = netip.Addr{}, false // only the main one has the default route
+			i.Gateway, i.Out = netip.Addr{}, false // only the VM's main network has the default route
 		}
 		if slices.ContainsFunc(spec.Interfaces, func(o network.Interface) bool { return o.Segment() == i.Segment() }) {
 			return nil, fail(cpi.TypeCloudError, "cannot use network '%s': another network of the VM has the same range; remove one of the two", name)
@@ -185,11 +184,11 @@ func nameServers(name string, fields map[string]any) (servers []netip.Addr, err 
 	return servers, nil
 }
 
-// helperRemedy is what a person can do without a helper.
+// helperRemedy says what a person can do if there is no helper.
 const helperRemedy = "install the package slirp4netns or passt"
 
-// wayOut returns the program that leads out of the VM's networks; empty: they do
-// not need one.
+// wayOut returns the program that connects the VM's networks to the outside; empty:
+// they do not need one.
 func wayOut(spec *network.Spec) (string, error) {
 	if spec == nil || !slices.ContainsFunc(spec.Interfaces, func(i network.Interface) bool { return i.Out }) {
 		return "", nil
@@ -212,8 +211,7 @@ func withResolver(spec *network.Spec, program string) *network.Spec {
 	return &with
 }
 
-// ownNetwork completes the record of a new VM by the network that is its own, if
-// one is asked for.
+// ownNetwork adds the VM's own network to the record of a new VM, if one is requested.
 func (c *call) ownNetwork(machine *vm) error {
 	if err := c.wishNetwork(machine); err != nil || machine.Own == nil {
 		return err
@@ -224,7 +222,7 @@ func (c *call) ownNetwork(machine *vm) error {
 	return c.addressFree(machine.Own)
 }
 
-// wishNetwork finds out which network the VM is to have.
+// wishNetwork finds out which network is requested for the VM.
 func (c *call) wishNetwork(machine *vm) (err error) {
 	if machine.Own, err = networkSpec(machine.Networks); err != nil {
 		return err
@@ -260,7 +258,7 @@ func (c *call) addressFree(spec *network.Spec) error {
 	})
 }
 
-// eachOwn calls do for all VMs that have networks of their own.
+// eachOwn calls do for each VM that has a network of its own.
 func (c *call) eachOwn(do func(vm) error) error {
 	if _, err := os.Lstat(c.root.networks()); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -281,8 +279,8 @@ func (c *call) eachOwn(do func(vm) error) error {
 	return nil
 }
 
-// connect starts the process that connects a VM to its network. open are its
-// published ports, and out leads out of the network.
+// connect starts the process that connects a VM to its network. open are its published
+// ports, and out is the program that leads to the outside.
 func (c *call) connect(ctx context.Context, machine vm, program, out string, open []*os.File) error {
 	dir := c.root.path(vms(), machine.CID)
 	cable := network.Cable{Dir: dir, Networks: c.root.networks(), Spec: machine.Own, Ports: machine.Ports, Out: out}
@@ -301,8 +299,8 @@ func (c *call) reconnect(ctx context.Context) error {
 // reconnectTime is how long connecting a VM again may take.
 const reconnectTime = 10 * time.Second
 
-// reconnectVM connects a VM again whose connecting process has died. The log of the
-// agent says why it cannot: the command is about something else.
+// reconnectVM connects a VM again whose connecting process has died. An error is
+// written to the log of the agent, because the present command is about something else.
 func (c *call) reconnectVM(ctx context.Context, machine vm) {
 	ctx, cancel := context.WithTimeout(ctx, reconnectTime)
 	defer cancel()
@@ -335,10 +333,10 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// NewNetwork returns what connects a new VM of a kind, with these networks and
-// published ports: whether the network is the VM's own, and if so, the program that
-// leads out of it, if any does, and the ports. The error is why the VM cannot have
-// the network, as far as that is known before its addresses are.
+// NewNetwork returns how a new VM of a kind, with these networks and published ports,
+// would be connected: whether the network is the VM's own and, if so, the program that
+// leads to the outside, if any, and the ports. The error says why the VM cannot have
+// the network, as far as that is known before it has addresses.
 func NewNetwork(asked map[string]map[string]any, published any, machine string) (own bool, out string, ports []string, err error) {
 	var nets networks
 	var list []string

@@ -31,9 +31,9 @@ const agentStart = 30 * time.Second
 
 var errStarting = errors.New("it is still starting")
 
-// startAgent starts the agent of a VM that is a folder, detached, so that it
-// survives this call and inherits nothing from it. It returns when the agent is
-// up; if the agent ended instead, the error contains its words.
+// startAgent starts the agent of a VM that is a folder, detached, so that it survives
+// this call and inherits nothing from it. It returns when the agent is ready. If the
+// agent ended, the error contains the agent's own error.
 func startAgent(ctx context.Context, self, dir string) error {
 	log, program, err := prepareStart(self, dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func startAgent(ctx context.Context, self, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := guard.Start(ctx, cmd.Wait) // the agent's report says more than its exit status
+	ended := guard.Start(ctx, cmd.Wait) // the agent's report explains more than its exit status
 	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
 }
 
@@ -68,7 +68,7 @@ func prepareStart(self, dir string) (log *os.File, program string, err error) {
 	return log, program, err
 }
 
-// environment is that of the first processes of the VM in dir.
+// environment returns the environment of the first processes of the VM in dir.
 func environment(dir string) []string {
 	env := []string{mark(dir)}
 	for _, name := range []string{"PATH", "HOME", "LANG"} {
@@ -101,8 +101,8 @@ func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) er
 	return err
 }
 
-// lastWords returns why an agent ended: its report, or else the end of its log.
-// The report may come from an earlier agent.
+// lastWords returns why an agent ended: its report, or else the end of its log. The
+// report may come from an earlier agent.
 func lastWords(dir string, pid int) string {
 	if report, err := reportOf(dir); err == nil && (report.PID == pid || pid == anyPID) && report.Ended != "" {
 		return report.Ended
@@ -126,9 +126,9 @@ func reportOf(dir string) (agent.BootReport, error) {
 // mark is the environment variable of every process of the VM in dir.
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
-// endVM ends the agent of the VM in dir first, because it would restart the
-// others, and then every other process of the VM. Those of a VM of namespaces end
-// with its first one, the only one with the mark.
+// endVM first ends the agent of the VM in dir, because it would restart the others, and
+// then every other process of the VM. The processes of a VM of namespaces end with its
+// first process, the only one with the mark.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
@@ -164,7 +164,7 @@ func agentOf(dir string) (int, error) {
 	if locked, err := isLocked(path); err != nil || !locked {
 		return 0, err
 	}
-	// An agent that has just locked the file has not written it yet; its mark
+	// An agent that has just locked the file has not written its id yet; its mark
 	// identifies it.
 	report, err := reportOf(dir)
 	if err != nil || report.PID <= 1 || report.PID == os.Getpid() {

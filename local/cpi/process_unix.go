@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// closeOnExec keeps the agent from inheriting descriptors of this process's
-// callers, which it would hold open for ever.
+// closeOnExec prevents the agent from inheriting file descriptors of this process's
+// callers, which it would keep open.
 func closeOnExec() error {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 	"bootstrap/local/network"
 )
 
-// kind is a kind of things that the CPI makes: a folder of the root, in which
-// each thing has a folder with its CID as name. A thing exists if its folder
-// contains its record, which is written last and removed first; a folder
-// without a record was left by a killed call.
+// kind is a kind of things that the CPI makes. Each kind has a folder in the root
+// folder, where each thing has a folder named by its CID. A thing exists if its folder
+// contains its record, which is written last and removed first; a folder without a
+// record was left by a killed call.
 type kind struct {
 	folder string
 	prefix string // of CIDs
@@ -44,8 +44,8 @@ func snapshots() kind {
 
 func kinds() []kind { return []kind{stemcells(), vms(), disks(), snapshots()} }
 
-// lockWait is how long a call waits for others. The slowest, delete_vm, may
-// have to kill processes that do not end.
+// lockWait is how long a call waits for others. The slowest, delete_vm, may have to
+// kill processes that do not end.
 const lockWait = 5 * time.Minute
 
 // root is the locked folder of all things.
@@ -87,7 +87,7 @@ func openRoot(ctx context.Context, dir, self string) (*root, error) {
 	}
 }
 
-// close unlocks the folder, and removes it if nothing is in it.
+// close unlocks the folder, and removes it if it is empty.
 func (r *root) close() {
 	for _, k := range kinds() {
 		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if it is not empty
@@ -108,9 +108,9 @@ func (r *root) close() {
 	r.lock.Close()
 }
 
-// sweep removes what killed calls left behind. None of them still runs, because
-// each holds the lock while it runs. It goes on after an error, which is about
-// things that the call does not use: the next call tries again.
+// sweep removes what killed calls left behind. Those calls have ended, because each
+// call holds the lock while it runs. sweep continues after an error, which concerns
+// things that this call does not use: the next call tries again.
 func (r *root) sweep(ctx context.Context) error {
 	var left []error
 	for _, k := range kinds() {
@@ -150,7 +150,7 @@ func (r *root) create(k kind) (cid, dir string, err error) {
 	return cid, dir, nil
 }
 
-// save writes the record of a thing, which exists from the first one on.
+// save writes the record of a thing. From the first record on, the thing exists.
 func (r *root) save(k kind, cid string, record any) error {
 	dir := r.path(k, cid)
 	err := writeJSON(filepath.Join(dir, k.record), record)
@@ -208,8 +208,7 @@ func (r *root) list(k kind) ([]string, error) {
 	return cids, nil
 }
 
-// remove removes a thing, its record first, so that half a thing does not
-// exist.
+// remove removes a thing, its record first, so that no incomplete thing exists.
 func (r *root) remove(ctx context.Context, k kind, cid string) error {
 	dir := r.path(k, cid)
 	err := os.Remove(filepath.Join(dir, k.record))
@@ -246,8 +245,8 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// writeJSON replaces a file as a whole, mode 0600. Its content is flushed to
-// the disk, its name by the next SyncDir.
+// writeJSON writes a file atomically, mode 0600. It flushes the content to the disk;
+// the next SyncDir flushes the name.
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -55,7 +55,7 @@ type call struct {
 	self string // this program
 	req  request
 	root *root // nil for methods that do not use it
-	left error // why something that killed calls left behind is still there
+	left error // why files of killed calls could not be removed
 }
 
 // Run answers the one call on stdin, with the configuration at configPath, and

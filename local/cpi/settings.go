@@ -28,11 +28,11 @@ type settings struct {
 	Env map[string]any `json:"env"`
 }
 
-// networks are the networks of a VM by name, as in the arguments and the result
-// of create_vm.
+// networks are the networks of a VM by name, in the form of create_vm's arguments and
+// result.
 type networks map[string]map[string]any
 
-// resolve checks that this machine has the wanted addresses, and gives dynamic
+// resolve checks that this machine has the requested addresses, and gives dynamic
 // networks an address.
 func resolve(asked networks) (networks, error) {
 	if len(asked) == 0 {
@@ -88,8 +88,8 @@ func checkAddress(network, ip string) error {
 	return fail(cpi.TypeCloudError, "cannot use network '%s': %s is not an address of this machine, on which the VM runs; use 127.0.0.1 or another of its addresses", network, ip)
 }
 
-// address is the VM's address: that of the network with the default gateway,
-// else of the first by name.
+// address returns the VM's address: on the network with the default gateway, else on
+// the first network by name.
 func (n networks) address() string {
 	first := ""
 	for _, name := range slices.Sorted(maps.Keys(n)) {
@@ -138,7 +138,7 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 		s.Networks[name] = given
 	}
 	if machine.Machine == agent.MachineContainer {
-		s.NTP = []string{} // the clock is that of this machine
+		s.NTP = []string{} // the VM uses the clock of this machine
 		out, err := wayOut(machine.Own)
 		if err != nil {
 			return s, err
@@ -152,12 +152,12 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	return s, nil
 }
 
-// ownAddress replaces "all addresses" by the address of the VM, which has no
-// other ones. A VM with several addresses keeps all.
+// ownAddress replaces "all addresses" by the address of the VM. A VM with several
+// addresses keeps "all addresses".
 func ownAddress(mbus string, nets networks) (string, error) {
 	target, err := url.Parse(mbus)
 	if err != nil {
-		return "", fail(cpi.TypeCloudError, "cannot use agent.mbus: it is not a URL") // which may hold a password
+		return "", fail(cpi.TypeCloudError, "cannot use agent.mbus: it is not a URL") // the URL may contain a password
 	}
 	if host := target.Hostname(); host != "0.0.0.0" && host != "::" {
 		return mbus, nil
@@ -176,8 +176,8 @@ func ownAddress(mbus string, nets networks) (string, error) {
 	return target.String(), nil
 }
 
-// usesRegistry reports whether the agent of a new VM gets its settings from a
-// registry, as it does unless CPI and stemcell both have API version 2.
+// usesRegistry reports whether the agent of a new VM gets its settings from a registry:
+// it does unless CPI and stemcell both have API version 2.
 func (c *call) usesRegistry() bool {
 	vm := c.req.Context.VM
 	return c.req.APIVersion < 2 || vm == nil || vm.Stemcell.APIVersion < 2

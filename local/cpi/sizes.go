@@ -13,8 +13,8 @@ const ephemeralProperty = "ephemeral_disk_size"
 
 const notHeldText = "nothing stops the persistent disk at its size: "
 
-// writeSizes tells the agent of a VM the sizes of its disks that are folders, which it
-// compares with what is on them.
+// writeSizes writes the sizes of a VM's disks that are folders for its agent, which
+// compares them with the sizes of the files.
 func (c *call) writeSizes(machine vm) error {
 	sizes := agent.BootSizes{Persistent: map[string]int{}}
 	if size, ok := machine.CloudProperties[ephemeralProperty].(float64); ok {
@@ -26,7 +26,7 @@ func (c *call) writeSizes(machine vm) error {
 	}
 	for _, d := range all {
 		if c.root.isImage(d.CID) {
-			continue // it is as full as its file system
+			continue // its file system limits it
 		}
 		sizes.Persistent[d.CID] = d.Size
 		if d.NotHeld != "" {

@@ -77,7 +77,7 @@ func (c *call) hasStemcell(context.Context) (any, error) {
 	if err := c.root.load(stemcells(), cid, &made); err != nil {
 		return nil, err
 	}
-	// Without its image, only another upload helps.
+	// The image is missing: only another upload helps.
 	return made.Image == "" || isFolder(c.root.imageDir(made.Image)), nil
 }
 

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountBelow takes away what jobs of a VM that is a folder have mounted in a folder. As
-// long as it is there, the folder cannot be removed.
+// unmountBelow unmounts everything that jobs of a VM that is a folder have mounted in a
+// folder. Otherwise the folder could not be removed.
 func unmountBelow(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil // then nothing can be told, and removing it says what is mounted
+		return nil // mounts are unknown then; removing the folder reports them
 	}
 	var places []string
 	for line := range strings.Lines(string(text)) {
@@ -25,7 +25,7 @@ func unmountBelow(dir string) error {
 			}
 		}
 	}
-	slices.Reverse(places) // what is mounted last is on top
+	slices.Reverse(places) // the last mount is on top
 	for _, place := range places {
 		if err := unix.Unmount(place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("cannot umount %s, which a job has mounted: %w", place, err)

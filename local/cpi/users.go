@@ -26,8 +26,8 @@ const (
 
 var errOneUser = errors.New("only VMs of namespaces have several users")
 
-// usersFile is the file of the root with the ids of the users of all its VMs. It is
-// written once: files with these owners may be anywhere below.
+// usersFile is the file, in the root folder, with the ids of the users of all its VMs.
+// It is written once, because files with these owners may be anywhere below.
 const usersFile = "users.json"
 
 // The owners of the files on a disk.
@@ -37,7 +37,7 @@ const (
 	ownersMixed = "mixed" // a call that gives them to the users of VMs has not finished
 )
 
-// users returns the ids of the users of VMs; none if no VM has had any.
+// users returns the ids of the users of VMs; none if no VM has had users so far.
 func (r *root) users() (namespace.Users, error) {
 	var u namespace.Users
 	err := readJSON(filepath.Join(r.dir, usersFile), &u)
@@ -47,7 +47,7 @@ func (r *root) users() (namespace.Users, error) {
 	return u, err
 }
 
-// newUsers returns the ids that VMs have from now on.
+// newUsers returns the ids for the users of all VMs from now on.
 func (r *root) newUsers() (namespace.Users, error) {
 	found, err := namespace.FindUsers()
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *call) usersOf(machine string, properties map[string]any) (bool, error) 
 	return true, nil
 }
 
-// removeTree removes a folder, in which files may be those of users of VMs.
+// removeTree removes a folder that may contain files of users of VMs.
 func (r *root) removeTree(ctx context.Context, dir string) error {
 	err := unmountBelow(dir)
 	if err == nil {
@@ -102,7 +102,7 @@ func (r *root) removeTree(ctx context.Context, dir string) error {
 	return users.Remove(ctx, r.self, dir)
 }
 
-// exchange exchanges the names of two folders or links, of which one may belong to a
+// exchange exchanges the names of two folders or links, one of which may belong to a
 // user of VMs.
 func (r *root) exchange(ctx context.Context, a, b string) error {
 	err := namespace.Exchange(a, b)
@@ -116,13 +116,12 @@ func (r *root) exchange(ctx context.Context, a, b string) error {
 	return users.Exchange(ctx, r.self, a, b)
 }
 
-// giveDisk gives the files on a disk that no VM uses to the users of a VM: where there
-// is only one, to that, and where there are many, to vcap, because root can use
-// its files as well.
+// giveDisk gives the files on a disk that no VM uses to the users of a VM: to its only
+// user or, if there are many, to vcap, because root can use vcap's files as well.
 func (c *call) giveDisk(ctx context.Context, d *disk, many bool) error {
 	data := filepath.Join(c.root.path(disks(), d.CID), "data")
 	if !isFolder(data) || many == (d.Owners == ownersMany) && d.Owners != ownersMixed {
-		return nil // it is in the VM already, or has them
+		return nil // it is in the VM already, or belongs to its users already
 	}
 	users, err := c.root.users()
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"bootstrap/local/network"
 )
 
-// vm is the record of a VM. Beside it are boot.json and settings.json, which
-// contain secrets, agent.lock, agent.log and the folder vcap.
+// vm is the record of a VM. Its folder also contains boot.json and settings.json, with
+// secrets, agent.lock, agent.log and the folder vcap.
 type vm struct {
 	CID             string         `json:"cid"`
 	AgentID         string         `json:"agent_id"`
 	Stemcell        string         `json:"stemcell"`
 	Machine         string         `json:"machine,omitempty"`    // what it is made of; empty: a folder
 	Image           string         `json:"image,omitempty"`      // digest of the stemcell's
-	ManyUsers       bool           `json:"many_users,omitempty"` // those of usersFile
+	ManyUsers       bool           `json:"many_users,omitempty"` // its users have the ids in usersFile
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
 	Own             *network.Spec  `json:"own_network,omitempty"` // nil: this machine's
@@ -46,7 +46,7 @@ func vmSizes() []string {
 	return []string{cpuProperty, ramProperty, pidsProperty, ephemeralProperty}
 }
 
-// The kernel measures no less than a hundredth of a core.
+// The kernel cannot limit to less than a hundredth of a core.
 const (
 	leastCPU = 0.01
 	mostCPU  = 1024
@@ -201,8 +201,7 @@ func (c *call) hasVM(ctx context.Context) (any, error) {
 	return false, c.endStray(ctx, cid)
 }
 
-// endStray ends the processes of a VM whose folder or record was removed by
-// hand.
+// endStray ends the processes of a VM whose folder or record somebody removed by hand.
 func (c *call) endStray(ctx context.Context, cid string) error {
 	if !isCID(vms(), cid) {
 		return nil

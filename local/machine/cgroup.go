@@ -15,14 +15,15 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The cgroup of a VM, in the VM, and the one below it in which its processes
-// start: a VM that sees the cgroups of the machine does not find it there.
+// The cgroup of a VM as the VM sees it, and the cgroup below it in which its processes
+// start. A VM without a cgroup of its own, which sees the machine's cgroups, does not
+// find the second one.
 const (
 	cgroupPlace = "/sys/fs/cgroup"
 	cgroupFirst = "vm-processes"
 )
 
-// cgroup is the folder of the VM's cgroup; empty if it has none of its own.
+// cgroup returns the folder of the VM's cgroup; empty if it has none of its own.
 func (v VM) cgroup() string {
 	if _, err := os.Stat(filepath.Join(cgroupPlace, cgroupFirst, "cgroup.procs")); !v.inside || err != nil {
 		return ""
@@ -30,9 +31,9 @@ func (v VM) cgroup() string {
 	return cgroupPlace
 }
 
-// Usage is what all processes of a VM use together.
+// Usage is the resources that all processes of a VM use together.
 type Usage struct {
-	MemoryKB uint64 // without files that can be read again
+	MemoryKB uint64 // without page cache that can be dropped
 	SwapKB   uint64
 	User     time.Duration // CPU since the VM was started
 	System   time.Duration
@@ -40,7 +41,8 @@ type Usage struct {
 	Killed   uint64 // processes that the kernel killed for lack of memory
 }
 
-// Usage returns what the VM uses; false if nothing counts it.
+// Usage returns the resources that the VM uses; false if it has no cgroup that counts
+// them.
 func (v VM) Usage() (Usage, bool) {
 	dir := v.cgroup()
 	if dir == "" {
@@ -78,8 +80,8 @@ func counters(dir, file string) map[string]uint64 {
 	return all
 }
 
-// MakeCgroup makes a cgroup in that of the VM, whose files hold limits, and
-// returns its folder; empty if the VM has none of its own.
+// MakeCgroup makes a cgroup below the VM's, writes the limits into the named files, and
+// returns its folder; empty if the VM has no cgroup of its own.
 func (v VM) MakeCgroup(name string, files map[string]string) (string, error) {
 	parent := v.cgroup()
 	if parent == "" {
@@ -106,8 +108,8 @@ func (v VM) MakeCgroup(name string, files map[string]string) (string, error) {
 	return dir, nil
 }
 
-// RemoveCgroup kills what is in a cgroup that MakeCgroup made, and removes it. It
-// returns how many processes there was no memory for.
+// RemoveCgroup kills the processes in a cgroup of MakeCgroup, and removes it. It
+// returns how many processes the kernel killed for lack of memory.
 func (v VM) RemoveCgroup(ctx context.Context, name string) (killed uint64, err error) {
 	parent := v.cgroup()
 	if parent == "" {
@@ -131,7 +133,7 @@ func (v VM) RemoveCgroup(ctx context.Context, name string) (killed uint64, err e
 	return killed, err
 }
 
-// How long the processes of a cgroup get to end after KILL.
+// The time that the processes of a cgroup get to end after KILL.
 const (
 	removeTime  = 5 * time.Second
 	removePause = 5 * time.Millisecond

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// guestRoot is the path on a real VM, and inside namespaces, of the folder that is
-// $VCAP_ROOT.
+// guestRoot is the path of the folder $VCAP_ROOT on a real VM, and inside of
+// namespaces.
 const guestRoot = "/var/vcap"
 
 // VM is one embedded VM. Its processes have VCAP_ROOT in their environment.
 type VM struct {
-	dir    string // also has the files of the CPI and the agent
+	dir    string // also contains the files of the CPI and the agent
 	root   string // $VCAP_ROOT
 	inside bool   // this process runs in the VM's namespaces
 }
@@ -29,20 +29,20 @@ func New(dir string) VM { return VM{dir: dir, root: filepath.Join(dir, "vcap")} 
 // mounts that it sees are those of the VM. dir is the VM's folder there.
 func Inside(dir string) VM { return VM{dir: dir, root: guestRoot, inside: true} }
 
-// Mounts reports whether persistent disks are mounted; else they are linked.
+// Mounts reports whether persistent disks are mounted; otherwise they are linked.
 func (v VM) Mounts() bool { return v.inside }
 
 // Dir is the folder of the VM.
 func (v VM) Dir() string { return v.dir }
 
-// Root is the folder that a real VM has at /var/vcap.
+// Root returns the folder that is /var/vcap on a real VM.
 func (v VM) Root() string { return v.root }
 
-// runAs is the program inside namespaces that runs another one as a user of the
+// runAs is the program in a VM of namespaces that runs another program as a user of the
 // VM.
 const runAs = "/usr/lib/machine/run-as"
 
-// ChangesUsers reports whether As works.
+// ChangesUsers reports whether As can change the user.
 func (v VM) ChangesUsers() bool {
 	_, err := os.Stat(runAs)
 	return v.inside && err == nil
@@ -58,10 +58,10 @@ func (v VM) As(user, group string, argv []string) []string {
 	return append([]string{runAs, who}, argv...)
 }
 
-// Own returns the path of a file of the agent's own, which jobs do not need.
+// Own returns the path of a file that belongs to the agent, not to jobs.
 func (v VM) Own(name string) string {
 	if v.inside {
-		return v.Path("bosh", name) // its folder cannot be written to
+		return v.Path("bosh", name) // jobs cannot write to the VM's folder
 	}
 	return filepath.Join(v.dir, name)
 }
@@ -71,11 +71,11 @@ func (v VM) Path(elem ...string) string {
 	return filepath.Join(append([]string{v.root}, elem...)...)
 }
 
-// Temp is the folder of the agent's own temporary files; jobs have data/tmp.
+// Temp returns the folder of the agent's temporary files; jobs have data/tmp.
 func (v VM) Temp() string { return v.Path("bosh", "tmp") }
 
-// Command returns a command that runs a program inside the VM. Everything that
-// runs in the VM is made here or gets Env, except packaging scripts.
+// Command returns a command that runs a program inside the VM. Every process of the VM,
+// except packaging scripts, starts with it or with Env.
 func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204 -- scripts of releases are what an agent runs
 	cmd.Dir = v.Path("bosh")
@@ -84,8 +84,8 @@ func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Env is the environment of every process in the VM. By VCAP_ROOT the CPI finds
-// the processes that a VM has left. The agent's own environment is not passed on.
+// Env returns the environment of every process in the VM. The CPI recognizes processes
+// that a VM left running by VCAP_ROOT. The agent's own environment is not passed on.
 func (v VM) Env() []string {
 	lang := "C.UTF-8"
 	if runtime.GOOS == "darwin" {
@@ -100,7 +100,8 @@ func (v VM) Env() []string {
 	}
 }
 
-// SearchPath is the PATH of scripts on a real VM, with what a laptop needs.
+// SearchPath is the PATH of scripts on a real VM, and the folders that a laptop needs
+// in addition.
 func SearchPath() string {
 	path := "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
 	if runtime.GOOS == "darwin" {

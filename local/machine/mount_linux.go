@@ -18,14 +18,14 @@ func (v VM) Mount(folder, place string) error {
 	return nil
 }
 
-// Unmount ends all mounts at a place below Root. Jobs can mount and unmount there,
-// too, so that none is no error.
+// Unmount ends all mounts at a place below Root. If there is none, that is no error,
+// because jobs can unmount there, too.
 func (v VM) Unmount(place string) error {
 	for {
 		err := unix.Unmount(v.Path(place), unix.UMOUNT_NOFOLLOW)
 		switch {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-			return nil // it is not a place where something is mounted
+			return nil // nothing is mounted there
 		case err != nil:
 			return fmt.Errorf("cannot unmount %s: %w", v.Path(place), err)
 		}
@@ -49,8 +49,8 @@ func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
 	if !mounted || folder == "" {
 		return mounted, false, nil
 	}
-	// The folder has another path outside, but the same name; it may be gone. A disk
-	// that is a file system has no name.
+	// Outside of the VM the folder has another path, but the same name; it may not
+	// exist any more. A disk that is a file system has no name here.
 	want, err := os.Stat(folder)
 	if err != nil {
 		return true, name == filepath.Base(folder), nil

@@ -11,16 +11,17 @@ import (
 	"bootstrap/internal/process"
 )
 
-// How long the processes of a VM get between TERM and KILL, and all of it at most.
+// The time between TERM and KILL for the processes of a VM, and the limit for ending
+// all of them.
 const (
 	powerOffGrace = 5 * time.Second
 	powerOffTime  = 4 * powerOffGrace
 )
 
-// Members returns the processes of the VM without this one.
+// Members returns the processes of the VM, except this one.
 func (v VM) Members(ctx context.Context) ([]int, error) {
 	if v.inside {
-		// The first process ends last, by itself.
+		// The first process ends last, and by itself.
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(process.Usages())), func(pid int) bool {
 			return pid == 1 || pid == os.Getpid() || !process.Lives(pid)
 		}), nil
@@ -28,8 +29,8 @@ func (v VM) Members(ctx context.Context) ([]int, error) {
 	return process.WithVariable(ctx, "VCAP_ROOT="+v.root)
 }
 
-// PowerOff ends every process of the VM but this one: those whose environment
-// names the VM, and the supervised ones.
+// PowerOff ends every process of the VM except this one: processes whose environment
+// names the VM, and supervised ones.
 func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 	ctx, cancel := context.WithTimeout(ctx, powerOffTime)
 	defer cancel()
@@ -48,8 +49,8 @@ func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 	return nil
 }
 
-// UsersOf returns the processes of the VM that have a folder, or a file below it,
-// open or as their working directory, on systems that show it.
+// UsersOf returns the processes of the VM that use a folder, or a file below it: as
+// open file or as working directory. Not all systems show that.
 func (v VM) UsersOf(ctx context.Context, folder string) []int {
 	pids, _ := v.Members(ctx)
 	return slices.DeleteFunc(pids, func(pid int) bool { return process.Use(pid, folder) == "" })

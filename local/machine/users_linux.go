@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// vcapID is the user and the group vcap, where they are others than root.
+// vcapID is the id of the user and the group vcap, if they exist besides root.
 const vcapID = 1000
 
-// ManyUsers reports whether the VM has other users than root. Else all files belong
-// to one, whatever they say.
+// ManyUsers reports whether the VM has other users than root. If not, all files belong
+// to one user, whatever chown says.
 func (v VM) ManyUsers() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && v.inside && strings.Count(string(text), "\n") > 1
 }
 
-// GiveToVcap makes a file or folder vcap's, where that is another user.
+// GiveToVcap gives a file or folder to vcap, if that user exists.
 func (v VM) GiveToVcap(name string) error {
 	if !v.ManyUsers() {
 		return nil
@@ -25,7 +25,7 @@ func (v VM) GiveToVcap(name string) error {
 	return os.Lchown(name, vcapID, vcapID)
 }
 
-// asRoot gives a command the group of root, where that of the agent is vcap's.
+// asRoot runs a command with the group of root, because the agent's group may be vcap.
 func (v VM) asRoot(cmd *exec.Cmd) {
 	if v.ManyUsers() && os.Getuid() == 0 && os.Getgid() != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}

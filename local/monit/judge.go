@@ -103,7 +103,7 @@ func (v *service) verdict(now time.Time, m measuring) {
 		if r.Action == ActionAlert {
 			continue
 		}
-		// The rule must hold as long again before the next action.
+		// Before the next action, the rule must hold for the full time again.
 		v.rules[i].bits = 0
 		v.act(now, r)
 		if v.phase != running || v.want != wantRunning {
@@ -147,7 +147,7 @@ type measuring struct {
 	resolve func(string) string
 
 	now   cpuSample
-	found []string // of each rule: what is wrong, "" for nothing
+	found []string // for each rule its failure; "" for none
 }
 
 func (m *measuring) run(ctx context.Context) {

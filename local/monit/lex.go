@@ -90,8 +90,8 @@ func lex(name, text string) ([]token, []error) {
 	return toks, errs
 }
 
-// blank reports whether c only separates tokens; monit ignores commas,
-// semicolons and parentheses, too.
+// blank reports whether c only separates tokens. Like monit, it ignores commas,
+// semicolons and parentheses.
 func blank(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\f', '\v', ',', ';', '(', ')':

@@ -13,9 +13,9 @@ const (
 	maxCite        = 200 // of a statement in a message, in bytes
 )
 
-// Parse reads a control file; name is its name in messages. The error contains
-// all faults, each as "file:line: …"; the checks that could be read are
-// returned, too.
+// Parse reads a control file; name is its name in messages. The error contains all
+// faults, each as "file:line: …". The checks that could be read are returned in any
+// case.
 func Parse(name string, text []byte) ([]Check, error) {
 	toks, errs := lex(name, string(text))
 	p := &parser{name: name, text: string(text), toks: toks, errs: errs}
@@ -100,7 +100,7 @@ func (p *parser) check() *Check {
 func (p *parser) unsupported(from int, why string) {
 	st := p.cite(from, why)
 	if c := p.check(); c != nil {
-		// A check that is not supervised is reported once, as a whole.
+		// A check that is not supervised is reported one time, as a whole.
 		if c.Kind == KindProcess || len(c.Unsupported) == 0 {
 			c.Unsupported = append(c.Unsupported, st)
 		}
@@ -109,8 +109,8 @@ func (p *parser) unsupported(from int, why string) {
 	p.other(st)
 }
 
-// other reports a statement that belongs to no check. It is inserted before the
-// current check, so that this one stays current.
+// other reports a statement that belongs to no check. It is inserted before the current
+// check, so that that check stays current.
 func (p *parser) other(st Statement) {
 	c := Check{Kind: KindOther, File: st.File, Line: st.Line, Unsupported: []Statement{st}}
 	if n := len(p.checks); n > 0 && p.checks[n-1].Kind != KindOther {
@@ -150,7 +150,7 @@ func (p *parser) statement() {
 		p.next()
 		p.other(p.cite(from, "other files are not read"))
 	case t.noise():
-		// "with pidfile" and the like: the word after it decides.
+		// "with pidfile" and the like: the next word decides.
 	case p.check() == nil:
 		p.skip()
 		p.unsupported(from, "unknown statement")

@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// runsSince returns when the process began, or the present if that is unknown.
+// runsSince returns when the process began, or the present time if that is unknown.
 func runsSince(id process.Identity) time.Time {
 	now := time.Now()
 	if at := id.Started(); !at.IsZero() && at.Before(now) {

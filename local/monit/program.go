@@ -16,7 +16,7 @@ type program struct {
 	began   time.Time
 	ended   bool
 	err     error     // of one that ended
-	killAt  time.Time // when it is killed, after it was asked to end
+	killAt  time.Time // when it is killed, after a request to end
 	cancel  func()    // of the watch; nil: none
 	command string
 }
@@ -29,8 +29,8 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 		return nil, fmt.Errorf("cannot run %s: %w", argv[0], startError(err))
 	}
 	p := &program{pid: cmd.Process.Pid, began: time.Now(), command: argv[0]}
-	// The loop collects it: a waiting goroutine would live as long as a program
-	// that becomes the service.
+	// The loop collects it: a goroutine that waits would live as long as a program that
+	// becomes the service.
 	_ = cmd.Process.Release()
 	p.cancel, _ = process.Watch(s.ctx, p.pid, s.poke)
 	s.children[p.pid] = p
@@ -45,7 +45,8 @@ func startError(err error) error {
 	return err
 }
 
-// collect collects children that ended, and kills those that had to end.
+// collect collects children that have ended, and kills those that exceeded their time
+// to end.
 func (s *Supervisor) collect() {
 	for pid, p := range s.children {
 		ended, err := reap(pid)
@@ -73,7 +74,7 @@ func (p *program) running() bool { return p != nil && !p.ended }
 
 const killDelay = 2 * time.Second
 
-// end asks the program and what it started to end, and kills them later.
+// end asks the program and its children to end, and lets collect kill them later.
 func (p *program) end(now time.Time) {
 	if p.killAt.IsZero() {
 		p.killAt = now.Add(killDelay)

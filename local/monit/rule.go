@@ -9,7 +9,7 @@ import (
 
 const (
 	defaultConnectTimeout = 5 * time.Second
-	maxCycles             = 64 // as in monit, where a history is one word of bits
+	maxCycles             = 64 // as in monit, whose history is one word of bits
 )
 
 // rule reads the words after "if": a condition, how often it must hold, "then",
@@ -32,7 +32,7 @@ func (p *parser) rule(from int) {
 	}
 	c.rate(&r)
 	if len(c.toks) > 0 {
-		// A part of a condition would hold more often than the whole.
+		// A part of a condition would hold more often than the whole condition.
 		p.unsupported(from, "condition not supported because of "+strconv.Quote(join(c.toks)))
 		return
 	}

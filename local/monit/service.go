@@ -20,10 +20,10 @@ type phase int
 
 const (
 	idle     phase = iota // nothing is in progress
-	starting              // the start program was run, no process yet
+	starting              // the start program was started, and there is no process yet
 	settling              // there is a process, which may still fail to start
 	running
-	stopping // the stop program was run, the process is still there
+	stopping // the stop program was started, and the process still exists
 )
 
 // A service is one process under supervision. The Supervisor's mutex guards its
@@ -46,24 +46,24 @@ type service struct {
 	retry    time.Time     // no start before this time
 	fails    int           // consecutive starts without a lasting process
 	message  string        // why it fails
-	down     bool          // of wantStopped: nothing is left
-	gaveUp   bool          // of wantStopped: the time of the stop program is over
+	down     bool          // of wantStopped: all processes have ended
+	gaveUp   bool          // of wantStopped: the time limit of the stop program has passed
 	restarts int
 	once     bool // started since the last Start
 	again    bool // a rule or a dependency wants a restart
-	cleared  bool // dependents were stopped for the start or restart that is due
+	cleared  bool // dependents were stopped for the next start or restart
 
 	history  []time.Time // restarts that a rule counts
 	rules    []ruleState
 	ruleAt   time.Time // next measuring
 	ruling   bool      // a measurement is in progress
-	ruleMsg  string    // what a rule finds wrong
+	ruleMsg  string    // failure that a rule has found
 	lastCPU  cpuSample
 	lastRule cpuSample
 }
 
-// snapshot is the state that other services depend on; when it changes, they
-// look again.
+// snapshot is the state that other services depend on. When it changes, they look
+// again.
 type snapshot struct {
 	want         want
 	phase        phase
@@ -90,7 +90,7 @@ func (v *service) start() {
 			v.phase = idle
 		}
 	} else if _, ok := v.find(); !ok && v.phase == running {
-		v.phase = idle // it died unnoticed: this start replaces it
+		v.phase = idle // it ended unnoticed: this start replaces it
 	}
 	v.retry = time.Time{}
 	v.want, v.down, v.gaveUp = wantRunning, false, false
@@ -101,7 +101,7 @@ func (v *service) unmonitor() {
 	v.phase, v.again = idle, false
 }
 
-// find looks for the process. A known process stays found while its pid file is
+// find looks for the process. A known process counts as found while its pid file is
 // missing or being written, so that it is never started twice.
 func (v *service) find() (process.Identity, bool) {
 	path := v.s.cfg.Resolve(v.check.PidFile)
@@ -154,8 +154,7 @@ func (v *service) step(now time.Time) time.Time {
 	return now.Add(v.s.cfg.Cycle)
 }
 
-// soon returns the time of the next look while a program runs: soon at first,
-// then later and later.
+// soon returns the time of the next look while a program runs, with growing pauses.
 func (v *service) soon(now time.Time) time.Time {
 	at := now.Add(v.poll)
 	v.poll = min(v.poll*3/2, v.s.cfg.Cycle)
@@ -219,7 +218,7 @@ func (v *service) died(now time.Time, was process.Identity) {
 		if r.Kind == RuleMissing && r.Action != ActionRestart && r.Action != ActionStart {
 			v.act(now, r)
 			if r.Action == ActionAlert || r.Action == ActionExec {
-				v.retry = now.Add(100 * 365 * 24 * time.Hour) // it is not started again here
+				v.retry = now.Add(100 * 365 * 24 * time.Hour) // this supervisor does not start it again
 			}
 			return
 		}
@@ -230,8 +229,8 @@ func (v *service) died(now time.Time, was process.Identity) {
 
 const maxBackOff = 30 * time.Second
 
-// backOff sets the time of the next start: at once after a long life, later and
-// later after short ones.
+// backOff sets the time of the next start: at once after a long life of the process,
+// with growing pauses after short ones.
 func (v *service) backOff(now time.Time) {
 	v.retry = now
 	if v.fails > 0 {
@@ -307,8 +306,8 @@ func (v *service) tryStart(now time.Time) time.Time {
 		return v.retry
 	}
 	if v.run.running() {
-		// A start program that hangs is ended after twice its timeout; a slow
-		// one does not run twice at once.
+		// A start program that hangs is ended after twice its timeout, because two must
+		// not run at the same time.
 		if end := v.run.began.Add(2 * v.check.Start.Timeout); now.Before(end) {
 			return end
 		}
@@ -387,7 +386,7 @@ func (v *service) halt(now time.Time) {
 	v.report(false, "stopping process %d", v.proc.PID)
 }
 
-// finishStop is keep while the process stops for a restart.
+// finishStop is called in place of keep while the process stops for a restart.
 func (v *service) finishStop(now time.Time, alive bool) time.Time {
 	switch {
 	case !alive && !v.run.running():
@@ -442,8 +441,8 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	case alive:
 		return v.soon(now)
 	case v.run.running():
-		// A start program without a process so far, or a stop program that
-		// still cleans up within its timeout.
+		// The start program has not started a process so far, or the stop program still
+		// cleans up within its timeout.
 		if v.phase != stopping || !now.Before(v.deadline) {
 			v.run.end(now)
 		}

@@ -17,9 +17,9 @@ import (
 // Config configures a Supervisor. Every field may be empty.
 type Config struct {
 	// Command makes the command of a start, stop or exec statement: it chooses
-	// environment, folder and paths (argv is as written). Its output must be
-	// nil or an *os.File, because a daemon keeps it open. The context is never
-	// canceled. Nil runs argv as it is.
+	// environment, folder and paths (argv is as written). Its output must be nil or an
+	// *os.File, because a daemon keeps it open. The context is never canceled. If
+	// Command is nil, argv runs as it is.
 	Command func(ctx context.Context, argv []string) *exec.Cmd
 	// Resolve maps the path of a pid file or socket to its place on this
 	// machine.
@@ -57,7 +57,7 @@ type Status struct {
 	Message   string // why it fails, in monit's words first: "Does not exist", "Execution failed: exit status 1"
 	PID       int    // 0: no process
 	Uptime    time.Duration
-	MemKB     int     // with descendants, like the following
+	MemKB     int     // including descendants, like the following fields
 	MemPct    float64 // of the machine's
 	CPUPct    float64 // of all processors, since the last Status
 	Restarts  int     // that Start did not ask for
@@ -106,11 +106,10 @@ func New(ctx context.Context, cfg Config) *Supervisor {
 	return s
 }
 
-// Load replaces the set of services. Services with the same name keep their
-// state; a new one is not monitored until Start; the process of a removed one
-// is left alone. Checks of other things than processes are ignored. A duplicate
-// name, a missing dependency and a circle of dependencies are errors that
-// change nothing.
+// Load replaces the set of services. Services with the same name keep their state. A
+// new one is not monitored until Start. The process of a removed one continues. Checks
+// of other things than processes are ignored. A duplicate name, a missing dependency
+// and a circle of dependencies are errors that change nothing.
 func (s *Supervisor) Load(checks []Check) error {
 	if err := validate(checks); err != nil {
 		return err
@@ -259,7 +258,7 @@ func (s *Supervisor) Unmonitor() {
 
 // Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
-	all := sync.OnceValue(process.Usages) // of no use where no service runs
+	all := sync.OnceValue(process.Usages) // not needed if no service runs
 	return s.each(func(v *service) Status {
 		status := v.status()
 		v.measure(&status, all)
@@ -333,16 +332,16 @@ func (s *Supervisor) loop() {
 	}
 }
 
-// pass does what is due for each service until nothing changes any more, and
-// returns when to look again.
+// pass does everything that is due until nothing changes any more, and returns when to
+// look again.
 func (s *Supervisor) pass() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.collect()
 	next := time.Now().Add(time.Minute)
 	moved := true
-	// A service that changes can unblock those that wait for it; a chain is at
-	// most as long as the list, and each service changes a few times.
+	// A change of a service can unblock those that wait for it. A chain is at most as
+	// long as the list, and each service changes only a few times.
 	for round := 0; moved && round < 4*len(s.services)+1; round++ {
 		moved = false
 		next = time.Now().Add(time.Minute)

@@ -16,9 +16,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// buildVM makes the root file system of a VM, in the namespaces that Start has
-// made, and starts the first process of the VM. It returns when that has started
-// the agent.
+// buildVM makes the root file system of a VM, in the namespaces that Start has made,
+// and starts the first process of the VM. It returns when the agent was started.
 func buildVM(spec Spec) error {
 	build := buildRoot
 	if spec.Image != "" {
@@ -27,7 +26,7 @@ func buildVM(spec Spec) error {
 	if err := build(spec); err != nil {
 		return err
 	}
-	spec.Added, spec.Mounted = nil, nil // its arguments can be seen in lists of processes
+	spec.Added, spec.Mounted = nil, nil // arguments are visible in lists of processes
 	arg, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -44,7 +43,8 @@ func buildVM(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	// Relative, because the VM's owner may not enter the folders on the way.
+	// The path is relative, because the VM's owner may have no access to the folders
+	// above.
 	if err := os.Chdir(filepath.Join(spec.Dir, rootDir)); err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func buildVM(spec Spec) error {
 type builder struct {
 	Spec
 	root     string          // where it is mounted
-	overlaid map[string]bool // folders of the machine that are shown without what is mounted in them
+	overlaid map[string]bool // folders of the machine that are shown without the mounts below them
 	hidden   []string        // folders of the machine that hide has covered
-	layers   *os.Root        // the files that differ; jobs can write there, so links in it are not followed
+	layers   *os.Root        // the files that differ; links in it are not followed, because jobs can write there
 }
 
 func buildRoot(spec Spec) error {
@@ -109,8 +109,8 @@ func buildRoot(spec Spec) error {
 	return nil
 }
 
-// openLayers opens the folder of the VM's own files. They are in memory, and end
-// with the VM, if the file system of the folder cannot be part of an overlay.
+// openLayers opens the folder of the VM's own files. If the file system of the folder
+// cannot be part of an overlay, the files are in memory and end with the VM.
 func (b *builder) openLayers() error {
 	dir := filepath.Join(b.Dir, layersDir)
 	open := func() (err error) {
@@ -144,10 +144,10 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// at is a path inside, as seen by the builder.
+// at returns the builder's path of a path inside.
 func (b *builder) at(guest string) string { return filepath.Join(b.root, guest) }
 
-// bind shows a folder or file at a place inside, which it makes.
+// bind shows a folder or file at a path inside, which it creates.
 func (b *builder) bind(source, guest string, flags uintptr) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -165,7 +165,7 @@ func (b *builder) bind(source, guest string, flags uintptr) error {
 	return mount(source, target, "", unix.MS_BIND|flags, "")
 }
 
-// bindReadOnly is bind, read-only with all that is mounted below.
+// bindReadOnly is like bind, but read-only, including all mounts below.
 func (b *builder) bindReadOnly(source, guest string) error {
 	if err := b.bind(source, guest, unix.MS_REC); err != nil {
 		return err
@@ -177,9 +177,9 @@ func (b *builder) bindReadOnly(source, guest string) error {
 	return nil
 }
 
-// layer makes a folder of the VM's own files, if it is missing. What a job has put
-// in its place or in that of a folder above, such as a link that leads out of
-// the VM, is removed.
+// layer makes a folder of the VM's own files, if it is missing. It removes anything
+// that a job has put at that path or in place of a folder above it, such as a link that
+// leads out of the VM.
 func (b *builder) layer(name string, mode fs.FileMode) error {
 	parts := strings.Split(filepath.Clean(name), "/")
 	for i := range parts {
@@ -269,18 +269,18 @@ func (b *builder) overlay(dir string) error {
 		return err
 	}
 	b.overlaid[dir] = true
-	// Its owner cannot remove a folder that it may not read.
+	// Its owner cannot remove a folder without read permission.
 	_ = b.layers.Chmod(name+"/work/work", 0o700)
 	return nil
 }
 
-// openFolders copies the folders of the machine, without files, to the VM's
-// layer: only the owner of a folder can add files to it, and those of the machine
-// belong to a user that the VM does not have.
+// openFolders copies the folders of the machine, without files, to the VM's layer.
+// Otherwise the VM could not add files to them: they belong to a user that it does not
+// have.
 func (b *builder) openFolders(dir string, depth int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // nobody but its owner may read it
+		return nil // only its owner may read it
 	}
 	for _, entry := range entries {
 		if !entry.IsDir() {
@@ -303,8 +303,8 @@ func (b *builder) openFolders(dir string, depth int) error {
 	return nil
 }
 
-// upper is the place of a file of the machine in the layer of its folder, or of a
-// file of a stemcell in its only layer.
+// upper returns the place of a file in the layer of its folder or, for a file of a
+// stemcell, in the only layer.
 func (b *builder) upper(name string) string {
 	if b.Image != "" {
 		return upperDir + name
@@ -333,7 +333,7 @@ func (b *builder) var_() error {
 	if err := b.bind(filepath.Join(b.Dir, layersDir, "var"), "/var", 0); err != nil {
 		return err
 	}
-	// What is installed on the machine, for tools that look there.
+	// Files of the machine that tools expect there.
 	for _, dir := range []string{"lib/dpkg", "lib/rpm"} {
 		if info, err := os.Stat("/var/" + dir); err != nil || !info.IsDir() {
 			continue
@@ -348,9 +348,9 @@ func (b *builder) var_() error {
 	return b.bind(filepath.Join(b.Dir, vcapDir), GuestVcap, 0)
 }
 
-// own makes the folders in which the VM has only its own files.
+// own makes the folders that contain only the VM's own files.
 func (b *builder) own() error {
-	// As on a machine that was started again.
+	// Like on a machine that was rebooted.
 	if err := b.clear("tmp"); err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (b *builder) own() error {
 			return err
 		}
 	}
-	// Where earlier versions have put what a VM changed in the machine's.
+	// Earlier versions kept the VM's changes to the machine's files here.
 	if err := b.bind(filepath.Join(b.Dir, layersDir, "srv", "upper"), "/srv", 0); err != nil {
 		return err
 	}
@@ -384,8 +384,8 @@ func (b *builder) own() error {
 	return nil
 }
 
-// clear removes what a job has left at a name of the VM's own files: a link, or a folder
-// of any depth. A missing one is no error.
+// clear removes anything that a job has put at a path of the VM's own files: a link, or
+// a folder of any depth. It is no error if nothing is there.
 func (b *builder) clear(name string) error {
 	parent, err := b.layers.Open(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -398,7 +398,7 @@ func (b *builder) clear(name string) error {
 	return removal.At(parent, filepath.Base(name))
 }
 
-// devices makes a /dev with the usual nodes, which are those of the machine.
+// devices makes a /dev with the usual device nodes of the machine.
 func (b *builder) devices() error {
 	if err := os.MkdirAll(b.at("/dev"), 0o755); err != nil {
 		return err
@@ -433,7 +433,7 @@ func (b *builder) devices() error {
 	return nil
 }
 
-// views makes the places that show the kernel's state. Init mounts /proc, which
+// views mounts the file systems that show the kernel's state. Init mounts /proc, which
 // shows the processes of its own namespace.
 func (b *builder) views() error {
 	if err := os.Mkdir(b.at("/proc"), 0o555); err != nil {
@@ -451,7 +451,7 @@ func (b *builder) views() error {
 	return os.Mkdir(b.at("/run/lock"), 0o777) // #nosec G301 -- as on every machine, and only in the VM
 }
 
-// guest shows the VM's folder, in which the agent finds its settings.
+// guest shows the VM's folder, where the agent finds its settings.
 func (b *builder) guest() error {
 	// The program and the disks are mounted before the folder becomes read-only.
 	if err := b.bind(b.Dir, Guest, 0); err != nil {

@@ -10,8 +10,8 @@ import (
 	"bootstrap/local/cgroup"
 )
 
-// divide moves this process and the first one of a VM, which were started in the
-// root of what the VM sees, to the cgroup below it: now the VM can divide the root.
+// divide moves this process and the first one of a VM from the root of the VM's cgroups
+// to the cgroup below it, so that the VM can divide the root.
 func divide(dir string, first int) error {
 	if dir == "" {
 		return nil
@@ -24,10 +24,11 @@ func divide(dir string, first int) error {
 	return cgroup.Control(dir)
 }
 
-// showCgroup makes the VM's cgroup what it sees of all cgroups.
+// showCgroup makes the VM's cgroup the root of all cgroups that the VM sees.
 func showCgroup() error {
 	const place, temporary = "/sys/fs/cgroup", "/run/cgroup"
-	// The kernel refuses a file system on top of itself, but not to move it there.
+	// The kernel refuses to mount a file system on top of itself, but not to move it
+	// there.
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return err
 	}
@@ -40,9 +41,9 @@ func showCgroup() error {
 	return os.Remove(temporary)
 }
 
-// limitPIDs limits how many processes and threads the user of this namespace may
-// have in it. Kernels before 5.14 count all processes of that user. A lower limit of
-// the person (ulimit -u) stays: nobody but root may raise it.
+// limitPIDs limits the number of processes and threads of this namespace's user.
+// Kernels before 5.14 count all processes of that user. A lower limit of the person
+// (ulimit -u) stays, because only root may raise it.
 func limitPIDs(most int) error {
 	if most == 0 || !cgroup.CountsByNamespace() {
 		return nil

@@ -29,13 +29,13 @@ func buildContainer(spec Spec) error {
 	return nil
 }
 
-// upperDir is the folder of the layers that has what differs from the stemcell.
+// upperDir is the folder, in the layers, of the files that differ from the stemcell.
 const upperDir = "upper"
 
-// stemcell makes the folders of the VM that are mounted or written to from
-// outside. The stemcell may have links there, which are hidden then.
+// stemcell makes the folders of the VM that are mounted or written to from outside. If
+// the stemcell has links there, the folders hide them.
 func (b *builder) stemcell() error {
-	// As on a machine that was started again.
+	// Like on a machine that was rebooted.
 	for _, name := range []string{"run", "tmp"} {
 		if err := b.clear(path.Join(upperDir, name)); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (b *builder) add() error {
 	return b.put(append([]File{{Name: "etc/resolv.conf", Text: b.resolvers(), Mode: 0o644}}, b.Added...)...)
 }
 
-// put writes files of the VM, in place of what the stemcell or a job has there.
+// put writes files of the VM, which replace those of the stemcell or of a job.
 func (b *builder) put(files ...File) error {
 	for _, file := range files {
 		if err := b.layer(path.Join(upperDir, path.Dir(file.Name)), 0o755); err != nil {
@@ -102,7 +102,7 @@ func (b *builder) stack() error {
 	if err := mount("overlay", b.root, "overlay", unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("%w: the file system of %s cannot be part of an overlay; set local_cpi.root to a folder of another one", err, b.Dir)
 	}
-	// Its owner cannot remove a folder that it may not read.
+	// Its owner cannot remove a folder without read permission.
 	_ = b.layers.Chmod(path.Join(work, "work"), 0o700)
 	return nil
 }

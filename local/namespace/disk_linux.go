@@ -18,7 +18,7 @@ import (
 // inherits.
 const firstDiskFD = waitFD + 1
 
-// Attach mounts a disk in the VM in dir, if that runs. It can be repeated.
+// Attach mounts a disk in the VM in dir, if that runs. It may be repeated.
 func Attach(ctx context.Context, dir string, disk Disk) error {
 	pid, runs := First(dir)
 	if !runs {
@@ -30,7 +30,7 @@ func Attach(ctx context.Context, dir string, disk Disk) error {
 	}
 	defer there.Close()
 	if same, runs := First(dir); !runs || same != pid {
-		return nil // it has ended meanwhile
+		return nil // the VM has ended since
 	}
 	return onThread(ctx, func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -43,22 +43,22 @@ func Attach(ctx context.Context, dir string, disk Disk) error {
 	})
 }
 
-// onThread runs a function on a thread that ends with it, because nothing else may run in
-// the VM.
+// onThread runs a function on a thread of its own, which ends with the function,
+// because no other code may run in the VM.
 func onThread(ctx context.Context, fn func() error) error {
 	return <-guard.Start(ctx, func() error {
-		runtime.LockOSThread() // for ever: Go ends the thread with this goroutine
+		runtime.LockOSThread() // never unlocked: Go ends the thread with this goroutine
 		if unix.Gettid() != os.Getpid() {
 			return fn()
 		}
-		// The main thread would stay.
+		// Go would not end the main thread.
 		defer runtime.UnlockOSThread()
 		return onThread(ctx, fn)
 	})
 }
 
-// moveTo mounts the disk at its folder in a folder that jobs may have changed: links
-// in it are not followed.
+// moveTo mounts the disk at its folder. Jobs may have changed the folder above it:
+// links in it are not followed.
 func (d Disk) moveTo(folder string) error {
 	place := filepath.Join(folder, d.CID)
 	fd, err := unix.Openat2(unix.AT_FDCWD, place, &unix.OpenHow{
@@ -93,8 +93,8 @@ func inherited(disks []Disk) {
 	}
 }
 
-// mountDisks mounts the disks that are file systems of their own. From then on they end
-// with the VM.
+// mountDisks mounts the disks that are file systems of their own. They are unmounted
+// when the VM ends.
 func (b *builder) mountDisks() error {
 	for _, d := range b.Mounted {
 		if err := d.moveTo(b.at(filepath.Join(Guest, disksDir))); err != nil {

@@ -33,8 +33,8 @@ func (b *builder) etc() error {
 	return b.bind(filepath.Join(b.Dir, layersDir, "etc", "upper"), "/etc", 0)
 }
 
-// etcFiles writes the files that are not the machine's. Those that jobs may
-// change are kept when the VM is started again.
+// etcFiles writes the files that differ from the machine's. A restart of the VM keeps
+// files that jobs may change.
 func (b *builder) etcFiles() error {
 	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers(), ".pwd.lock": ""}
 	kept := map[string]string{
@@ -46,15 +46,15 @@ func (b *builder) etcFiles() error {
 		"subgid":  "",
 		"hosts":   fmt.Sprintf("127.0.0.1 localhost %s\n::1 localhost ip6-localhost ip6-loopback\n%s", b.Hostname, otherHosts(readText("/etc/hosts"))),
 	}
-	// Programs that add users write these anew, and the machine's are not the VM's.
+	// Programs that add users rewrite these files, which differ from the machine's.
 	for _, name := range accountFiles() {
 		kept[name+"-"] = ""
-		// A program that was killed with the VM holds it.
+		// A program that was killed with the VM may still hold it.
 		if err := b.clear("etc/upper/" + name + ".lock"); err != nil {
 			return err
 		}
 	}
-	// A job may append to these; it could not change the machine's own.
+	// Jobs may append to these files, and cannot change the machine's own.
 	for _, name := range []string{"environment", "profile", "sysctl.conf", "security/limits.conf", "nsswitch.conf", "bash.bashrc", "ld.so.conf"} {
 		if text := readText("/etc/" + name); text != "" {
 			kept[name] = text
@@ -86,8 +86,8 @@ func (b *builder) etcFiles() error {
 }
 
 // accountFiles are the files of /etc with users and groups. A program that changes one
-// holds the file .pwd.lock, and has a copy of the earlier content, NAME-, and a lock,
-// NAME.lock, beside it.
+// of them locks .pwd.lock, and makes a copy of the earlier content, NAME-, and a lock,
+// NAME.lock.
 func accountFiles() []string {
 	return []string{"passwd", "group", "shadow", "gshadow", "subuid", "subgid"}
 }
@@ -109,7 +109,7 @@ func readText(name string) string {
 	return string(text)
 }
 
-// otherHosts are the lines of the machine's hosts that name others.
+// otherHosts returns the lines of the machine's hosts file that name other machines.
 func otherHosts(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -158,8 +158,8 @@ func withoutPeople(text string) string {
 	return out.String()
 }
 
-// copyReadable copies what all users can read of a folder of the machine to the
-// VM's layer, and keeps what is there.
+// copyReadable copies files of a folder of the machine that all users can read to the
+// VM's layer. It keeps files that exist there.
 func (b *builder) copyReadable(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

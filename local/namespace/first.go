@@ -10,9 +10,9 @@ import (
 	"bootstrap/internal/process"
 )
 
-// firstFile is in the VM's folder, which cannot be written to inside, and names the
-// first process. Jobs may change the memory of that, and with it the environment
-// that others see.
+// firstFile is a file in the VM's folder, to which processes inside cannot write, and
+// names the first process. It is needed because jobs may change the memory of the first
+// process, and with it the environment that others see.
 const firstFile = "first"
 
 // recordFirst records the first process of the VM in dir.

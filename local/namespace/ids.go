@@ -1,20 +1,20 @@
 package namespace
 
-// Users are the users and groups that a VM has beside its root: numbers of this
-// machine that nobody else has, which the machine's owner gives to a person
-// (subordinate ids). Without them all files of the VM have one owner.
+// Users are the users and groups of a VM besides its root: numbers of this machine that
+// nobody else has, and that the machine's owner assigns to a person (subordinate ids).
+// Without them, all files of the VM have one owner.
 type Users struct {
 	UIDs Range `json:"uids,omitzero"`
 	GIDs Range `json:"gids,omitzero"`
 }
 
-// Range is Count numbers from First on. They are 1, 2 and so on in the VM.
+// Range contains Count numbers from First on. In the VM they are 1, 2 and so on.
 type Range struct {
 	First int `json:"first"`
 	Count int `json:"count"`
 }
 
-// Many reports whether there are any.
+// Many reports whether there are users besides root.
 func (u Users) Many() bool { return u.UIDs.Count > 0 && u.GIDs.Count > 0 }
 
 // Owners of files in a VM.

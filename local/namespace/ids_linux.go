@@ -21,14 +21,14 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// leastUsers is how many users a VM needs: nobody is the last of them.
+// leastUsers is the least number of users that a VM needs: nobody has the highest id.
 const leastUsers = 65534
 
-// treeTime is how long Tree may take.
+// treeTime limits one call of Tree.
 const treeTime = time.Hour
 
-// FindUsers returns the subordinate ids of this user; the error is why it can use
-// none. The machine's root has none: its VMs belong to a user that has nothing.
+// FindUsers returns the subordinate ids of this user; the error says why it can use
+// none. The machine's root has none: its VMs belong to an unprivileged user.
 func FindUsers() (Users, error) {
 	var u Users
 	if os.Getuid() == 0 {
@@ -86,8 +86,8 @@ func mapper(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// giveIDs gives a process, which is in a new user namespace, the ids of this user as
-// root's and the subordinate ones as those of the others, and lets it go on.
+// giveIDs sets the ids of a process that is in a new user namespace, and lets it
+// continue: this user becomes root, and the subordinate ids become the other users.
 func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 	for _, of := range []struct {
 		program string
@@ -112,8 +112,8 @@ func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 	return err
 }
 
-// becomeRoot waits until giveIDs was called for this process, and then starts it
-// again: only a process that starts as root has root's rights.
+// becomeRoot waits until giveIDs was called for this process, and then executes this
+// program again: only a process that starts as root has the rights of root.
 func becomeRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var rights [2]unix.CapUserData
@@ -129,7 +129,7 @@ func becomeRoot() error {
 	return syscall.Exec("/proc/self/exe", os.Args, os.Environ()) // #nosec G204 -- this program, or a program of the system with paths of ours
 }
 
-// Things that Tree does.
+// The operations of Tree.
 const (
 	removeTree   = "remove"
 	copyTree     = "copy"
@@ -191,10 +191,11 @@ func (u Users) Exchange(ctx context.Context, program, a, b string) error {
 	return u.tree(ctx, program, exchangeTree, a, b)
 }
 
-// doTree does what tree asks for.
+// doTree executes an operation for tree.
 func doTree(ctx context.Context, args []string) error {
-	// This process and its children, a group of their own, end with the call that
-	// has started it: the next call must find nobody at work.
+	// This process and its children form a group of their own. They end with the call
+	// that has started them, because they must not run at the same time as the next
+	// call.
 	guard.Go(ctx, func() {
 		_, _ = syscall.Read(waitFD, make([]byte, 1))
 		_ = syscall.Kill(0, syscall.SIGKILL)
@@ -220,8 +221,8 @@ func doTree(ctx context.Context, args []string) error {
 	return fmt.Errorf("cannot do %q with a folder", args)
 }
 
-// give gives a folder to root and what is in it to a user and its group. Modes stay:
-// a change of the owner would clear some bits of them.
+// give gives a folder to root, and everything in it to a user and its group. It
+// restores modes, because a change of the owner clears some bits.
 func give(dir string, id int) error {
 	if err := os.Lchown(dir, RootID, RootID); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"bootstrap/local/network"
 )
 
-// How long the agent and then the jobs get to end before they are killed, and
+// The time that the agent, and then the jobs, get to end before they are killed, and
 // the pauses before a crashed agent is started again.
 const (
 	agentGrace   = 2 * time.Second
@@ -27,19 +27,19 @@ const (
 	longestPause = 15 * time.Second
 )
 
-// crashed is the exit code of a Go program that the runtime ended.
+// crashed is the exit code of a Go program that ended with a panic or a fatal error.
 const crashed = 2
 
-// again reports whether an agent that ended so is started again. One that powered the
-// VM off or cannot run is not.
+// again reports whether an agent with this end is started again. An agent that powered
+// the VM off, or that cannot run, is not.
 func again(status syscall.WaitStatus) bool {
 	return status.Signaled() || status.ExitStatus() == crashed || status.ExitStatus() == Interrupted
 }
 
-// runInit is the first process of a VM, in the namespaces that buildVM has made.
-// It enters the root file system, runs the agent, collects processes without a
-// parent, and ends with all processes of the VM when ctx ends or the agent does.
-// An agent that crashes, or that something in the VM ends, is started again.
+// runInit is the first process of a VM, in the namespaces that buildVM has made. It
+// enters the root file system, runs the agent, and collects processes without a parent.
+// It starts the agent again if that crashes or something in the VM ends it. When ctx
+// ends or the agent ends for good, it ends with all processes of the VM.
 func runInit(ctx context.Context, spec Spec) error {
 	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
 	signal.Notify(i.children, syscall.SIGCHLD)
@@ -68,8 +68,8 @@ func runInit(ctx context.Context, spec Spec) error {
 	return i.run(ctx)
 }
 
-// connect makes the network of a VM that has one of its own. serve then connects
-// others to it.
+// connect makes the network of a VM that has one of its own. serve then hands out
+// connections to it.
 func connect(spec Spec) (serve func(context.Context), err error) {
 	if spec.Network == nil {
 		return func(context.Context) {}, nil
@@ -78,8 +78,8 @@ func connect(spec Spec) (serve func(context.Context), err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Relative, because the name of a socket is short and the VM's owner may not
-	// enter the folders on the way.
+	// The path is relative, because the name of a socket must be short and the VM's
+	// owner may have no access to the folders above.
 	l, err := network.Listen("..")
 	if err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func connect(spec Spec) (serve func(context.Context), err error) {
 // enter makes the new root, the current folder, the only file system that this
 // process can reach.
 func enter(spec Spec, held Held) error {
-	// A mount that was made outside cannot become the root; a copy can, in which
-	// all others stay locked.
+	// A mount that was made outside of this namespace cannot become the root. A copy
+	// can, in which all other mounts stay locked.
 	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -149,11 +149,12 @@ func (i *initProcess) startAgent() error {
 		return fmt.Errorf("cannot start the agent: %w", err)
 	}
 	i.agent, i.began = agent.Pid, time.Now()
-	return agent.Release() // collect waits for it, as for all others
+	return agent.Release() // collect waits for its end, as for all processes
 }
 
-// agentAttributes are those of the agent's process. Where vcap is a user, what the
-// agent makes belongs to its group, which the modes of folders and files count on.
+// agentAttributes returns the attributes of the agent's process. If vcap is a user, the
+// files that the agent makes belong to vcap's group, as the modes of folders and files
+// expect.
 func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if i.spec.Users.Many() && i.spec.Image == "" {
@@ -164,7 +165,7 @@ func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
 
 // run collects processes until the agent ends for good or ctx ends.
 func (i *initProcess) run(ctx context.Context) error {
-	pauses := wait.Grow(firstPause, longestPause, 2) // an agent that always crashes fills its log
+	pauses := wait.Grow(firstPause, longestPause, 2) // with every start, a crashing agent writes to its log
 	for {
 		status, ended := i.collect()
 		switch {
@@ -219,8 +220,7 @@ func (i *initProcess) endAgent() {
 	_ = syscall.Kill(i.agent, syscall.SIGKILL)
 }
 
-// end asks the jobs to end. The kernel kills those that are left when this
-// process ends.
+// end asks the jobs to end. The kernel kills the remaining ones when this process ends.
 func (i *initProcess) end() {
 	_ = syscall.Kill(-1, syscall.SIGTERM)
 	for until := time.Now().Add(jobsGrace); time.Now().Before(until); pause() {

@@ -14,15 +14,15 @@ import (
 )
 
 // listenForLogins opens the socket for SSH connections to a VM whose own SSH server
-// cannot log anybody in: it would have to become another user.
+// cannot log anybody in, because it could not become another user.
 func listenForLogins(spec Spec) (*net.UnixListener, error) {
 	if spec.Image == "" {
 		return nil, nil
 	}
-	// Relative, because the name of a socket is short and the VM's owner may not
-	// enter the folders on the way.
+	// The path is relative, because the name of a socket must be short and the VM's
+	// owner may have no access to the folders above.
 	name := filepath.Join("..", LoginSocket)
-	_ = os.Remove(name) // of an earlier start of the VM
+	_ = os.Remove(name) // an earlier start of the VM may have left it
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for logins: %w", err)
@@ -32,7 +32,7 @@ func listenForLogins(spec Spec) (*net.UnixListener, error) {
 }
 
 // serveLogins starts a process for each connection, until ctx ends. The VM's first
-// process collects them.
+// process collects these processes.
 func (i *initProcess) serveLogins(ctx context.Context, l *net.UnixListener) {
 	if l == nil {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // Main runs the part of a machine that args name: "try", "build SPEC", "init SPEC" or
-// "tree ...". It reports to the process that has started it how that went.
+// "tree ...". It reports the result to the process that has started it.
 func Main(ctx context.Context, args []string) error {
 	if args[0] == "build" || args[0] == "tree" {
 		if err := becomeRoot(); err != nil {

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of what is hidden.
+// Limits for hidden files.
 const (
-	mostInFolder = 50   // files; with more the folder is hidden as a whole
+	mostInFolder = 50   // private files; a folder with more is hidden as a whole
 	mostHidden   = 2000 // files and folders
 )
 
-// hidePrivate covers what only this person may read in the folders of the machine that the
-// VM sees: in the VM, root is that person. The VM sees what every user of the
-// machine may read. What is put there later is not found.
+// hidePrivate covers files that only this person may read, in the folders of the
+// machine that the VM sees, because root of the VM is that person. The VM sees only
+// files that every user of the machine may read. Files that are added later are not
+// found.
 func (b *builder) hidePrivate() error {
 	if !b.Person {
 		return nil // the VM's owner has no files
@@ -44,7 +45,7 @@ func (b *builder) hidePrivate() error {
 	return b.cover(found)
 }
 
-// cover shows nothing at these names of the machine.
+// cover hides these files and folders of the machine.
 func (b *builder) cover(names []string) error {
 	// The covers have the name of a folder that is made later.
 	place := b.at("/mnt")
@@ -80,8 +81,8 @@ func (b *builder) cover(names []string) error {
 	return os.Remove(place)
 }
 
-// coverOne covers one name, unless a job has put something else in its place or in that
-// of a folder above.
+// coverOne covers one file or folder, unless a job has put something else at its path
+// or in place of a folder above it.
 func (b *builder) coverOne(root int, name, folder, file string) error {
 	fd, err := unix.Openat2(root, strings.TrimPrefix(name, "/"), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
@@ -103,7 +104,7 @@ func (b *builder) coverOne(root int, name, folder, file string) error {
 		source = folder
 	case unix.S_IFREG:
 		if _, err := b.layers.Lstat(b.upper(name)); err == nil {
-			return nil // the VM's own
+			return nil // it belongs to the VM
 		}
 	default:
 		return nil
@@ -111,10 +112,10 @@ func (b *builder) coverOne(root int, name, folder, file string) error {
 	return unix.Mount(source, fmt.Sprintf("/proc/self/fd/%d", fd), "", unix.MS_BIND, "")
 }
 
-// privateWalk finds what this user may read in a folder, and others may not.
+// privateWalk finds files in a folder that this user may read and others may not.
 type privateWalk struct {
-	trusted bool // files in the folders of the machine's root are not looked at
-	cross   bool // other file systems that are mounted there are visible in the VM
+	trusted bool // the folders of the machine's root are searched only for folders, not for files
+	cross   bool // other file systems mounted below are visible in the VM
 	hidden  []string
 	found   []string
 	device  uint64
@@ -127,7 +128,7 @@ const (
 	othersEnter = 0o1
 )
 
-// walk looks at one folder, which look has described.
+// walk searches one folder, which look has described.
 func (w *privateWalk) walk(parent int, name, path string, is unix.Stat_t) error {
 	top := w.device == 0
 	if top {
@@ -139,11 +140,11 @@ func (w *privateWalk) walk(parent int, name, path string, is unix.Stat_t) error 
 	// In this namespace the person is root, and the machine's root is nobody.
 	trusted := w.trusted && is.Uid != 0 && is.Mode&0o022 == 0 && path != "/usr/local" && path != "/usr/src"
 	if trusted && is.Nlink == 2 {
-		return nil // no folder is in it
+		return nil // it contains no folder
 	}
 	dir, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.EACCES || err == unix.ENOENT || err == unix.ELOOP || err == unix.ENOTDIR {
-		return nil // nor does the VM see what is in it
+		return nil // the VM does not see its content either
 	}
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
@@ -177,8 +178,8 @@ type below struct {
 	is   unix.Stat_t
 }
 
-// list returns the folders and the private files in a folder. A private folder is found,
-// and not looked into.
+// list returns the folders and the private files in a folder. A private folder is
+// found, but not searched.
 func (w *privateWalk) list(dir int, path string, trusted bool) (folders []below, private []string, err error) {
 	for {
 		n, err := unix.Getdents(dir, w.buffer[:])
@@ -210,8 +211,8 @@ func (w *privateWalk) list(dir int, path string, trusted bool) (folders []below,
 	}
 }
 
-// look describes a name, and reports whether it is a file or folder with which this user
-// may do what others may not.
+// look describes a file or folder, and reports whether this user has rights that others
+// do not have.
 func look(dir int, name string) (is unix.Stat_t, isPrivate bool) {
 	if unix.Fstatat(dir, name, &is, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return unix.Stat_t{}, false

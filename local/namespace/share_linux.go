@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share is the part of what the kernel lets the VM's owner have that one VM may take: the
-// owner's other programs and VMs keep the rest.
+// share is the part of the owner's kernel limits that one VM may use: the rest stays
+// for the owner's other programs and VMs.
 const share = 4
 
-// limitsDir contains how many of each kind of namespace, inotify instance and the like
-// each user of a user namespace may have. What is made in a namespace counts in all those
-// around it. See namespaces(7).
+// limitsDir contains the limits for each user of a user namespace, such as the number
+// of namespaces of each kind and of inotify instances. An object in a namespace also
+// counts in all namespaces around it. See namespaces(7).
 const limitsDir = "/proc/sys/user"
 
 // sharesOf returns the limits of a VM.
 func sharesOf() map[string]int {
-	// For a machine without limits: those that Linux has where nobody sets any.
+	// For a machine without limits: the defaults of Linux.
 	usual := map[string]int{"max_inotify_instances": 128, "max_inotify_watches": 65536, "max_fanotify_groups": 128, "max_fanotify_marks": 65536}
 	shares := map[string]int{}
 	entries, err := os.ReadDir(limitsDir)
@@ -47,11 +47,11 @@ func sharesOf() map[string]int {
 	return shares
 }
 
-// takeShare limits what the VM takes of the limits of its owner. This process is in the
-// user namespace around that of the VM, whose limits nobody in the VM can change.
+// takeShare sets the VM's limits. This process is in the user namespace around the
+// VM's, whose limits nobody in the VM can change.
 func takeShare(shares map[string]int) error {
 	for name, limit := range shares {
-		// A container may refuse it.
+		// A container may refuse this.
 		_ = os.WriteFile(filepath.Join(limitsDir, filepath.Base(name)), []byte(strconv.Itoa(limit)), 0)
 	}
 	for _, kind := range []int{unix.RLIMIT_MSGQUEUE, unix.RLIMIT_SIGPENDING} {
@@ -70,13 +70,13 @@ func takeShare(shares map[string]int) error {
 	return nil
 }
 
-// startWithoutKeys starts a command in a session of keys of its own. A session belongs
-// to a thread and to what it starts: no thread of the command ever has that of the
-// person.
+// startWithoutKeys starts a command in a session keyring of its own. A session belongs
+// to a thread and its children, so that no thread of the command ever has the person's
+// session.
 func startWithoutKeys(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// A container may refuse all calls about keys, of the VM too.
+	// A container may refuse all calls about keys, also in the VM.
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("cannot leave the session's keys: %w", err)
 	}

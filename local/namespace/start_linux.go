@@ -22,7 +22,7 @@ const (
 	logFD   = 3 // of the agent
 	aliveFD = 4 // open as long as the VM runs
 	saysFD  = 5 // where the process reports how it started
-	waitFD  = 6 // where it waits for what was prepared for it
+	waitFD  = 6 // where the process waits until everything is prepared
 )
 
 // started is the report of success; any other is the reason for a failure.
@@ -31,7 +31,7 @@ const started = "started"
 // buildTime is how long it may take until the agent of a VM is started.
 const buildTime = time.Minute
 
-// reportLimit is how much of a report is read.
+// reportLimit is the largest size of a report.
 const reportLimit = 4 << 10
 
 // Start makes the machine and starts its agent, whose output goes to log. ended
@@ -94,7 +94,8 @@ func layOut(spec Spec) error {
 	return nil
 }
 
-// build runs the first part and waits for its end. The parts keep held open.
+// build runs the first part and waits for its end. The parts keep the files in held
+// open.
 func build(ctx context.Context, spec Spec, arg string, env []string, log, held *os.File) error {
 	defer held.Close()
 	report, says, err := os.Pipe()
@@ -139,7 +140,7 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	return err
 }
 
-// prepare prepares the process of the first part, which waits for it.
+// prepare sets up the ids and limits of the first part's process, which waits for that.
 func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err error) {
 	var held Held
 	if spec.Users.Many() {
@@ -155,7 +156,8 @@ func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err
 	return errors.Join(json.NewEncoder(order).Encode(held), order.Close())
 }
 
-// refused returns the error of starting a process in namespaces. Not all are about these.
+// refused returns the error of starting a process in namespaces. Some errors have other
+// causes.
 func refused(what string, err error) error {
 	for _, other := range []syscall.Errno{syscall.E2BIG, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOENT, syscall.EACCES, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, other) {
@@ -165,8 +167,8 @@ func refused(what string, err error) error {
 	return fmt.Errorf("this machine refuses %s: %w", what, err)
 }
 
-// exited returns the error of waiting for a process that was killed, unless that
-// is its exit status.
+// exited returns the error of waiting for a process that was killed, unless it is only
+// its exit status.
 func exited(err error) error {
 	var status *exec.ExitError
 	if errors.As(err, &status) {
@@ -175,7 +177,7 @@ func exited(err error) error {
 	return err
 }
 
-// await waits until the process is prepared.
+// await waits until prepare has set up the process.
 func await() (Held, error) {
 	var held Held
 	from := os.NewFile(waitFD, "orders")
@@ -225,20 +227,20 @@ func isolate(cmd *exec.Cmd, flags uintptr) {
 	if os.Getuid() != 0 {
 		return
 	}
-	// The way to the VM's folder leads through folders of other users. The VM
-	// itself does not have them.
+	// Folders of other users are above the VM's folder. The VM itself does not see
+	// them.
 	others := syscall.SysProcIDMap{ContainerID: 1, HostID: 0, Size: systemIDs}
 	attr.UidMappings, attr.GidMappings = append(attr.UidMappings, others), append(attr.GidMappings, others)
 	attr.GidMappingsEnableSetgroups = true
-	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // of the mappings: the VM's owner
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // the ids in the new namespace: the VM's owner
 }
 
-// isolateAgain gives a command namespaces inside of those of this process. Only
-// the VM's owner exists there, and its users.
+// isolateAgain gives a command namespaces inside of those of this process, in which
+// only the VM's owner and its users exist.
 func isolateAgain(cmd *exec.Cmd, flags uintptr, users Users) {
 	only := func(others Range) []syscall.SysProcIDMap {
 		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
-		if others.Count > 0 { // apart, as in the namespaces of this process
+		if others.Count > 0 { // with the same ids as in the namespaces of this process
 			ids = append(ids, syscall.SysProcIDMap{ContainerID: 1, HostID: 1, Size: others.Count})
 		}
 		return ids
@@ -248,11 +250,11 @@ func isolateAgain(cmd *exec.Cmd, flags uintptr, users Users) {
 	}
 }
 
-// systemIDs is how many users and groups a machine has.
+// systemIDs is the number of users and groups of a machine.
 const systemIDs = 1 << 16
 
-// nobodyElse is the user and group of the VMs that root makes: nobody else has
-// it, and it may do nothing outside of a VM's folder.
+// nobodyElse is the user and group of the VMs that root makes: nobody else has it, and
+// it has no rights outside of a VM's folder.
 const nobodyElse = 1_999_999_999
 
 // Owner returns the user and group that is root in the VM: this one, but never
@@ -273,7 +275,7 @@ func GiveFile(name string) error {
 	return os.Lchown(name, uid, gid)
 }
 
-// GiveTree makes a folder with all that is in it the VM's own, if it is not yet.
+// GiveTree makes a folder with everything in it the VM's own, if it is not yet.
 func GiveTree(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil || os.Getuid() != 0 {
@@ -291,5 +293,5 @@ func GiveTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	return GiveFile(dir) // last: it says that all are given
+	return GiveFile(dir) // last, because its owner shows that everything was given
 }

@@ -11,14 +11,14 @@ import (
 //go:embed tools
 var tools embed.FS
 
-// tool is a program that changes the user. The machine's own could only pretend
-// to do so, and programs that refuse to be root would notice.
+// tool is a program that changes the user. The machine's own program could only pretend
+// to do so, and programs that refuse to run as root would notice.
 type tool struct {
 	name    string
 	source  string // in the folder tools
-	dir     string // where it is if the machine has none
-	real    bool   // it uses the machine's own
-	changes bool   // the machine's own can change the user where the VM has several
+	dir     string // the folder if the machine does not have the program
+	real    bool   // it starts the machine's own program
+	changes bool   // the machine's own program can change the user if the VM has several
 }
 
 func toolList() []tool {
@@ -33,14 +33,14 @@ func toolList() []tool {
 	}
 }
 
-// toolsDir is where the tools find each other, below /usr.
+// toolsDir is the folder, below /usr, where the tools find each other.
 const toolsDir = "lib/machine"
 
-// addTools puts the tools into the VM's /usr, in place of those of the machine or the
-// stemcell.
+// addTools puts the tools into the VM's /usr, where they replace those of the machine
+// or the stemcell.
 func (b *builder) addTools() error {
 	if !b.has("usr/bin/unshare") {
-		return nil // which they need
+		return nil // the tools need it
 	}
 	if err := b.layer(b.upper("/usr/"+toolsDir+"/real"), 0o755); err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	"bootstrap/internal/process"
 )
 
-// tryTime is how long Try may take.
+// tryTime limits one call of Try.
 const tryTime = 10 * time.Second
 
-// Try finds out whether this machine lets this user make namespaces and mount
-// file systems in them; the error is why not. It changes nothing.
+// Try finds out whether this user can make namespaces on this machine and mount file
+// systems in them; the error says why not. It changes nothing.
 func Try(ctx context.Context, program string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -42,7 +42,8 @@ func Try(ctx context.Context, program string) error {
 	return err
 }
 
-// try is what Try runs in the namespaces: it mounts what a VM needs first.
+// try is the part of Try that runs in the namespaces: it makes the first mounts that a
+// VM needs.
 func try() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("this machine refuses mounts in a user namespace: %w", err)

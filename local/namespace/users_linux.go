@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterCalls filters the system calls of this process and of all that it starts. No
-// call about keys is done, as if the kernel had none: a user's keys and their number
-// belong to all processes of that user, outside too. Where the VM has only one
-// user, calls that change the user, the groups or an owner succeed without effect.
-// Programs that give up root and scripts that hand files to vcap then work: everything
+// filterCalls filters the system calls of this process and its descendants. Calls about
+// keys fail, as if the kernel had no keys: the keys of a user, and their number, belong
+// to all processes of that user, also outside of the VM. If the VM has only one user,
+// calls that change the user, the groups or an owner succeed without effect. So
+// programs that give up root and scripts that give files to vcap work: everything
 // belongs to that user anyway.
 func filterCalls() error {
 	ids, err := os.ReadFile("/proc/self/uid_map")
@@ -24,7 +24,7 @@ func filterCalls() error {
 	one := strings.Count(string(ids), "\n") == 1 && strings.HasSuffix(strings.TrimSpace(string(ids)), " 1")
 	program := callFilter(one)
 	if program == nil {
-		return nil // not written for this processor
+		return nil // there are no filters for this processor
 	}
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	runtime.LockOSThread()
@@ -50,9 +50,9 @@ const (
 	filterEnd  = unix.BPF_RET | unix.BPF_K
 )
 
-// callFilter is a program of that language. Calls about keys fail with ENOSYS. With
-// pretend, calls of changesIDs in which an argument names another user or group than root
-// return 0, as if they had been done. All other calls are done.
+// callFilter returns a program of that language. Calls about keys fail with ENOSYS.
+// With pretend, calls of changesIDs that name another user or group than root return 0
+// without being executed. All other calls are executed.
 func callFilter(pretend bool) []unix.SockFilter {
 	arch, calls := changesIDs()
 	if arch == 0 {
@@ -80,13 +80,13 @@ func callFilter(pretend bool) []unix.SockFilter {
 	return append(program, allow)
 }
 
-// archCalls are the numbers of calls of one processor.
+// archCalls contains the system call numbers of one processor.
 type archCalls struct {
 	arch    uint32
 	numbers []uint32
 }
 
-// refuse is the part of a filter in which these calls fail.
+// refuse returns the part of a filter that makes these calls fail.
 func (a archCalls) refuse() []unix.SockFilter {
 	part := []unix.SockFilter{{Code: filterLoad, K: dataCall}}
 	for _, number := range a.numbers {
@@ -98,14 +98,14 @@ func (a archCalls) refuse() []unix.SockFilter {
 	return part
 }
 
-// pretence is the part of a filter in which calls succeed without effect. The number of
-// the call is loaded.
+// pretence returns the part of a filter that makes calls succeed without effect. The
+// number of the call is loaded before.
 func pretence(calls []idCall) []unix.SockFilter {
 	var program []unix.SockFilter
 	for _, call := range calls {
 		var block []unix.SockFilter
 		for _, arg := range call.args {
-			// Root and "leave it as it is" go on to the next argument.
+			// For root and for "leave it as it is", check the next argument.
 			block = append(block,
 				unix.SockFilter{Code: filterLoad, K: dataArgs + 8*uint32(arg)},
 				unix.SockFilter{Code: filterSame, K: 0, Jt: 2},
@@ -124,8 +124,8 @@ func pretence(calls []idCall) []unix.SockFilter {
 	return program
 }
 
-// idCall is a system call and which of its arguments are users or groups; none:
-// it is never done.
+// idCall is a system call, with the indexes of its arguments that are users or groups;
+// none: it is never executed.
 type idCall struct {
 	number uint32
 	args   []int

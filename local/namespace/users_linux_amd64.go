@@ -2,8 +2,8 @@ package namespace
 
 import "golang.org/x/sys/unix"
 
-// changesIDs returns the processor as filters name it, and the calls that change
-// users, groups or owners.
+// changesIDs returns the name of the processor in filters, and the system calls that
+// change users, groups or owners.
 func changesIDs() (arch uint32, calls []idCall) {
 	return unix.AUDIT_ARCH_X86_64, []idCall{
 		{unix.SYS_CHOWN, []int{1, 2}}, {unix.SYS_LCHOWN, []int{1, 2}}, {unix.SYS_FCHOWN, []int{1, 2}}, {unix.SYS_FCHOWNAT, []int{2, 3}},
@@ -14,7 +14,7 @@ func changesIDs() (arch uint32, calls []idCall) {
 	}
 }
 
-// keyCalls returns the calls about keys, also those of 32-bit programs.
+// keyCalls returns the system calls about keys, including those of 32-bit programs.
 func keyCalls() []archCalls {
 	const x32 = 0x40000000
 	return []archCalls{

@@ -27,12 +27,12 @@ type Cable struct {
 	Spec     *Spec  `json:"spec"`
 	Ports    []Port `json:"ports,omitempty"`
 	Out      string `json:"out,omitempty"` // the program that is the way out
-	UID      int    `json:"uid"`           // whose rights the cable has
+	UID      int    `json:"uid"`           // the cable runs as this user
 	GID      int    `json:"gid"`
 }
 
-// The descriptors that a cable inherits: where it reports how it started, and then
-// one for each published port.
+// The descriptors that a cable inherits: first the one to which it reports its start,
+// then one for each published port.
 const (
 	saysFD  = 3
 	portsFD = 4
@@ -41,7 +41,7 @@ const (
 // connected is the report of success; any other is the reason for a failure.
 const connected = "connected"
 
-// reportLimit is how much of a report is read.
+// reportLimit is the largest size of a report.
 const reportLimit = 4 << 10
 
 // Start starts the cable of a VM that runs, with the open ports in the order of
@@ -125,7 +125,7 @@ func (c Cable) begin(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Held until this process ends.
+	// These stay open until this process ends.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.New("the VM is connected already")
 	}
@@ -201,7 +201,7 @@ func (c Cable) open(i Interface) (*plug, error) {
 	return &plug{Interface: i, folder: folder}, err
 }
 
-// giveUpRoot makes this process one of the VM's owner, if it is root.
+// giveUpRoot changes the user of this process to the VM's owner, if it is root.
 func (c Cable) giveUpRoot() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -253,8 +253,8 @@ func Runs(ctx context.Context, dir string) bool {
 	return true
 }
 
-// Tidy removes what cables that were killed have left in the folder of all
-// networks, and the folder if nothing is in it. No cable may be starting.
+// Tidy removes files of killed cables from the folder of all networks, and the folder
+// if it is empty. No cable may be starting.
 func Tidy(networks string) error {
 	segments, err := os.ReadDir(networks)
 	if errors.Is(err, os.ErrNotExist) {
@@ -268,7 +268,7 @@ func Tidy(networks string) error {
 		if err := tidySegment(dir); err != nil {
 			return err
 		}
-		_ = os.Remove(dir) // fails if it is not empty
+		_ = os.Remove(dir) // fails if the folder is not empty
 	}
 	_ = os.Remove(networks)
 	return nil

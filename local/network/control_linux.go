@@ -26,14 +26,14 @@ const (
 	maxAsking    = 256 // clients at the same time
 )
 
-// question is what a client asks the first process of a VM: for a connection from
-// inside the VM to an address, or, without one, for the ends of its interfaces.
+// question is a request to the first process of a VM: for a connection from inside the
+// VM to an address, or, without an address, for the other ends of its interfaces.
 type question struct {
 	Network string `json:"network,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// answer has descriptors with it unless it has an error.
+// answer comes with descriptors unless it contains an error.
 type answer struct {
 	Error   string `json:"error,omitempty"`
 	Refused bool   `json:"refused,omitempty"` // nobody listens there
@@ -43,7 +43,7 @@ type answer struct {
 // dir is the VM's folder, or a descriptor's path of it.
 func Listen(dir string) (*net.UnixListener, error) {
 	name := filepath.Join(dir, controlFile)
-	_ = os.Remove(name) // of an earlier start of the VM
+	_ = os.Remove(name) // an earlier start of the VM may have left it
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the VM's network: %w", err)
@@ -87,7 +87,7 @@ func answerTo(ctx context.Context, conn *net.UnixConn, ends []*os.File) {
 		if send(conn, answer{}, ends...) != nil {
 			return
 		}
-		// The client sees the end of the VM by the end of the connection.
+		// The client notices the end of the VM by the end of the connection.
 		_ = conn.SetDeadline(time.Time{})
 		_, _ = conn.Read(text)
 		return
@@ -225,8 +225,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Dial connects to an address from inside the VM in dir. The connection is made
-// by the VM: nothing but the VM's network can be reached.
+// Dial connects to an address from inside the VM in dir. The VM makes the connection,
+// so that only addresses that the VM can reach are reachable.
 func Dial(ctx context.Context, dir, network, address string) (net.Conn, error) {
 	conn, err := dial(ctx, dir, network, address)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Open listens at the published ports. An error names who has a port.
+// Open listens at the published ports. If another process uses a port, the error names
+// it.
 func Open(ctx context.Context, ports []Port) (open []*os.File, err error) {
 	for _, p := range ports {
 		f, err := p.open(ctx)
@@ -52,7 +53,7 @@ func (p Port) open(ctx context.Context) (*os.File, error) {
 	return opened.File()
 }
 
-// why completes the error of a port that cannot be opened.
+// why completes the error for a port that cannot be opened.
 func (p Port) why(ctx context.Context, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) && p.Network == "tcp" {
 		return fmt.Errorf("%v has the port: %w", listener.At(ctx, p.listenAddress()), err)
@@ -88,7 +89,7 @@ func (p Port) target(s *Spec) string {
 	return net.JoinHostPort(s.Interfaces[0].Address.Addr().String(), strconv.Itoa(int(p.Port)))
 }
 
-// acceptPause is how long a port rests that cannot accept connections, for example
+// acceptPause is the pause after a port could not accept a connection, for example
 // because too many files are open.
 const acceptPause = 50 * time.Millisecond
 
@@ -123,7 +124,7 @@ func (r *running) dial(ctx context.Context, network, target string) (net.Conn, e
 	return dial(ctx, byDescriptor(r.folder), network, target)
 }
 
-// reset ends a connection as a closed port does.
+// reset ends a connection like a closed port does.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Configure makes the interfaces of a VM, in whose network namespace this process
-// runs, and returns their other ends, which see the frames that the VM sends.
+// Configure makes the interfaces of a VM, in whose network namespace this process runs,
+// and returns their other ends, where the frames of the VM arrive.
 func Configure(spec *Spec) (ends []*os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -29,8 +29,9 @@ func Configure(spec *Spec) (ends []*os.File, err error) {
 	if err := up("lo"); err != nil {
 		return nil, err
 	}
-	// What the cable has not read yet has little room, and what does not fit is lost
-	// and sent again after a while: connections are faster that keep to it.
+	// The queue of frames that the cable has not read yet is short. Frames that do not
+	// fit are lost and sent again later, so that connections are faster with a small
+	// send buffer.
 	_ = os.WriteFile("/proc/sys/net/ipv4/tcp_wmem", []byte("4096 65536 131072"), 0o644) // #nosec G306 -- it exists
 	for n, i := range spec.Interfaces {
 		end, err := connect(i, fmt.Sprintf("wire%d", n))
@@ -67,7 +68,8 @@ func connect(i Interface, wire string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", wire, err)
 	}
-	// It is no interface of the VM: it has no address, not even by itself.
+	// This end is not an interface of the VM: it has no address, not even an automatic
+	// one.
 	if err := netlink.LinkSetIP6AddrGenMode(peer, nl.IN6_ADDR_GEN_MODE_NONE); err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil, fmt.Errorf("interface %s: %w", wire, err)
 	}
@@ -88,7 +90,7 @@ func connect(i Interface, wire string) (*os.File, error) {
 func addAddress(link netlink.Link, i Interface) error {
 	address := &netlink.Addr{IPNet: ipNet(i.Address)}
 	if i.Address.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD // the CPI has seen to it that no other VM has it
+		address.Flags = unix.IFA_F_NODAD // the CPI has checked that no other VM uses it
 	}
 	if err := netlink.AddrAdd(link, address); err != nil {
 		return fmt.Errorf("address %s: %w", i.Address, err)
@@ -113,8 +115,8 @@ func ipNet(p netip.Prefix) *net.IPNet {
 // ethtoolValue is the kernel's struct of that name.
 type ethtoolValue struct{ command, value uint32 }
 
-// completeFrames has the kernel compute the checksums of frames that it sends and
-// split them to the size of packets: nobody does so behind the other end.
+// completeFrames makes the kernel compute the checksums of frames that it sends, and
+// split them into packets, because the cable does neither.
 func completeFrames(name string) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Spec is what a VM has instead of the machine's network.
+// Spec is the network that a VM has in place of the machine's.
 type Spec struct {
 	Interfaces []Interface  `json:"interfaces"` // the first is the VM's main one
 	DNS        []netip.Addr `json:"dns,omitempty"`
@@ -25,11 +25,11 @@ type Interface struct {
 	Name    string       `json:"name"`
 	Address netip.Prefix `json:"address"` // of the VM, with the length of the network's range
 	Gateway netip.Addr   `json:"gateway"` // of the default route; invalid: there is none
-	Out     bool         `json:"out"`     // the gateway leads out
+	Out     bool         `json:"out"`     // the gateway leads to the outside
 }
 
-// Segment names the network of an interface: VMs whose networks have the same
-// range reach each other.
+// Segment names the network of an interface: VMs whose networks have the same range can
+// reach each other.
 func (i Interface) Segment() string {
 	return strings.NewReplacer("/", "-", ":", ".").Replace(i.Address.Masked().String())
 }
@@ -51,12 +51,12 @@ const (
 	logFile     = "cable.log"
 )
 
-// mtu is the largest packet of an interface. Large ones take less time per byte, but
-// of still larger ones too few find room on their way to the cable.
+// mtu is the largest packet of an interface. Larger packets take less time per byte,
+// but too few of them fit into the queue to the cable.
 const mtu = 8000
 
-// mac is the hardware address that belongs to an address, so that the place of a
-// frame's destination is known without asking.
+// mac returns the hardware address for an IP address, so that the destination of a
+// frame is known without asking.
 func mac(addr netip.Addr) [6]byte {
 	if addr.Is4() {
 		four := addr.As4()

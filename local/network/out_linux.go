@@ -23,8 +23,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The pauses before a helper that ended is started again, and how long it must
-// have run for the pauses to be short again.
+// The pauses before a helper that ended is started again, and the time after which a
+// running helper resets them.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
@@ -33,12 +33,12 @@ const (
 // outTime is how long the helper may take to accept a frame.
 const outTime = time.Second
 
-// Helper returns the program that is the way out of networks. The first is preferred,
-// because the passt of Debian 12 stalls with large uploads.
+// Helper returns the program that connects networks to the outside. slirp4netns is
+// preferred, because the passt of Debian 12 stalls with large uploads.
 func Helper() (program string, err error) {
 	for _, name := range []string{slirp4netns, "passt"} {
 		if program, err = exec.LookPath(name); err == nil {
-			// The folder of a link may be closed to the user that the helper runs as.
+			// The user of the helper may have no access to the folder of a link.
 			return filepath.EvalSymlinks(program)
 		}
 	}
@@ -47,7 +47,7 @@ func Helper() (program string, err error) {
 
 const slirp4netns = "slirp4netns"
 
-// Resolver returns where the helper answers questions for names.
+// Resolver returns the address of the helper's name server.
 func Resolver(program string, i Interface) netip.Addr {
 	if filepath.Base(program) == slirp4netns {
 		return slirpNetwork(i).Addr().Next().Next().Next()
@@ -55,8 +55,8 @@ func Resolver(program string, i Interface) netip.Addr {
 	return i.Gateway
 }
 
-// slirpNetwork is what slirp4netns takes for the network of the VM. Its gateway has
-// the second address.
+// slirpNetwork is the network that slirp4netns assumes for the VM. The second address
+// is its gateway.
 func slirpNetwork(i Interface) netip.Prefix {
 	usual := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 2, 0}), 24)
 	if i.Address.Overlaps(usual) {
@@ -65,7 +65,7 @@ func slirpNetwork(i Interface) netip.Prefix {
 	return usual
 }
 
-// wayOut is the helper behind a gateway.
+// wayOut is the helper that acts as a gateway.
 type wayOut struct {
 	program string
 	folder  *os.File // of the VM
@@ -74,10 +74,10 @@ type wayOut struct {
 	current atomic.Pointer[helper]
 }
 
-// helper is a helper that runs.
+// helper is a running helper.
 type helper struct {
 	conn   net.Conn
-	stream bool // frames follow their lengths
+	stream bool // each frame is preceded by its length
 }
 
 // run starts the helper again and again until ctx ends.
@@ -85,7 +85,7 @@ func (w *wayOut) run(ctx context.Context, toVM func(frame []byte)) {
 	pauses := wait.Grow(firstPause, longestPause, 2)
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := w.once(ctx, toVM)
+		err := w.runOne(ctx, toVM)
 		if ctx.Err() != nil {
 			return
 		}
@@ -97,8 +97,8 @@ func (w *wayOut) run(ctx context.Context, toVM func(frame []byte)) {
 	}
 }
 
-// once runs one helper until it or ctx ends.
-func (w *wayOut) once(ctx context.Context, toVM func(frame []byte)) error {
+// runOne runs one helper until it or ctx ends.
+func (w *wayOut) runOne(ctx context.Context, toVM func(frame []byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var said bytes.Buffer
@@ -159,13 +159,14 @@ func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 	return &helper{conn: conn, stream: true}, cmd, err
 }
 
-// slirpSocket is where slirp4netns waits for the cable, in the folder of the VM.
+// slirpSocket is the socket, in the folder of the VM, at which slirp4netns waits for
+// the cable.
 const slirpSocket = "slirp.sock"
 
 // slirp starts slirp4netns and connects to the socket that it makes.
 func (w *wayOut) slirp(ctx context.Context, said io.Writer) (*helper, *exec.Cmd, error) {
 	place := filepath.Join(byDescriptor(w.folder), slirpSocket)
-	_ = os.Remove(place)                                                                                                                                                        // of one that was killed
+	_ = os.Remove(place)                                                                                                                                                        // a killed one may have left it
 	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket) // #nosec G204 -- the slirp4netns of this machine
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.WaitDelay = time.Second
@@ -180,7 +181,7 @@ func (w *wayOut) slirp(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 		conn, err = net.Dial("unixpacket", place)
 		return err == nil, nil
 	})
-	_ = os.Remove(place) // nobody else has to connect
+	_ = os.Remove(place) // nobody else must connect
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -195,13 +196,13 @@ const slirpTime = 5 * time.Second
 // owns reports whether a hardware address is the helper's own.
 func (w *wayOut) owns(address [6]byte) bool {
 	if filepath.Base(w.program) != slirp4netns {
-		return false // passt uses that of the gateway
+		return false // passt uses the gateway's address
 	}
 	gateway := slirpNetwork(w.at).Addr().Next().Next().As4()
 	return address == [6]byte{0x52, 0x55, gateway[0], gateway[1], gateway[2], gateway[3]}
 }
 
-// send hands the helper a frame, if it runs.
+// send passes a frame to the helper, if it runs.
 func (w *wayOut) send(frame []byte) {
 	h := w.current.Load()
 	if h == nil {
@@ -218,11 +219,11 @@ func (w *wayOut) send(frame []byte) {
 		_, err = h.conn.Write(frame)
 	}
 	if err != nil {
-		_ = h.conn.Close() // half a frame may have been sent
+		_ = h.conn.Close() // a part of the frame may have been sent
 	}
 }
 
-// receive hands on the frames of the helper until it ends.
+// receive passes on the frames of the helper until it ends.
 func (h *helper) receive(toVM func(frame []byte)) {
 	frame := make([]byte, frameLimit)
 	for {

@@ -31,7 +31,7 @@ type plug struct {
 	folder *os.File
 	log    *slog.Logger
 	wire   *os.File // the other end of the interface
-	inbox  *os.File // the socket in the folder
+	inbox  *os.File // a socket that sends to the other cables
 	outbox int      // a socket that waits for the other cables
 	out    *wayOut  // nil: there is none
 
@@ -87,10 +87,10 @@ func (p *plug) unplug() {
 	_ = p.wire.Close()
 }
 
-// toVM hands the VM a frame.
+// toVM passes a frame to the VM.
 func (p *plug) toVM(frame []byte) { _, _ = p.wire.Write(frame) }
 
-// fromPeers hands the VM the frames of the others until the plug is unplugged.
+// fromPeers passes frames of the other VMs to the VM until the plug is unplugged.
 func (p *plug) fromPeers() {
 	frame := make([]byte, frameLimit)
 	for {
@@ -120,7 +120,7 @@ func (p *plug) fromVM(ctx context.Context) {
 	}
 }
 
-// Places in a frame.
+// Offsets in a frame.
 const (
 	headerSize = 14
 	typeARP    = 0x0806
@@ -142,8 +142,8 @@ func (p *plug) deliver(frame []byte) {
 	}
 }
 
-// toPeer sends a frame to another VM. One that is not there, or too slow, does not
-// get it: senders repeat what matters.
+// toPeer sends a frame to another VM. The frame is lost if that VM does not exist or is
+// too slow: senders repeat what matters.
 func (p *plug) toPeer(name string, frame []byte) {
 	if len(name) != 2*len(mac(p.Gateway)) || name == p.ownName() {
 		return

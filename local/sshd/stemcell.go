@@ -18,9 +18,9 @@ const (
 	keysFile        = ".ssh/authorized_keys"
 )
 
-// ServeStemcell serves one connection to a VM in which the agent of a stemcell makes
-// the users: they are those of the VM's /etc/passwd, with the keys in their homes.
-// All of them run as the owner of the VM.
+// ServeStemcell serves one connection to a VM whose users are made by the agent of a
+// stemcell: they are in the VM's /etc/passwd, and their keys in their homes. All of
+// them run as the owner of the VM.
 func (s *Server) ServeStemcell(conn net.Conn) error {
 	s.cfg.hostKey = stemcellHostKey
 	s.cfg.users = func(name string) (account, error) { return userOf(stemcellUsers, name) }

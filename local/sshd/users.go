@@ -13,8 +13,8 @@ import (
 
 var errRefused = errors.New("not admitted")
 
-// user is a temporary user. All of them run as the owner of the VM: their names
-// only tell their sessions apart.
+// user is a temporary user. All of them run as the owner of the VM: their names only
+// distinguish their sessions.
 type user struct {
 	key   ssh.PublicKey
 	conns map[*ssh.ServerConn]bool
@@ -24,8 +24,8 @@ func (s *Server) isImageUser(name string) bool {
 	return s.cfg.Image != nil && s.cfg.Image.User == name
 }
 
-// AddUser admits a temporary user with the key and returns the address of the
-// server, which listens on the loopback if it did not listen yet.
+// AddUser adds a temporary user with the key and returns the address of the server. The
+// server starts to listen on the loopback if it did not listen yet.
 func (s *Server) AddUser(name string, key ssh.PublicKey) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ func (s *Server) RemoveUsers(names *regexp.Regexp) {
 	}
 }
 
-// enter records a connection, so that it ends with its user; leave forgets it. A
-// user may have been removed since the key was checked: ok is false then.
+// enter records a connection, so that it ends with its user; leave removes the record.
+// ok is false if the user was removed after the key was checked.
 func (s *Server) enter(conn *ssh.ServerConn) (leave func(), ok bool) {
 	if s.isImageUser(conn.User()) {
 		return func() { s.forwards.removeAll(conn) }, true

@@ -1,4 +1,4 @@
-// Package vmtest finds what embedded VMs leave behind.
+// Package vmtest finds processes that embedded VMs left running.
 package vmtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Process is one in a VM.
+// Process is a process in a VM.
 type Process struct {
 	PID     int
 	VM      string // the name of the VM's folder
@@ -16,8 +16,8 @@ type Process struct {
 }
 
 // Processes returns the processes in VMs of namespaces whose folder is below a folder
-// vms, of which end is the end of the path. Most of them show it only by what is
-// mounted for them, which is named from the root of its file system.
+// vms. end is the last part of that folder's path: most processes show the folder only
+// in their mounts, whose paths begin at the root of its file system.
 func Processes(end string) []Process {
 	here, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
