@@ -60,7 +60,7 @@ func AddHelp(c *cli.Console, root *cobra.Command) {
 		cmd.SetOut(&text)
 		help(cmd, args)
 		cmd.SetOut(out)
-		cmd.Print(cli.Fit(text.String(), width))
+		cmd.Print(fit(text.String(), width))
 	})
 }
 

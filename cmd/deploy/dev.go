@@ -3,15 +3,12 @@ package deploy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
-	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/deployer/report"
 	"bootstrap/manifest"
 )
 
@@ -63,28 +60,9 @@ func develop(c *cli.Console, cmd *cobra.Command, opts deployer.Options, anyCPI b
 	done := c.Many()
 	show := c.Renderer(c.Out())
 	c.ReportBy(show)
-	loop := Loop{
-		Manifest: opts.Manifest,
-		Inputs:   opts.Inputs,
-		AnyCPI:   anyCPI,
-		Asking:   c.Signals.Asking,
-		Ended:    func(err error) { c.Ended(err) },
-		Show:     show,
-		Idle: func(idle bool) {
-			c.Signals.End(idle)
-			if !idle && !c.JSON() {
-				c.Print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
-			}
-		},
-	}
-	loop.Deploy = func(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
-		opts := opts
-		opts.Accept = accept
-		return c.OneOfMany(show, func() error { return c.Deployment(ctx, opts, deployer.Deploy) })
-	}
-	err := loop.Run(cmd.Context())
+	err := (&loop{c: c, opts: opts, anyCPI: anyCPI, show: show}).run(cmd.Context())
 	done()
-	if remote := (*RemoteError)(nil); errors.As(err, &remote) {
+	if remote := (*remoteError)(nil); errors.As(err, &remote) {
 		return cli.WrongUsage(cmd, err)
 	}
 	return err

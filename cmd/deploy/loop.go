@@ -1,5 +1,3 @@
-// Package dev deploys a manifest again whenever it, or a release folder that it names,
-// changes: the loop of somebody who writes a release.
 package deploy
 
 import (
@@ -12,62 +10,56 @@ import (
 	"time"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/watch"
 	"bootstrap/manifest"
-	"bootstrap/manifest/document"
 )
 
-// RemoteError says that the manifest's CPI is not the embedded one.
-type RemoteError struct{ Release string }
+// remoteError says that the manifest's CPI is not the embedded one.
+type remoteError struct{ release string }
 
-func (e *RemoteError) Error() string {
-	return fmt.Sprintf("the CPI of the manifest is in release %s: dev deploys every change, and does that only to machines of the embedded CPI; to deploy every change to these VMs, add --any-cpi", e.Release)
+func (e *remoteError) Error() string {
+	return fmt.Sprintf("the CPI of the manifest is in release %s: dev deploys every change, and does that only to machines of the embedded CPI; to deploy every change to these VMs, add --any-cpi", e.release)
 }
 
-// Loop deploys, waits until files change, and deploys again.
-type Loop struct {
-	Manifest string
-	Inputs   document.Options
-	AnyCPI   bool // deploy not only to machines of the embedded CPI
-	// Deploy runs one deploy. It passes the manifest that it has read to accept, and
-	// its events to show.
-	Deploy func(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error
-	Asking func() bool        // a deploy asks the person
-	Ended  func(error)        // a deploy has ended
-	Show   func(report.Event) // for the person
-	Idle   func(idle bool)    // the loop waits for files, or deploys again
-
+// loop deploys, waits until files change, and deploys again.
+type loop struct {
+	c       *cli.Console
+	opts    deployer.Options
+	anyCPI  bool               // deploy not only to machines of the embedded CPI
+	show    func(report.Event) // for the person
 	watcher *watch.Watcher
 	named   []string // local files and folders that the last readable manifest names
 }
 
-// Run runs the loop until the context ends. Its errors are that of a deploy which the
-// end of the context interrupted, that there is no manifest, and a *RemoteError.
-func (l *Loop) Run(ctx context.Context) error {
+// run runs the loop until the context ends. Its errors are that of a deploy which the
+// end of the context interrupted, that there is no manifest, and a *remoteError.
+func (l *loop) run(ctx context.Context) error {
 	l.watcher = watch.New(skip)
 	defer l.watcher.Close()
-	show := l.Show
+	show := l.show
 	for {
 		changed, err := l.round(ctx, show)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
 		l.info("Changed: " + shown(changed))
-		show = condensed(l.Show)
+		show = condensed(l.show)
 	}
 }
 
-func (l *Loop) info(message string) {
-	l.Show(report.Event{Time: time.Now(), Kind: report.Info, Message: message})
+func (l *loop) info(message string) {
+	l.show(report.Event{Time: time.Now(), Kind: report.Info, Message: message})
 }
 
 // round deploys once and returns the files that have changed since.
-func (l *Loop) round(ctx context.Context, show func(report.Event)) (changed []string, err error) {
+func (l *loop) round(ctx context.Context, show func(report.Event)) (changed []string, err error) {
 	deploying, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	progress := &progress{giveUp: func() { giveUp(cli.ErrSaved) }, asking: l.Asking}
+	progress := &progress{giveUp: func() { giveUp(cli.ErrSaved) }, asking: l.c.Signals.Asking}
 	before := l.watcher.Look(l.paths())
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -85,7 +77,7 @@ func (l *Loop) round(ctx context.Context, show func(report.Event)) (changed []st
 			return err
 		})
 	}
-	err = l.Deploy(deploying, func(m *manifest.Manifest) error {
+	err = l.deploy(deploying, func(m *manifest.Manifest) error {
 		l.named = localFiles(m)
 		begin()
 		return l.refuse(m)
@@ -95,28 +87,44 @@ func (l *Loop) round(ctx context.Context, show func(report.Event)) (changed []st
 	})
 	none := len(before) == 0 && done == nil // a mistyped name
 	begin()
-	if remote := (*RemoteError)(nil); ctx.Err() != nil || none || errors.As(err, &remote) {
+	if remote := (*remoteError)(nil); ctx.Err() != nil || none || errors.As(err, &remote) {
 		stop()
 		<-done
 		return nil, err
 	}
 	if err == nil || context.Cause(deploying) != cli.ErrSaved {
-		l.Ended(err)
+		l.c.Ended(err)
 		l.info(fmt.Sprintf("Watching %s; Ctrl-C ends", shown(l.paths())))
 	}
-	l.Idle(true)
-	defer l.Idle(false)
+	l.idle(true)
+	defer l.idle(false)
 	if err := <-done; err != nil && ctx.Err() == nil {
 		return nil, err
 	}
 	return changed, nil
 }
 
+// deploy runs one deploy. It passes the manifest that it has read to accept, and its
+// events to show.
+func (l *loop) deploy(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
+	opts := l.opts
+	opts.Accept = accept
+	return l.c.OneOfMany(show, func() error { return l.c.Deployment(ctx, opts, deployer.Deploy) })
+}
+
+// idle notes whether the loop waits for files, or deploys again.
+func (l *loop) idle(waits bool) {
+	l.c.Signals.End(waits)
+	if !waits && !l.c.JSON() {
+		l.c.Print(func(out *ui.Writer) { fmt.Fprintln(out) }) // between two deploys
+	}
+}
+
 // refuse refuses a manifest whose VM is not one of this machine.
-func (l *Loop) refuse(m *manifest.Manifest) error {
+func (l *loop) refuse(m *manifest.Manifest) error {
 	for _, rel := range m.Releases {
-		if !l.AnyCPI && len(m.CPI.Templates) > 0 && rel.Name == m.CPI.Templates[0].Release && rel.URL != "embedded:local-cpi" {
-			return &RemoteError{rel.Name}
+		if !l.anyCPI && len(m.CPI.Templates) > 0 && rel.Name == m.CPI.Templates[0].Release && rel.URL != "embedded:local-cpi" {
+			return &remoteError{rel.Name}
 		}
 	}
 	return nil
@@ -124,9 +132,9 @@ func (l *Loop) refuse(m *manifest.Manifest) error {
 
 // paths returns what the loop watches: the files of the command line, and what the
 // manifest names.
-func (l *Loop) paths() []string {
-	in := l.Inputs
-	list := []string{l.Manifest}
+func (l *loop) paths() []string {
+	in := l.opts.Inputs
+	list := []string{l.opts.Manifest}
 	for _, files := range [][]string{in.Ops, in.CloudConfigs, in.VarsFiles} {
 		list = append(list, files...)
 	}

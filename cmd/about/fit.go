@@ -1,4 +1,4 @@
-package cli
+package about
 
 import (
 	"regexp"
@@ -9,9 +9,9 @@ import (
 // column is the begin of a line of help up to its second column.
 var column = regexp.MustCompile(`^ +\S.*?  +`)
 
-// Fit breaks lines of a help text that are wider than a terminal: paragraphs, and the
+// fit breaks lines of a help text that are wider than a terminal: paragraphs, and the
 // second columns of flags and commands. Examples stay, so that they can be copied.
-func Fit(text string, width int) string {
+func fit(text string, width int) string {
 	var out, paragraph []string
 	flush := func() {
 		long := false
