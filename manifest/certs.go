@@ -18,22 +18,22 @@ import (
 
 const notPEM = `must be a certificate in PEM (lines from "-----BEGIN CERTIFICATE-----" to "-----END CERTIFICATE-----"); check that the lines are there, and their indentation`
 
-// skew is how far in the future the begin of a certificate may be, because the
-// clock of the machine that made it may be ahead.
+// skew is how far in the future a certificate may begin, because the clock of the
+// machine that made it may be ahead.
 const skew = 10 * time.Minute
 
-// certificates checks the certificate of the VM's agent against the CA with
-// which its clients verify it.
+// certificates checks the certificate of the VM's agent against the CA that its clients
+// use.
 type certificates struct {
 	*reader
-	ca, leaf document.Value // of the texts
+	ca, leaf document.Value // the PEM texts
 	roots    []*x509.Certificate
 	chain    []*x509.Certificate // of the agent; its own certificate is the first
 	now      time.Time
 }
 
-// checkCertificates checks cloud_provider.cert and, of the VM,
-// env.bosh.mbus.cert. Values that are absent or pending are not checked.
+// checkCertificates checks cloud_provider.cert and the VM's env.bosh.mbus.cert. It does
+// not check values that are absent or pending.
 func (r *reader) checkCertificates() {
 	provider := r.top.Get("cloud_provider")
 	c := certificates{reader: r, ca: provider.Get("cert").Get("ca"), now: time.Now()}
@@ -130,8 +130,8 @@ func (c *certificates) checkHost(mbus document.Value) {
 	c.fault(c.leaf, "must be for %s, the host of cloud_provider.mbus at which the agent is reached, but %s; generate a new one with alternative_names: [%s]", host, names, host)
 }
 
-// knownHost returns the name for which the certificate of a URL is verified: what
-// is behind #, or the host; or "" if it is pending.
+// knownHost returns the name for which the certificate of a URL is verified: the text
+// after #, else the host; or "" if it is pending.
 func knownHost(c document.Value) string {
 	if c.IsNull() || !c.IsScalar() {
 		return ""
@@ -159,8 +159,8 @@ func certificateNames(cert *x509.Certificate) []string {
 	return names
 }
 
-// checkSigner checks that the CA signed the certificate, perhaps with others
-// between them, and that all of these are valid now.
+// checkSigner checks that the CA signed the certificate, directly or through others,
+// and that all of these are valid now.
 func (c *certificates) checkSigner() {
 	leaf := c.chain[0]
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
@@ -217,8 +217,8 @@ func (c *certificates) checkPeriods(chain []*x509.Certificate) {
 	}
 }
 
-// checkRoots checks the CA that is valid the longest, since one valid CA is
-// enough.
+// checkRoots checks the CA that is valid for the longest time, because one valid CA is
+// sufficient.
 func (c *certificates) checkRoots() {
 	c.checkPeriod(c.ca, slices.MaxFunc(c.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }))
 }

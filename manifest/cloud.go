@@ -8,14 +8,15 @@ import (
 	"bootstrap/network"
 )
 
-// shared is the cloud config: what the deployments of a cloud have in common.
-// The names in parentheses, in messages, are those of the Director's errors.
+// shared is the cloud config, which the deployments of a cloud share. The names in
+// parentheses, in messages, are those of the Director's errors.
 type shared struct {
 	zones, types, extensions, disks catalog
 	networks                        []network.Network
 }
 
-// catalog is a section of the cloud config, whose items instance groups name.
+// catalog is a section of the cloud config, to whose items instance groups refer by
+// name.
 type catalog struct {
 	names
 	items map[string]catalogItem
@@ -28,8 +29,8 @@ type catalogItem struct {
 	size            int // of a disk type, in MiB
 }
 
-// readCloudConfig reads the cloud config. All of it is checked, also what this
-// deployment does not use.
+// readCloudConfig reads the cloud config. It checks all of it, including parts that
+// this deployment does not use.
 func (r *reader) readCloudConfig(top document.Value) {
 	r.shared = &shared{
 		zones:      readCatalog(top.Get("azs"), "cloud.azs[]", "availability zone", "DeploymentDuplicateAvailabilityZoneName"),
@@ -78,7 +79,7 @@ func readCatalog(list document.Value, name, what, duplicate string) catalog {
 	return c
 }
 
-// find returns the item that a value of the manifest names, and records that the
+// find returns the item to which a value of the manifest refers, and records that the
 // deployment uses it. unknown is the Director's name of the error.
 func (c *catalog) find(v document.Value, name, what, where, unknown string) (catalogItem, bool) {
 	item, ok := c.items[name]
@@ -90,8 +91,8 @@ func (c *catalog) find(v document.Value, name, what, where, unknown string) (cat
 	return item, true
 }
 
-// readPlacement reads the parts of an instance group that name parts of the
-// cloud config: zones, networks, kind of VM and disk, and its stemcell.
+// readPlacement reads the parts of an instance group that refer to the cloud config:
+// zones, networks, kind of VM and disk, and its stemcell.
 func (r *reader) readPlacement(c document.Value, group *InstanceGroup) {
 	if place := c.Get("resource_pool"); !place.IsNull() {
 		place.Fail("cannot be used with a cloud config: name a vm_type in its place (V1DeprecatedResourcePool)")
@@ -110,15 +111,15 @@ func (r *reader) readPlacement(c document.Value, group *InstanceGroup) {
 	r.readWishes(c, r.readKind(c))
 }
 
-// vmKind is what the VM type and the VM extensions of a group say.
+// vmKind is the content of the VM type and the VM extensions of a group.
 type vmKind struct {
 	name       string // for example: vm_type small
 	extended   bool   // there are extensions
 	properties map[string]any
-	sources    map[string]string // which part of the cloud config has each of properties
+	sources    map[string]string // the part of the cloud config that sets each property
 }
 
-// add adds cloud_properties, which replace whole values of those before.
+// add adds cloud_properties. They replace values of the same name.
 func (k *vmKind) add(source string, properties map[string]any) {
 	for key, value := range properties {
 		k.properties[key], k.sources[key] = value, source
@@ -230,7 +231,7 @@ func (r *reader) findStemcell(c document.Value) StemcellRef {
 	return StemcellRef{}
 }
 
-// addTmpfs adds what features.use_tmpfs_config means to the agent's settings.
+// addTmpfs adds the meaning of features.use_tmpfs_config to the agent's settings.
 func (r *reader) addTmpfs(env map[string]any) {
 	place := r.top.Get("features").Get("use_tmpfs_config")
 	if place.IsNull() {

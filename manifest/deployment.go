@@ -24,9 +24,9 @@ type reader struct {
 	pools    []pool
 	disks    []disk
 	within   time.Duration // certificates that expire within this time get a warning
-	store    string        // path of the vars store, whose values document checks
+	store    string        // path of the vars store; document checks its values
 	lenient  bool
-	env      document.Value // of the VM that the group uses
+	env      document.Value // env of the resource pool that the group uses
 
 	shared       *shared // nil: there is no cloud config
 	stemcells    names   // by alias; with a cloud config
@@ -39,7 +39,7 @@ var plainName = regexp.MustCompile(`^[-_0-9A-Za-z]+$`)
 // names collects the names that other parts of the manifest may refer to.
 type names struct {
 	list []string
-	open bool // some are unknown, because they contain variables
+	open bool // some names are unknown, because they contain variables
 }
 
 // add adds the name that was read from c.

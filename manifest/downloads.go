@@ -12,8 +12,8 @@ type Download struct {
 	URL, SHA1 string
 }
 
-// Downloads returns the downloads of a document whose variables are not filled in:
-// those that no variable can change. It reports nothing.
+// Downloads returns the downloads of a document whose variables are not filled in, as
+// far as no variable can change them. It reports no problems.
 func Downloads(top document.Value) []Download {
 	var list []Download
 	add := func(release string, item document.Value) {

@@ -43,8 +43,8 @@ func groupNames(items []document.Value) string {
 	return ": " + strings.Join(list, ", ")
 }
 
-// spellings returns the value of the one of two keys with the same meaning that
-// is used. If both are, it reports that and returns both.
+// spellings returns the value of the one key, of two with the same meaning, that is
+// used. If both are used, it reports that and returns both.
 func spellings(c document.Value, first, second string) []document.Value {
 	one, other := c.Get(first), c.Get(second)
 	if one.Len() > 0 && other.Len() > 0 {
@@ -233,7 +233,7 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	return refs
 }
 
-// readDefaults reads for which uses a network is the default.
+// readDefaults reads the uses for which a network is the default.
 func (r *reader) readDefaults(list document.Value) []string {
 	for _, item := range list.Items() {
 		if text, ok := item.Text(); item.IsNull() || ok && text != "dns" && text != "gateway" {

@@ -19,11 +19,11 @@ type HealthCheck struct {
 	Exec     []string      `json:"exec,omitempty"`   // a program of this machine with its arguments
 	Status   int           `json:"status,omitempty"` // of HTTP; 0: 200 to 399
 	CA       string        `json:"ca,omitempty"`     // CA certificates (PEM) of an HTTPS check; empty: the system's
-	Timeout  time.Duration `json:"timeout"`          // by when it must have passed
+	Timeout  time.Duration `json:"timeout"`          // time limit for passing
 	Interval time.Duration `json:"interval"`         // from the end of one attempt to the next
 }
 
-// The times of a check that names none.
+// The default times of a check.
 const (
 	healthTimeout  = time.Minute
 	healthInterval = time.Second

@@ -38,8 +38,8 @@ type Manifest struct {
 	Update       Update
 	Protect      bool // delete refuses to delete the deployment
 	UseDNS       bool // the VM gets the DNS records of its instance
-	// ResourcePool is the one that the instance group uses or, with a cloud config,
-	// what its zone, VM type and VM extensions say, without a name.
+	// ResourcePool is the one that the instance group uses. With a cloud config it has
+	// no name, and contains the properties of zone, VM type and VM extensions.
 	ResourcePool ResourcePool
 	CPI          Installation
 	// Secrets holds every secret value of the document, the longest first, for a
@@ -53,7 +53,7 @@ type Manifest struct {
 	// Generated are the variables that were generated or, with the mode Plan,
 	// will be, in their order.
 	Generated []string
-	// Variables are the names of those that can be generated, sorted; never nil.
+	// Variables are the sorted names of the variables that can be generated; never nil.
 	Variables []string
 	Warnings  []document.Problem
 }
@@ -84,7 +84,7 @@ type Subnet struct {
 	CloudProperties map[string]any
 
 	reserved, static netipx.IPSet
-	ignored          []document.Value // of both, if static_ips names the address
+	ignored          []document.Value // both lists, if static_ips names the address
 }
 
 // ResourcePool describes the VM and its stemcell.
@@ -101,7 +101,8 @@ type StemcellRef struct {
 	URL  string
 	SHA1 string
 	Pos  document.Position
-	// Name, OS and Version are what stemcells says of it; empty: nothing.
+	// Name, OS and Version are from the section stemcells; empty if the section does
+	// not contain them.
 	Name, OS, Version string
 }
 
@@ -155,8 +156,8 @@ type Update struct {
 	CrashLoops string
 }
 
-// WaitForCrashLoops is the value of update.crash_loops with which a deploy waits for
-// processes that end again and again, as long as update_watch_time allows.
+// WaitForCrashLoops is a value of update.crash_loops: a deploy waits, as long as
+// update_watch_time allows, for processes that end again and again.
 const WaitForCrashLoops = "wait"
 
 // WatchTime limits how long to wait until the jobs run.
@@ -168,7 +169,7 @@ type WatchTime struct {
 type Installation struct {
 	Templates []JobRef // without properties
 	// MBus is the URL as written, or with the address of the instance. With #name
-	// behind it, the agent's certificate is verified for that name, not the host.
+	// appended, the agent's certificate is verified for that name, not the host.
 	MBus       string
 	MBusURL    *url.URL
 	CA         string     // PEM; empty: none given
@@ -228,10 +229,10 @@ func (m *Manifest) Interfaces() map[string]map[string]any {
 	return result
 }
 
-// Address returns the VM's static IP on its only network, or on the one that is
-// the default for the gateway. If the IP is known only once the VM runs, ip is
-// empty and dynamic is true. It may be an IP that Place gave the instance; with a
-// cloud config, the network may be the default for addressable.
+// Address returns the VM's static IP on its only network, or on the one that is the
+// default for the gateway. If the IP is known only after the VM has started, ip is
+// empty and dynamic is true. Place may have chosen the IP. With a cloud config, the
+// network may be the default for addressable.
 func (m *Manifest) Address() (ip string, dynamic bool) {
 	if m.SharesNetworks() {
 		return m.Placement.address()

@@ -13,27 +13,26 @@ import (
 	"bootstrap/network"
 )
 
-// Placement is what a manifest leaves open for an instance: its zone and its
+// Placement is the part of an instance that a manifest leaves open: its zone and its
 // addresses.
 type Placement struct {
-	// Own is true without a cloud config: then Networks are the manual networks of
-	// the manifest itself, and Group asks only for the addresses that static_ips do
-	// not name.
+	// Own is true without a cloud config. Then Networks are the manual networks of the
+	// manifest itself, and the wishes of Group are those without static_ips.
 	Own      bool
 	Networks []network.Network // all of the cloud config
-	// Group is what the instance group asks of them, with its zones by name. It has
-	// one instance.
+	// Group is the instance group's use of these networks, with its zones by name. It
+	// has one instance.
 	Group network.Group
-	// Zone is the zone of the instance, empty if it has none: that of its static
-	// address, or the first one, or that of Place. Blocks are its addresses by
-	// network, as far as they are known: static ones always, the others after Place.
+	// Zone is the zone of the instance, empty if it has none: the zone of its static
+	// address, else the first one, until Place sets another. Blocks are its known
+	// addresses by network: static ones always, the others after Place.
 	Zone   string
 	Blocks map[string]netip.Prefix
 
 	kinds map[string]map[string]any // cloud_properties of the VM by zone
-	kind  vmKind                    // without those of the zone
-	mbus  *url.URL                  // as written
-	leaf  *x509.Certificate         // of the agent, if the URL has no host and no name of its own
+	kind  vmKind                    // without cloud_properties of the zone
+	mbus  *url.URL                  // mbus as written
+	leaf  *x509.Certificate         // certificate of the agent, if the URL has neither a host nor a name after #
 }
 
 // Open lists the wishes for which an address must be chosen.
@@ -47,10 +46,10 @@ func (p *Placement) Open() []network.Wish {
 	})
 }
 
-// Place returns the manifest with the instance in one of its zones and with
-// these addresses, by network, beside its static ones. It ignores addresses of
-// dynamic networks: they are hints for create_vm, and another hint is no change
-// of the VM.
+// Place returns the manifest with the instance in one of its zones and with these
+// addresses, by network, in addition to its static ones. It ignores addresses of
+// dynamic networks: they are only hints for create_vm, so that another hint does not
+// change the VM.
 func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest, error) {
 	if m.Placement == nil {
 		return m, nil
@@ -76,8 +75,8 @@ func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest
 	return &placed, nil
 }
 
-// Reached returns the manifest with the instance at an address, if it leaves open at
-// which the agent is reached.
+// Reached returns the manifest with the agent at an address, if the manifest leaves the
+// agent's address open.
 func (m *Manifest) Reached(addr netip.Addr) *Manifest {
 	if !addr.IsValid() || m.Placement == nil || m.CPI.MBusURL == nil || !unspecified(m.CPI.MBusURL) {
 		return m
@@ -94,7 +93,7 @@ func (m *Manifest) Reached(addr netip.Addr) *Manifest {
 	return &reached
 }
 
-// settle fills in what follows from the zone and the addresses.
+// settle fills in everything that depends on the zone and the addresses.
 func (m *Manifest) settle() {
 	p := m.Placement
 	refs := slices.Clone(m.Group.Networks)
@@ -121,18 +120,18 @@ func (m *Manifest) settle() {
 			own.Host = net.JoinHostPort(ip, port)
 		}
 		if p.leaf != nil && p.leaf.VerifyHostname(ip) != nil {
-			// It was made before the address was known.
+			// The certificate was made before the address was known.
 			own.Fragment = append(certificateNames(p.leaf), "")[0]
 		}
 		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
 	}
 }
 
-// checkMBus reports a URL without a host of its own where the address of the
-// instance is chosen by the IaaS.
+// checkMBus reports a URL without a host of its own if the IaaS chooses the address of
+// the instance.
 func (r *reader) checkMBus(p *Placement, place document.Value) {
 	w, found := p.main()
-	_, known := network.Find(p.Networks, w.Network) // or else that is reported
+	_, known := network.Find(p.Networks, w.Network) // otherwise the unknown network is reported
 	if found && known && p.mbus != nil && unspecified(p.mbus) && p.dynamic(w) {
 		place.Fail("must have the host at which the agent is reached: %s stands for the address of the instance, but the network %q is dynamic, so that address is known only once the VM runs", p.mbus.Hostname(), w.Network)
 	}
@@ -151,8 +150,8 @@ func (p *Placement) dynamic(w network.Wish) bool {
 	return !found || n.Type == network.Dynamic
 }
 
-// main returns the wish of the network that has the address of the VM: the one
-// that is the default for addressable, or else that for the gateway.
+// main returns the wish for the network with the VM's address: the default for
+// addressable, or else for gateway.
 func (p *Placement) main() (network.Wish, bool) {
 	for _, use := range []string{"addressable", "gateway"} {
 		for _, w := range p.Group.Wishes {
@@ -164,7 +163,7 @@ func (p *Placement) main() (network.Wish, bool) {
 	return network.Wish{}, false
 }
 
-// address is Manifest.Address.
+// address implements Manifest.Address.
 func (p *Placement) address() (ip string, unknown bool) {
 	w, found := p.main()
 	block := p.Blocks[w.Network]
@@ -225,8 +224,8 @@ func (r *reader) failAll(problems []network.Problem) {
 	}
 }
 
-// readWishes reads the zones and networks of an instance group, and places the
-// instance as far as its static addresses tell.
+// readWishes reads the zones and networks of an instance group, and places the instance
+// as far as its static addresses determine that.
 func (r *reader) readWishes(c document.Value, own vmKind) {
 	networks, zones := c.Get("networks"), c.Get("azs")
 	for _, item := range networks.Items() {
@@ -237,7 +236,7 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 			place.Fail("cannot be used, because each network has an interface of its own on the VM")
 		}
 	}
-	fields := map[string]any{"instances": 1} // checkInstances reports others
+	fields := map[string]any{"instances": 1} // checkInstances reports other numbers
 	for key, value := range map[string]document.Value{"azs": zones, "networks": networks} {
 		if !value.IsNull() {
 			fields[key] = value.Plain()
@@ -280,8 +279,8 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	}
 }
 
-// Sources returns for people which part of the cloud config has each of the VM's
-// cloud_properties, and which part had one that was removed.
+// Sources returns, for people, which part of the cloud config sets each of the VM's
+// cloud_properties, and which part set one that was removed.
 func (p *Placement) Sources() (of map[string]string, gone string) {
 	of, gone = maps.Clone(p.kind.sources), "the VM"
 	for key := range p.kinds[p.Zone] {
@@ -290,13 +289,13 @@ func (p *Placement) Sources() (of map[string]string, gone string) {
 		}
 	}
 	if !p.kind.extended && len(of) == len(p.kind.sources) {
-		gone = p.kind.name // nothing else has properties
+		gone = p.kind.name // no other part has properties
 	}
 	return of, gone
 }
 
-// Block returns the block of an address: the address alone, unless its network
-// gives instances larger ones.
+// Block returns the block of an address: a single address, unless instances get larger
+// blocks of its network.
 func (p *Placement) Block(name string, addr netip.Addr) netip.Prefix {
 	block := netip.PrefixFrom(addr, addr.BitLen())
 	n, found := network.Find(p.Networks, name)

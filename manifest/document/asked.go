@@ -10,21 +10,21 @@ import (
 	"bootstrap/manifest/gen"
 )
 
-// Answers are the values that sources such as a credential server have.
+// Answers are the values from sources such as a credential server.
 type Answers struct {
 	Values map[string]Answer // by the name of the variable
-	Asked  []string          // the sources, as messages name them
+	Asked  []string          // the sources that were asked, with their names for messages
 }
 
 // Answer is the value of a variable, which is secret.
 type Answer struct {
-	Source string // as messages name it
+	Source string // name of the source for messages
 	Value  any    // in the types of JSON, with integers as int or uint64
 }
 
-// ParseAnswer reads a value that is written as YAML. Text without quotes is used as
-// written, so that a key in PEM keeps its lines, and a password what looks like a
-// comment. The errors do not show the value.
+// ParseAnswer reads a value in YAML. Text without quotes is used as written, so that a
+// key in PEM keeps its lines, and a password keeps a part that looks like a comment.
+// The errors do not contain the value.
 func ParseAnswer(text string) (any, error) {
 	n, err := parseValue(text)
 	if err != nil {
@@ -38,8 +38,8 @@ func ParseAnswer(text string) (any, error) {
 	return n.plain(), nil
 }
 
-// ask asks the sources for the variables that the document uses and that neither
-// flags nor the vars store give.
+// ask asks the sources for variables that the document uses and that neither the flags
+// nor the vars store contain.
 func (e *evaluation) ask(ctx context.Context) error {
 	if e.opts.Ask == nil {
 		return nil
@@ -106,7 +106,7 @@ func (n *node) variables(visit func(name string)) {
 	}
 }
 
-// sourced adds what the sources have of the document's variables.
+// sourced adds the values that the document's variables got from sources.
 func (d inputsDigest) sourced(ctx context.Context, path string, opts Options) error {
 	if opts.Ask == nil {
 		return nil
@@ -121,7 +121,7 @@ func (d inputsDigest) sourced(ctx context.Context, path string, opts Options) er
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.sourced)) {
 		d.part("name", []byte(name))
-		d.part("sourced", fmt.Appendf(nil, "%#v", e.sourced[name].value.plain())) // which sorts maps
+		d.part("sourced", fmt.Appendf(nil, "%#v", e.sourced[name].value.plain())) // this format sorts maps
 	}
 	return nil
 }

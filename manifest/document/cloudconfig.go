@@ -24,16 +24,16 @@ func cloudSections() []string { return append(strings.Fields(cloudLists), cloudM
 // cloudConfig is the cloud config that was added to a document.
 type cloudConfig struct {
 	files []string
-	// origin is the index that an item of a list had before variables were
-	// filled in; used holds the items that the document needs.
+	// origin is the index that an item of a list had before variables were filled in;
+	// used contains the items that the document needs.
 	origin map[*node]int
 	used   map[*node]bool
 }
 
-// addCloudConfig applies the operations and adds the cloud config to the
-// document, as the Director does: its keys become keys of the manifest. With a
-// cloud config, operations on its keys apply to the files together, all others
-// to the manifest. byKey is false for a document that is perhaps no manifest.
+// addCloudConfig applies the operations and adds the cloud config to the document, like
+// the Director: its keys become keys of the manifest. With a cloud config, operations
+// on its keys apply to its files together, all others to the manifest. byKey is false
+// for a document that may not be a manifest.
 func (e *evaluation) addCloudConfig(ctx context.Context, ops []operation, byKey bool) error {
 	own, shared := ops, []operation(nil)
 	if len(e.opts.CloudConfigs) > 0 || byKey && e.namesCloudConfig(ops) {
@@ -262,9 +262,9 @@ func (v Value) CloudConfigs() []string {
 	return v.cloud.files
 }
 
-// Use records that the document needs this item of the cloud config. Items that
-// it does not need are left out of its digest and its sketch, so that a change
-// of them for other deployments is no change of this one.
+// Use records that the document needs this item of the cloud config. Other items are
+// left out of its digest and its sketch, so that changing them for other deployments
+// does not change this one.
 func (v Value) Use() {
 	if v.cloud != nil && v.node != nil {
 		v.cloud.used[v.node] = true
@@ -325,8 +325,8 @@ func (d *document) neededIn(sketch any) {
 	}
 }
 
-// namedCloudConfig returns the files of the cloud config that a manifest names,
-// for InputsDigest. It reads nothing that can be read only once.
+// namedCloudConfig returns the files of the cloud config that a manifest names, for
+// InputsDigest. It skips files that can be read only one time.
 func namedCloudConfig(ctx context.Context, path string, opts Options) ([]string, error) {
 	for _, file := range append([]string{path}, opts.Ops...) {
 		if expanded, err := ExpandHome(file); err == nil {
@@ -358,7 +358,7 @@ func namedCloudConfig(ctx context.Context, path string, opts Options) ([]string,
 	e.apply(ops)
 	files := e.cloudFiles()
 	if e.problems.failed() {
-		return nil, nil // a wrong manifest cannot be the one that a plan was made from
+		return nil, nil // no plan was made from a wrong manifest
 	}
 	return files, nil
 }

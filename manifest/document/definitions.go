@@ -117,8 +117,8 @@ func (e *evaluation) expectKeys() (found bool) {
 	return found
 }
 
-// expectKey begins to make the key of a definition, and reports whether it does:
-// there may be none, or its kind may depend on a variable.
+// expectKey begins to make the key of a definition. It returns false if there is no
+// key, or if its kind depends on a variable.
 func (e *evaluation) expectKey(def *definition) bool {
 	expected := gen.Definition{Name: def.name, Type: def.kind}
 	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {

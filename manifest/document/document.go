@@ -1,8 +1,7 @@
-// Package document evaluates YAML documents as create-env does: it applies
-// operations files, adds a cloud config, generates variables and fills them in,
-// and keeps the position of every value for messages. It compares two documents.
-// Of the keys of a manifest it knows only those of its variables section and of
-// a cloud config.
+// Package document evaluates YAML documents like create-env: it applies operations
+// files, adds a cloud config, generates variables and fills them in, and keeps the
+// position of every value for messages. It also compares documents. The only keys of a
+// manifest that it knows are the variables section and those of a cloud config.
 package document
 
 import (
@@ -42,7 +41,7 @@ type document struct {
 	pending map[string]bool
 	// hide redacts the values of variables in messages; nil if there are none.
 	hide *strings.Replacer
-	// plainText holds the texts and keys of the files that have no variables.
+	// plainText contains the texts and keys that the files contain without variables.
 	plainText map[string]bool
 }
 
@@ -63,7 +62,7 @@ type node struct {
 	items   []*node
 	entries []entry
 	pos     Position // in the file that the value came from
-	// symbolic is true if the text contains a symbol, see symbols.
+	// symbolic is true if the text contains a symbol; see symbols.
 	symbolic bool
 }
 
@@ -174,8 +173,8 @@ func (d *document) report(warning bool, pos Position, at *step, format string, a
 // Errors of the YAML are in the document's problems.
 func parse(file string, data []byte) *document { return parseAs(file, data, false) }
 
-// parseNames is parse for a file that maps names to values. The names are text
-// as written: yes and 0755 are names like any other.
+// parseNames is like parse, for a file that maps names to values. Names are the texts
+// in the file: yes and 0755 are names like any other.
 func parseNames(file string, data []byte) *document { return parseAs(file, data, true) }
 
 func parseAs(file string, data []byte, names bool) *document {

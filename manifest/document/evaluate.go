@@ -42,24 +42,24 @@ type Options struct {
 	FlagsFile  string
 	Generate   Mode     // what to do with variables without a value
 	VarSources []string // sources of values, as package manifest/source reads them
-	PassEnv    []string // names of variables of the environment that programs get
-	// Ask asks the sources for variables that nothing else gives; nil: there are none.
-	// Its error names the source that failed.
+	PassEnv    []string // names of environment variables that programs get
+	// Ask asks the sources for variables that have no value otherwise; nil: there are
+	// no sources. Its error names the source that failed.
 	Ask func(ctx context.Context, names []string) (Answers, error)
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
-	// Lenient is for commands that create no VM: wrong certificates of the agent
-	// are warnings, not errors.
+	// Lenient is for commands that create no VM: wrong certificates of the agent are
+	// warnings, not errors.
 	Lenient bool
 	Stdin   io.Reader
 	Piped   []byte // what the variables file - contains: standard input
-	// Generating is called before variables without a value get one, or are planned to:
-	// with their names, and whether the vars store exists. Its error ends the
-	// evaluation, and nothing is written; nil: it is not called.
+	// Generating is called before variables without a value get one, or are planned to.
+	// It gets their names, and whether the vars store exists. Its error ends the
+	// evaluation, and nothing is written; may be nil.
 	Generating func(ctx context.Context, names []string, exists bool) error
-	// Waiting is called, if keys of variables must be made, before their values are
-	// waited for: with the document whose variables are not filled in; nil: it is not.
+	// Waiting is called, if keys of variables must be made, before the evaluation waits
+	// for them. It gets the document with variables that are not filled in; may be nil.
 	Waiting func(top Value)
 }
 
@@ -90,10 +90,10 @@ type missing struct {
 	uses int
 }
 
-// open reads the document and the files of the options, applies the operations
-// and adds the cloud config: with byKey, also one that the document names. It
-// returns an error for files that cannot be read; problems in
-// their content are recorded in the document.
+// open reads the document and the files of the options, applies the operations and adds
+// the cloud config; with byKey, also a cloud config that the document names. It returns
+// an error for files that cannot be read, and records problems of their content in the
+// document.
 func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluation, error) {
 	file, data, err := readDocument(ctx, path, opts)
 	if err != nil {
@@ -188,7 +188,8 @@ func (e *evaluation) incomplete() []string {
 	return names
 }
 
-// generating tells the caller which variables are generated, before any is.
+// generating reports to the caller which variables will be generated, before that
+// begins.
 func (e *evaluation) generating(ctx context.Context) error {
 	if names := e.incomplete(); e.opts.Generating != nil && len(names) > 0 {
 		return e.opts.Generating(ctx, names, e.store.file.Exists())
@@ -260,7 +261,7 @@ func (e *evaluation) missingProblems() Problems {
 			Message: fmt.Sprintf("the variable ((%s)) has no value%s%s", shortened(m.name), elsewhere, more)})
 	}
 	problems = problems.sorted()
-	// The general advice is given only once.
+	// The general advice is given only one time.
 	for i := range problems {
 		if !strings.Contains(problems[i].Message, ";") {
 			problems[i].Message += "; set it with --var NAME=VALUE, or in a file with --vars-file FILE"
@@ -325,15 +326,15 @@ type Document struct {
 	// Generated are the variables that were generated or, with the mode Plan,
 	// will be, in their order.
 	Generated []string
-	// Warnings are the problems that do not keep the document from being used.
+	// Warnings are the problems that do not prevent use of the document.
 	Warnings []Problem
 	*evaluation
 }
 
-// Evaluate applies operations and fills in variables, and leaves those without
-// a value as they are. The path - stands for opts.Stdin. The document may be any
-// YAML, so that only opts can name a cloud config. The error is a *Problems if
-// the content of the files is to blame.
+// Evaluate applies operations and fills in variables, and leaves variables without a
+// value as they are. The path - stands for opts.Stdin. The document may be any YAML, so
+// that only opts can name a cloud config. The error is a *Problems if the content of
+// the files is wrong.
 func Evaluate(ctx context.Context, path string, opts Options) (*Document, error) {
 	e, err := open(ctx, path, opts, false)
 	defer e.close()
@@ -348,9 +349,9 @@ func Evaluate(ctx context.Context, path string, opts Options) (*Document, error)
 	return e.finish(ctx)
 }
 
-// Read is Evaluate for a caller that checks the content: check reports problems
-// with the methods of Value. An empty document and a variable without a value
-// are problems, too.
+// Read is like Evaluate, for a caller that checks the content: check reports problems
+// with the methods of Value. An empty document and a variable without a value are
+// problems, too.
 func Read(ctx context.Context, path string, opts Options, check func(top Value)) (*Document, error) {
 	e, err := open(ctx, path, opts, true)
 	defer e.close()
@@ -367,7 +368,7 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	if err := e.interpolate(ctx); err != nil {
 		return nil, err
 	}
-	if e.pending != nil { // nil: another process has just damaged the vars store
+	if e.pending != nil { // nil: another process has damaged the vars store since
 		e.problems = append(e.problems, e.missingProblems()...)
 		check(e.top())
 	}

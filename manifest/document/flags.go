@@ -53,7 +53,7 @@ func (d *document) addFlagsFile(ctx context.Context, vars variables, path string
 	return vars.addEntries(named, path)
 }
 
-// flagsFile adds the variables of the file at path, without what else is in it.
+// flagsFile adds the variables of the file at path, and ignores the rest of it.
 func (d inputsDigest) flagsFile(ctx context.Context, path string) error {
 	given, err := flagsFileVars(ctx, path)
 	if err != nil || !given.IsMap() {

@@ -17,11 +17,11 @@ import (
 	"bootstrap/manifest/store"
 )
 
-// InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of
-// everything that an evaluation reads: the contents of all files, also of those
-// that the manifest names as its cloud config, but not their paths, the given values,
-// and those from sources. A pipe is not read, since it can be read only
-// once, and changes the digest each time.
+// InputsDigest returns an HMAC-SHA256, as hex and keyed with the salt, of all inputs of
+// an evaluation: the contents of all files, including those that the manifest names as
+// its cloud config, but not their paths; the given values; and the values of sources. A
+// pipe is not read, because it can be read only once: it makes the digest different
+// each time.
 func InputsDigest(ctx context.Context, path string, opts Options, salt string) (string, error) {
 	if path == "-" {
 		return "", errors.New("cannot compare a manifest from standard input with a later one: write it to a file")
@@ -102,7 +102,7 @@ func (d inputsDigest) file(ctx context.Context, kind, what, path string) error {
 	return d.read(kind, path, func() ([]byte, error) { return readFile(ctx, what, path) })
 }
 
-// store adds the content of the vars store, as it is in the file.
+// store adds the content of the vars store's file.
 func (d inputsDigest) store(path string) error {
 	return d.read("store", path, func() ([]byte, error) {
 		expanded, err := ExpandHome(path)

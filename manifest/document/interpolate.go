@@ -206,7 +206,8 @@ func (v *variable) part(name, rest string) (*node, error) {
 	return nil, fmt.Errorf("in the value of %q, %w", name, err)
 }
 
-// afford counts what variables add, and reports whether the limit allows it.
+// afford counts the bytes that variables add, and reports whether the limit allows
+// them.
 func (f *filler) afford(size int64, pos Position) bool {
 	f.filled += size
 	if f.filled > maxFilled && !f.over {

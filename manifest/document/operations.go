@@ -98,7 +98,7 @@ func (op *operation) check(item Value, absent bool) (wrong string, pos Position)
 	if n := len(op.path.tokens); n > 0 {
 		last = op.path.tokens[n-1]
 	}
-	// Behind an optional part, the end of a path need not be reached.
+	// After an optional part, the rest of a path need not exist.
 	reached := !slices.ContainsFunc(op.path.tokens, func(t opToken) bool { return t.optional })
 	switch {
 	case op.kind == "replace" && op.value == nil && item.Get("value").HasKey():
@@ -142,9 +142,9 @@ func (c Value) misspelt(names ...string) string {
 	return ""
 }
 
-// apply applies operations in order. One that fails is reported and changes
-// nothing, and the others are still applied, except those within a value that a
-// failed one would have set.
+// apply applies operations in order. An operation that fails is reported and changes
+// nothing. The following ones are still applied, except within a value that the failed
+// one would have set.
 func (d *document) apply(ops []operation) {
 	type failure struct {
 		op   *operation
@@ -296,7 +296,7 @@ func (w walk) remove(n *node) error {
 	return nil
 }
 
-// test returns an error unless the document is as the operation says.
+// test returns an error unless the document fulfils the operation.
 func (op *operation) test(w walk, root *node) error {
 	found, err := w.find(root)
 	if op.value != nil && !op.absent {

@@ -28,7 +28,7 @@ const (
 	appendToken                  // a new item at the end of a list
 )
 
-// insertion says whether a value replaces the item or is inserted beside it.
+// insertion says whether a value replaces the item or is inserted before or after it.
 type insertion uint8
 
 const (

@@ -33,7 +33,7 @@ type Problem struct {
 	Path string
 	// Message describes what is wrong and what is allowed, without secrets.
 	Message string
-	// Name is that of the page of docs/troubleshooting.md that says more; may be empty.
+	// Name is the name of a page of docs/troubleshooting.md; may be empty.
 	Name string
 	// Warning is true if the document can be used nevertheless.
 	Warning bool
@@ -72,8 +72,8 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Name returns the name of the page that explains the error: the
-// first that a problem has of its own.
+// Name returns the name of the page that explains the error: the first name among the
+// problems.
 func (p Problems) Name() string {
 	for _, problem := range p {
 		if problem.Name != "" && !problem.Warning {

@@ -100,15 +100,15 @@ func (set Secrets) collect(n *node, secret bool) {
 	}
 }
 
-// Add adds a secret and, if it has many lines, also each line, because output is
-// often redacted line by line. It ignores secrets of less than 4 characters,
-// which cannot be told from other text.
+// Add adds a secret and, if it has many lines, also each line, because output is often
+// redacted line by line. It ignores secrets of less than 4 characters, which would
+// match too much other text.
 func (set Secrets) Add(secret string) {
 	secret = strings.TrimSpace(secret)
 	if len(secret) < 4 || placeholder.MatchString(secret) {
 		return
 	}
-	// Searching for very long texts is slow; their pieces are enough.
+	// Searching for very long texts is slow; their lines are sufficient.
 	const piece = 4096
 	for rest := secret; rest != ""; {
 		n := min(len(rest), piece)
@@ -130,8 +130,8 @@ func (set Secrets) Add(secret string) {
 	}
 }
 
-// looksLikePath reports whether a value is a path, as in private_key:
-// ~/.ssh/id_rsa, and so not secret.
+// looksLikePath reports whether a value is a path, as in private_key: ~/.ssh/id_rsa,
+// and therefore not secret.
 func looksLikePath(s string) bool {
 	for _, prefix := range []string{"/", "./", "../", "~/", "file://"} {
 		if strings.HasPrefix(s, prefix) {

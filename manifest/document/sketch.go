@@ -16,7 +16,7 @@ var (
 	pemBlock    = regexp.MustCompile(`(?s)-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)`)
 )
 
-// masked is generic with secrets masked. secret is true if n is under a secret
+// masked is generic with secrets masked. secret is true if n is the value of a secret
 // key.
 func (n *node) masked(secret bool) any {
 	switch n.kind {

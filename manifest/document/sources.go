@@ -19,8 +19,8 @@ import (
 type variable struct {
 	value  *node
 	origin string // for messages, for example "--var-file"
-	// loose is true if parts of the value have no position in a file. They get
-	// the position of the place that they fill.
+	// loose is true if parts of the value have no position in a file. They get the
+	// position of the place that they fill.
 	loose  bool
 	secret bool  // generated, kept in the vars store, or from a source
 	used   bool  // by the document
@@ -231,8 +231,8 @@ func parseValue(text string) (*node, error) {
 	return d.root, nil
 }
 
-// FileError is the error for a file of the user that cannot be read. It wraps
-// fs.ErrNotExist if the file does not exist.
+// FileError says that a file of the user cannot be read. It wraps fs.ErrNotExist if the
+// file does not exist.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
@@ -277,8 +277,8 @@ func readPath(ctx context.Context, what, path string) ([]byte, error) {
 	return readOpened(what, path, expanded)
 }
 
-// waited reads a pipe or another file that may keep its reader waiting, until ctx ends. Then
-// the read goes on in the background, because nothing can end it.
+// waited reads a pipe or another file that may block, until ctx ends. Then the read
+// continues in the background, because nothing can end it.
 func waited(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	var data []byte
 	done := guard.Start(ctx, func() (err error) {

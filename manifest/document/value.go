@@ -85,8 +85,8 @@ func (v Value) Unsettled() bool {
 	return found
 }
 
-// All returns the keys and values of a map in the order of the file. Getting
-// each by its key instead takes the square of their number.
+// All returns the keys and values of a map in the order of the file. Calling Get for
+// each key would take quadratic time.
 func (v Value) All() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		if v.node == nil {

@@ -40,8 +40,8 @@ type Variable struct {
 	Findings []gen.Finding
 }
 
-// Variables lists the variables section, each name once. Nothing is generated.
-// The error is a *Problems if the content of the files is to blame.
+// Variables lists the variables section, each name once. It generates nothing. The
+// error is a *Problems if the content of the files is wrong.
 func Variables(ctx context.Context, path string, opts Options) ([]Variable, error) {
 	opts.Generate = Plan
 	e, err := openVariables(ctx, path, opts)
@@ -213,7 +213,7 @@ func (e *evaluation) choose(r Rotation) ([]Rotated, error) {
 	var defs []gen.Definition
 	uses, values := map[string][]string{}, map[string]any{}
 	for _, def := range e.distinct() {
-		if e.vars[def.name] == nil && e.sourced[def.name] == nil { // a given value is the user's to change
+		if e.vars[def.name] == nil && e.sourced[def.name] == nil { // only the user can change a given value
 			defs = append(defs, e.wanted(def))
 			uses[def.name] = def.uses()
 		}
@@ -297,7 +297,7 @@ func (def *definition) uses() []string {
 // Plan, only checks that it could.
 func (e *evaluation) regenerate(rotated []Rotated) {
 	for _, def := range e.definitions {
-		def.state = untouched // choose has resolved some of them
+		def.state = untouched // choose has resolved some of them already
 	}
 	e.generated = nil
 	for _, v := range rotated {

@@ -17,11 +17,11 @@ type Kind string
 
 // The kinds of findings. Rotating the variable resolves all of them.
 const (
-	// Malformed is a stored value that is not of its type.
+	// Malformed means that a stored value does not have its type.
 	Malformed Kind = "malformed"
-	// Mismatch is a certificate or key that does not match its options.
+	// Mismatch means that a certificate or key does not match its options.
 	Mismatch Kind = "mismatch"
-	// OtherCA is a certificate that the CA of its options did not sign.
+	// OtherCA means that another CA than that of the options signed the certificate.
 	OtherCA Kind = "other-ca"
 	// Expired is a certificate that has expired.
 	Expired Kind = "expired"
@@ -127,7 +127,7 @@ func (c *checker) user(value any, o options) {
 	if !ok || len(hash) != 4 || hash[1] != "6" || len(fields["password"]) > maxHashedLength {
 		return
 	}
-	// sha512Crypt may refuse a salt of another tool.
+	// sha512Crypt may not support the salt of another tool.
 	if made, err := sha512Crypt(fields["password"], hash[2]); err == nil && made != fields["password_hash"] {
 		c.find(Malformed, "", "the stored password_hash does not match the stored password")
 	}

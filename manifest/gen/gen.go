@@ -88,7 +88,7 @@ func generateFrom(d Definition, o options, ca func(string) (any, bool)) (any, er
 	}
 }
 
-// Validate returns all reasons why Generate would fail, except those of the CA,
+// Validate returns all reasons why Generate would fail, except for problems of the CA,
 // without generating keys.
 func Validate(d Definition) []*OptionError {
 	_, problems := parse(d)

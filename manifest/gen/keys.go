@@ -14,12 +14,12 @@ import (
 // as without it, except for their randomness. The zero value can be used.
 type Keys struct {
 	mu      sync.Mutex
-	queue   []*comingKey // not begun
+	queue   []*comingKey // not begun yet
 	workers int
-	coming  map[keyShape][]*comingKey // not taken
+	coming  map[keyShape][]*comingKey // not taken yet
 }
 
-// keyShape is what keys are interchangeable by.
+// keyShape identifies keys that are interchangeable.
 type keyShape struct {
 	kind   string
 	length int
@@ -56,7 +56,7 @@ func (k *Keys) Expect(d Definition) bool {
 	return true
 }
 
-// work makes keys until none is left.
+// work makes keys until none is left in the queue.
 func (k *Keys) work() {
 	for c := k.next(); c != nil; c = k.next() {
 		c.err = guard.Call(func() (err error) {
@@ -114,7 +114,7 @@ func (k *Keys) taken(shape keyShape) *comingKey {
 	return list[0]
 }
 
-// Close gives up the keys that were not begun. It does not wait for the others.
+// Close discards the keys that were not begun. It does not wait for the others.
 func (k *Keys) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 const (
 	defaultPasswordLength = 20
 	defaultDuration       = 365
-	// maxLength keeps a typing error from using up the memory. maxDuration keeps
-	// the end of a certificate in the range of time.Duration.
+	// maxLength prevents a typing error from using up the memory. maxDuration keeps the
+	// end of a certificate in the range of time.Duration.
 	maxLength   = 65536
 	maxDuration = 100000
 	// maxHashedLength is the limit of crypt(3), whose time grows with the square.

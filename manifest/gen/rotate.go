@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Rotate plans a rotation. It returns the variables to generate again, each after
-// the variables that it depends on: the CA that signs it, and those that its
-// options use, which are in uses. The result has the named variables, the stored
-// ones that depend on them, directly or not, and those without a value that one
-// of these depends on. values are the stored values by name. It is an error if a
-// name is not defined or if variables depend on each other.
+// Rotate plans a rotation. It returns the variables to generate again, each after the
+// variables that it depends on: the CA that signs it, and variables in its options,
+// which uses returns. The result contains the named variables, stored variables that
+// depend on them, directly or not, and variables without a value that one of these
+// depends on. values are the stored values by name. It is an error if a name is not
+// defined or if variables depend on each other.
 func Rotate(defs []Definition, uses map[string][]string, values map[string]any, names []string) ([]string, error) {
 	p := planner{index: map[string]int{}, uses: uses, values: values, chosen: map[string]bool{}, state: map[string]int{}}
 	for _, d := range defs {
@@ -93,8 +93,7 @@ func (p *planner) madeWith(d Definition) []string {
 	return slices.Concat(Requires(d), p.uses[d.Name])
 }
 
-// spread selects the variables that depend on selected ones, until there are no
-// more.
+// spread adds variables that depend on selected ones, until there are no more.
 func (p *planner) spread() {
 	for grown := true; grown; {
 		grown = false

@@ -1,5 +1,5 @@
-// Package keys describes the maps of a document that have fixed keys. From one
-// table come the messages about unknown keys and the document's JSON Schema.
+// Package keys describes the maps of a document that have fixed keys. One table
+// determines the messages about unknown keys and the document's JSON Schema.
 package keys
 
 import (
@@ -39,7 +39,7 @@ type Field struct {
 	Key   string
 	Form  Form
 	About string
-	List  bool // of values of the form
+	List  bool // a list of values of the form
 	Need  bool
 	// Of is the section of the form Section; with another form, a map with its
 	// keys is allowed as well.
@@ -48,8 +48,8 @@ type Field struct {
 	Least, Most int // Most 0: no limit
 }
 
-// Keys lists the keys of one map of the document: those that have a meaning and
-// those of other tools, which get no warning.
+// Keys lists the keys of one map of the document: keys that are read, and keys of other
+// tools, which get no warning.
 type Keys struct {
 	Name    string // with [] for any index
 	Read    []Field
@@ -60,7 +60,7 @@ type Keys struct {
 // Table lists all maps of a document that have fixed keys.
 type Table []Keys
 
-// reads reports whether the key has a meaning in this section.
+// reads reports whether the key is read in this section.
 func (s Keys) reads(key string) bool {
 	for _, f := range s.Read {
 		if f.Key == key {
@@ -70,7 +70,7 @@ func (s Keys) reads(key string) bool {
 	return false
 }
 
-// Names returns the keys that have a meaning in this section.
+// Names returns the keys that are read in this section.
 func (s Keys) Names() []string {
 	keys := make([]string, len(s.Read))
 	for i, f := range s.Read {
@@ -89,15 +89,14 @@ func (t Table) Map(v document.Value, section string) bool {
 	return true
 }
 
-// WarnUnknown warns about the keys of a map that have no meaning in the named
-// section.
+// WarnUnknown warns about keys of a map that are not read in the named section.
 func (t Table) WarnUnknown(v document.Value, section string) {
 	t.unknown(v, section, func(value document.Value, advice string) {
 		value.WarnKey("unknown key, which is ignored%s", advice)
 	})
 }
 
-// StrictMap is Map, but unknown keys are errors.
+// StrictMap is like Map, but unknown keys are errors.
 func (t Table) StrictMap(v document.Value, section string) bool {
 	if !v.Map() {
 		return false
@@ -108,8 +107,8 @@ func (t Table) StrictMap(v document.Value, section string) bool {
 	return true
 }
 
-// unknown reports the values of keys that have no meaning in the named section.
-// Keys that begin with "." or "x-" are for anchors and comments.
+// unknown reports the values of keys that are not read in the named section. Keys that
+// begin with "." or "x-" are for anchors and comments.
 func (t Table) unknown(v document.Value, section string, report func(v document.Value, advice string)) {
 	known := t[slices.IndexFunc(t, func(s Keys) bool { return s.Name == section })]
 	for key, value := range v.All() {

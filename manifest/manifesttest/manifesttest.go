@@ -1,4 +1,4 @@
-// Package manifesttest holds what the tests of manifests and of fleet files share.
+// Package manifesttest contains functions for tests of manifests and of fleet files.
 package manifesttest
 
 import (
@@ -41,7 +41,7 @@ func Schema(t *testing.T, schema func() ([]byte, error), part string) *jsonschem
 	return compiled
 }
 
-// Instance returns a YAML text as JSON Schema takes it.
+// Instance converts a YAML text to the types that JSON Schema checks.
 func Instance(t *testing.T, text string) any {
 	t.Helper()
 	d, err := document.Evaluate(t.Context(), "-", document.Options{Stdin: strings.NewReader(text)})
@@ -82,8 +82,8 @@ func Unpack(t testing.TB, archive *txtar.Archive) string {
 	return dir
 }
 
-// Mistakes checks the messages of read. Each file of testdata/mistakes has the flags,
-// the files of a beginner, of which read gets the named one, and the messages.
+// Mistakes checks the messages of read. Each file of testdata/mistakes contains flags,
+// a beginner's files, of which read gets the named one, and the expected messages.
 func Mistakes(t *testing.T, name string, read func(path string, opts document.Options) error) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")

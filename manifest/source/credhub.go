@@ -15,7 +15,7 @@ type credhub struct {
 	at     string
 	web    *web
 	base   *url.URL // without a path
-	prefix string   // of names without a slash in front; empty or begins with a slash
+	prefix string   // prefix for names that do not begin with a slash; empty, or begins with a slash
 	token  string
 }
 

@@ -17,7 +17,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// noValue is the exit code by which a program says that it has no value.
+// noValue is the exit code of a program that has no value for a variable.
 const noValue = 3
 
 // program asks a program for each variable.
@@ -63,7 +63,7 @@ func (p *program) find(ctx context.Context, name string) (any, error) {
 	return value, nil
 }
 
-// sops has the values of an encrypted file.
+// sops reads the values of an encrypted file.
 type sops struct {
 	config Config
 	file   string
@@ -104,11 +104,11 @@ func (s *sops) open(ctx context.Context) error {
 
 func (s *sops) find(_ context.Context, name string) (any, error) { return s.values[name], nil }
 
-// usual lists the variables of the environment that programs get. A name that ends
-// with an underscore stands for all that begin with it.
+// usual lists the environment variables that programs get. A name that ends with an
+// underscore stands for all names with that beginning.
 func usual() []string { return []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"} }
 
-// sopsVariables lists the variables by which sops finds its keys.
+// sopsVariables lists the variables in which sops looks for its keys.
 func sopsVariables() []string {
 	return []string{"SOPS_", "AWS_", "AZURE_", "GOOGLE_", "VAULT_", "XDG_", "GNUPGHOME", "GPG_TTY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 }
@@ -126,8 +126,8 @@ func (c Config) environment(list []string) []string {
 // endTime is how long a program may take to end after its deadline.
 const endTime = time.Second
 
-// run runs a program without standard input and returns what it prints and its exit
-// code. The error of a program that failed has the end of its standard error.
+// run runs a program without standard input, and returns its output and its exit code.
+// If the program failed, the error contains the end of its standard error.
 func (c Config) run(ctx context.Context, path string, variables []string, args ...string) (out []byte, code int, err error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = c.environment(variables)
@@ -141,7 +141,7 @@ func (c Config) run(ctx context.Context, path string, variables []string, args .
 	}
 	ended, err := process.Wait(ctx, cmd, func() time.Duration { return endTime })
 	if ended {
-		process.KillGroup(cmd.Process.Pid) // what it started may not have obeyed
+		process.KillGroup(cmd.Process.Pid) // its children may have ignored the signal
 		return nil, 0, cmp.Or(context.Cause(ctx), err)
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -159,7 +159,7 @@ func (c Config) run(ctx context.Context, path string, variables []string, args .
 	return stdout.data.Bytes(), code, nil
 }
 
-// limited keeps what is written up to the limit of an answer.
+// limited keeps the beginning of its input, up to the limit of an answer.
 type limited struct {
 	data bytes.Buffer
 	over bool
@@ -173,7 +173,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.data.Write(p)
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of its input.
 type tail struct{ data []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

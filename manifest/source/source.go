@@ -1,5 +1,5 @@
-// Package source gets the values of variables from where teams keep their secrets:
-// CredHub, Vault and OpenBao, files that sops encrypts, and any program.
+// Package source gets the values of variables from the places where teams keep their
+// secrets: CredHub, Vault and OpenBao, files that sops encrypts, and any program.
 package source
 
 import (
@@ -23,24 +23,25 @@ import (
 )
 
 const (
-	// atOnce is how many questions a source gets at the same time.
+	// atOnce is how many requests a source gets at the same time.
 	atOnce = 8
-	// answerTime is how long one answer may take: a program may wait for a person.
+	// answerTime limits one answer. It is long, because a program may wait for a
+	// person.
 	answerTime = time.Minute
 	// maxAnswer limits one answer, in bytes.
 	maxAnswer = document.MaxFileSize
 )
 
-// Config is what the sources of a run share.
+// Config is shared by the sources of a run.
 type Config struct {
 	Environ []string // the environment, as KEY=VALUE
-	PassEnv []string // names of its variables that programs get besides the usual ones
+	PassEnv []string // names of variables that programs get in addition to the usual ones
 	Getenv  func(string) string
-	Dial    proxy.Dial             // nil: directly
+	Dial    proxy.Dial             // nil: connect directly
 	Secret  func(values ...string) // adds values that the redactor hides; may be nil
 }
 
-// secret hides values in all that is shown from now on.
+// secret hides values in all output from now on.
 func (c Config) secret(values ...string) {
 	if c.Secret != nil {
 		c.Secret(values...)
@@ -51,11 +52,13 @@ func (c Config) secret(values ...string) {
 type source interface {
 	// open prepares the source for questions; it is called once.
 	open(ctx context.Context) error
-	// find returns the value of a variable in the types of JSON; nil: it has none.
+	// find returns the value of a variable in the types of JSON; nil: the source has
+	// none.
 	find(ctx context.Context, name string) (any, error)
 }
 
-// Kinds lists the kinds of sources, with what follows the equals sign.
+// Kinds lists the kinds of sources, each with the form of its value after the equals
+// sign.
 func Kinds() [][2]string {
 	return [][2]string{
 		{"credhub", "https://HOST:8844/PREFIX"},
@@ -65,8 +68,8 @@ func Kinds() [][2]string {
 	}
 }
 
-// Check returns what is wrong with a source as a person writes it. The error does not
-// repeat a password.
+// Check returns what is wrong with a source as a person writes it. Its errors contain
+// no password.
 func Check(text string) error {
 	kind, at, _ := strings.Cut(text, "=")
 	known := slices.ContainsFunc(Kinds(), func(k [2]string) bool { return k[0] == kind })
@@ -84,8 +87,8 @@ func Check(text string) error {
 	return nil
 }
 
-// address reads the address of a server, which has no host if the environment names
-// it.
+// address reads the address of a server. The host is empty if the environment names the
+// server.
 func address(kind, text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "/" + strings.TrimPrefix(text, "/")
@@ -93,7 +96,7 @@ func address(kind, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("want a URL such as %s=https://host/path", kind) // its text may contain a password
+		return nil, fmt.Errorf("want a URL such as %s=https://host/path", kind) // the text may contain a password
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("the address has only a host and a path; credentials are taken from the environment")
 	case u.Scheme != "" && u.Hostname() == "":
@@ -106,7 +109,7 @@ func address(kind, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// safe reports whether nobody on the way can read what is sent to an address.
+// safe reports whether nobody on the network can read what is sent to an address.
 func safe(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
@@ -116,13 +119,13 @@ func Remote(text string) bool {
 	return strings.HasPrefix(text, "credhub=") || strings.HasPrefix(text, "vault=")
 }
 
-// Sources are asked for variables, each one once.
+// Sources asks its sources for variables, and asks for each variable only one time.
 type Sources struct {
 	config Config
 	time   time.Duration // for one answer
-	mu     sync.Mutex    // one Ask at a time
+	mu     sync.Mutex    // held during Ask
 	list   []opened
-	known  map[string]*document.Answer // nil: no source has it
+	known  map[string]*document.Answer // nil: no source has the variable
 }
 
 // opened is a source with its name.
@@ -132,8 +135,8 @@ type opened struct {
 	open bool
 }
 
-// New returns sources, in the order in which they are asked, as Check accepts them.
-// Nothing is asked yet.
+// New returns sources, in the order in which they are asked. The texts must have passed
+// Check. It asks for nothing yet.
 func New(list []string, c Config) (*Sources, error) {
 	s := &Sources{config: c, time: answerTime, known: map[string]*document.Answer{}}
 	for _, text := range list {
@@ -160,9 +163,9 @@ func New(list []string, c Config) (*Sources, error) {
 // Error says that a source failed.
 type Error struct {
 	Source   string // as the user wrote it
-	Variable string // that it was asked for
-	Others   int    // other variables that it was asked for with the same result
-	Err      error  // without a value
+	Variable string // variable that it was asked for
+	Others   int    // number of other variables with the same error
+	Err      error  // without any value
 }
 
 func (e *Error) Error() string {
@@ -181,8 +184,8 @@ func (e *Error) Name() string { return "variable-source" }
 // Unwrap returns why.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Ask returns the values of the variables that a source has. A source is asked only
-// for what those before it do not have. The error is an *Error if a source fails.
+// Ask returns the values of variables. It asks a source only for variables that the
+// sources before it do not have. The error is an *Error if a source fails.
 func (s *Sources) Ask(ctx context.Context, names []string) (document.Answers, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +231,7 @@ func (s *Sources) Ask(ctx context.Context, names []string) (document.Answers, er
 	return answers, nil
 }
 
-// ask asks one source. With an error, values contains what it has answered.
+// ask asks one source. If there is an error, values contains the answers before it.
 func (s *Sources) ask(ctx context.Context, one *opened, names []string) (values []any, err error) {
 	if !one.open {
 		if err := s.within(ctx, one.source.open); err != nil {
@@ -271,8 +274,8 @@ func (s *Sources) within(ctx context.Context, do func(context.Context) error) er
 	return err
 }
 
-// hide gives the redactor values that have arrived, before an error is shown: what a
-// program prints about one variable may contain another one.
+// hide passes received values to the redactor before an error is shown: the output of a
+// program about one variable may contain another one.
 func (s *Sources) hide(values []any) {
 	for _, a := range s.known {
 		if a != nil {
@@ -314,7 +317,7 @@ func fromJSON(data []byte) (any, error) {
 	return settled(value), nil
 }
 
-// settled replaces the numbers of a value by those of Go.
+// settled converts the numbers of a value to Go's types.
 func settled(value any) any {
 	switch v := value.(type) {
 	case json.Number:

@@ -24,8 +24,8 @@ type vault struct {
 	two    *bool    // whether the engine has version 2; nil: unknown
 }
 
-// getenv returns the value of a variable by its name without a prefix: OpenBao's is
-// preferred, as its own client does.
+// getenv returns the value of a variable, given by its name without prefix. Like
+// OpenBao's own client, it prefers OpenBao's variable.
 func (v *vault) getenv(name string) string {
 	return cmp.Or(v.config.Getenv("BAO_"+name), v.config.Getenv("VAULT_"+name))
 }
@@ -50,7 +50,8 @@ func (v *vault) open(ctx context.Context) (err error) {
 	return v.findMount(ctx, path)
 }
 
-// server returns the address of a server, or that of the environment with its path.
+// server returns the address of a server, or the address in the environment with the
+// server's path.
 func server(kind, at, variable, env string) (*url.URL, error) {
 	u, err := address(kind, at)
 	if err != nil || u.Host != "" {
@@ -82,8 +83,8 @@ func (v *vault) findToken() (string, error) {
 	return token, nil
 }
 
-// findMount asks which part of a path is the engine, and its version. A server that
-// refuses to say that is asked for values in both ways.
+// findMount finds out which part of a path is the engine, and its version. If the
+// server refuses to say that, values are requested in both ways.
 func (v *vault) findMount(ctx context.Context, path []string) error {
 	r, err := v.get(ctx, append([]string{"sys", "internal", "ui", "mounts"}, path...)...)
 	if err != nil {
@@ -118,7 +119,7 @@ func (v *vault) find(ctx context.Context, name string) (any, error) {
 	}
 	for _, piece := range path {
 		if piece == "." || piece == ".." {
-			return nil, nil // no secret has such a name, and a server may take it for a folder
+			return nil, nil // no secret can have this name, and a server might take it for a folder
 		}
 	}
 	if v.two != nil {
@@ -150,7 +151,7 @@ func (v *vault) read(ctx context.Context, two bool, path []string) (value any, m
 		return nil, true, err
 	}
 	if why := r.explanation(); r.code == http.StatusNotFound && why == "" {
-		return nil, true, nil // with words, the engine does not exist
+		return nil, true, nil // if the answer contains an explanation, the engine does not exist
 	}
 	if err := r.refused(); err != nil {
 		return nil, true, err
@@ -162,7 +163,7 @@ func (v *vault) read(ctx context.Context, two bool, path []string) (value any, m
 	data, ok := found.(map[string]any)
 	switch {
 	case !ok && two && r.get("data") != nil:
-		return nil, true, nil // deleted, or a secret of version 1 by that path
+		return nil, true, nil // the secret was deleted, or it is a secret of version 1
 	case !ok:
 		return nil, true, errNoData
 	}
@@ -180,7 +181,7 @@ func (v *vault) get(ctx context.Context, path ...string) (reply, error) {
 	return v.web.send(ctx, http.MethodGet, v.base.JoinPath("v1").JoinPath(escaped(path)...), header, nil)
 }
 
-// refused returns why an answer is not what was asked for; nil: it is.
+// refused returns why an answer contains no secret; nil: it does.
 func (r reply) refused() error {
 	switch r.code {
 	case http.StatusOK:

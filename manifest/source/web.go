@@ -23,11 +23,11 @@ import (
 // web is a server with values, reached over HTTPS.
 type web struct {
 	client *http.Client
-	ca     string // the name of the environment variable that names its CA
+	ca     string // the environment variable with its CA
 }
 
-// newWeb returns a client that trusts the system's roots and the CA of an environment
-// variable: a PEM text or the path of one.
+// newWeb returns a client that trusts the system's roots and the CA in an environment
+// variable, which contains a PEM text or a path.
 func newWeb(c Config, ca string) (*web, error) {
 	choose, err := proxy.HTTP(c.Getenv)
 	if err != nil {
@@ -83,10 +83,11 @@ func roots(text string) (*x509.CertPool, error) {
 type reply struct {
 	code   int
 	status string
-	value  any // of its JSON; nil: it is none
+	value  any // the JSON of the body; nil: it is not JSON
 }
 
-// send sends a request, and returns the answer of any status but a redirect.
+// send sends a request, and returns the answer whatever its status is, except for
+// redirects.
 func (w *web) send(ctx context.Context, method string, to *url.URL, header http.Header, form url.Values) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, to.String(), strings.NewReader(form.Encode()))
 	if err != nil {
@@ -98,7 +99,7 @@ func (w *web) send(ctx context.Context, method string, to *url.URL, header http.
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok { // which repeats the URL
+		if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
 			err = wrapped.Err
 		}
 		if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -117,7 +118,7 @@ func (w *web) send(ctx context.Context, method string, to *url.URL, header http.
 		return reply{}, fmt.Errorf("it redirects to %s; name that server if it is the right one", elsewhere(resp))
 	}
 	r := reply{code: resp.StatusCode, status: resp.Status}
-	r.value, _ = fromJSON(body) // of another form: it has no data
+	r.value, _ = fromJSON(body) // without valid JSON there is no value
 	return r, nil
 }
 
@@ -148,7 +149,7 @@ func (r reply) text(path string) string {
 	return text
 }
 
-// explanation returns how the server explains the status; empty: it does not.
+// explanation returns the server's explanation of the status; empty: there is none.
 func (r reply) explanation() string {
 	text := cmp.Or(r.text("error_description"), r.text("message"), r.text("error"))
 	list, _ := r.get("errors").([]any)
@@ -168,10 +169,10 @@ func (r reply) err() error {
 	return fmt.Errorf("the server answers %s", r.status)
 }
 
-// maxSaid limits what is shown of the words of a server or program, in bytes.
+// maxSaid limits how many bytes of a text of a server or program are shown.
 const maxSaid = 600
 
-// brief returns the words of a server or program in one short line.
+// brief returns a text of a server or program as one short line.
 func brief(text string) string {
 	text = strings.Join(strings.Fields(printable.Text(text)), " ")
 	if len(text) > maxSaid {

@@ -1,5 +1,5 @@
 // Package store keeps the file of a vars store: plain or encrypted with age, locked
-// while it is changed, and with a copy of what it contained before.
+// while it is changed, and with a copy of its previous content.
 package store
 
 import (
@@ -37,20 +37,20 @@ type File struct {
 	State string // the store of a team as --state takes it; empty: Shown
 	// Sealed says that the file is encrypted, or will be if it is new.
 	Sealed bool
-	// To are the recipients of an encrypted file; empty: another program made it.
+	// recipients of an encrypted file; empty: another program made it
 	To []string
 
 	keys   *sealed.Keys
 	send   func(ctx context.Context, sealed []byte) error
-	stream bool   // the path is a pipe or a device, which is read once and written in place
+	stream bool   // the path is a pipe or a device, which is read one time and written in place
 	before []byte // the content as it was read; nil if the file did not exist
 	lock   *lockfile.Lock
 	saved  bool
 }
 
 // At returns the vars store at an absolute path, which messages show in another form.
-// Keys decrypt it; they may be nil. If send is not nil, it gets what Write would write,
-// always encrypted, in place of the file.
+// Keys decrypt it; they may be nil. If send is not nil, Write passes the content to
+// send, always encrypted, and does not write the file.
 func At(path, shown string, keys *sealed.Keys, send func(ctx context.Context, sealed []byte) error) *File {
 	// The target of a link is replaced, not the link.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -59,7 +59,7 @@ func At(path, shown string, keys *sealed.Keys, send func(ctx context.Context, se
 	return &File{Path: path, Shown: shown, keys: keys, send: send, stream: atomicfile.InPlace(path)}
 }
 
-// Argument returns how commands of bootstrap secrets name the vars store.
+// Argument returns the vars store as an argument of bootstrap secrets.
 func (f *File) Argument() string {
 	if f.send == nil {
 		return f.Shown
@@ -71,7 +71,7 @@ func (f *File) Argument() string {
 	return "--state " + name
 }
 
-// whole returns the vars store as a whole for messages about what it contains.
+// whole returns the vars store with its path, for messages about its content.
 func (f *File) whole() string {
 	if f.send == nil {
 		return f.Shown
@@ -79,7 +79,7 @@ func (f *File) whole() string {
 	return "the vars store of " + f.Shown
 }
 
-// initialize returns the command that makes the vars store.
+// initialize returns the command that creates the vars store.
 func (f *File) initialize() string {
 	if f.send == nil {
 		return "bootstrap secrets init --vars-store " + f.Shown
@@ -94,7 +94,7 @@ func (f *File) Exists() bool { return f.before != nil }
 func (f *File) Read(ctx context.Context) (text []byte, err error) {
 	f.before, f.To, f.Sealed = nil, nil, f.send != nil || strings.HasSuffix(f.Path, Suffix)
 	if atomicfile.WriteOnly(f.Path) {
-		return nil, nil // a pipe or device that only takes output
+		return nil, nil // a pipe or device that only accepts output
 	}
 	if info, err := os.Stat(f.Path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && (!strings.HasPrefix(f.Path, "/dev/") || strings.HasPrefix(f.Path, "/dev/shm/")) {
 		return nil, fmt.Errorf("cannot use %s as a vars store: it is a named pipe, but a vars store is read before it is written", f.Shown)
@@ -121,8 +121,8 @@ func (f *File) Read(ctx context.Context) (text []byte, err error) {
 	return data, nil
 }
 
-// LostError says that a vars store does not exist whose values are in use, or of which
-// another form exists. It is an fs.ErrNotExist.
+// LostError says that a vars store does not exist although its values are in use, or
+// although it exists in another form. It is an fs.ErrNotExist.
 type LostError struct{ Text string }
 
 func (e *LostError) Error() string { return e.Text }
@@ -130,8 +130,8 @@ func (e *LostError) Error() string { return e.Text }
 func (e *LostError) Name() string  { return "vars-store-lost" }
 func (e *LostError) Unwrap() error { return fs.ErrNotExist }
 
-// Lost returns a *LostError if the file does not exist, but another form of it or a copy
-// lies beside it: new values in its place would be a mistake.
+// Lost returns a *LostError if the file does not exist, but another form or a copy of
+// it does: new values would be a mistake.
 func (f *File) Lost() error {
 	if f.Exists() || f.stream || f.send != nil {
 		return nil
@@ -161,7 +161,7 @@ func (f *File) Lost() error {
 	return nil
 }
 
-// Anew returns the command that makes an empty vars store.
+// Anew returns the command that creates an empty vars store.
 func Anew(shown string) string {
 	if strings.HasSuffix(shown, Suffix) {
 		return "bootstrap secrets init --vars-store " + shown
@@ -169,8 +169,8 @@ func Anew(shown string) string {
 	return "touch " + shown
 }
 
-// Content returns what the file of a vars store contains, without decrypting it. An
-// encrypted file may be larger by what the encryption adds.
+// Content returns the content of a vars store's file, without decrypting it. An
+// encrypted file may be larger by the overhead of the encryption.
 func Content(path, shown string) ([]byte, error) {
 	const limit = MaxSize + MaxSize/2
 	f, err := os.Open(path)
@@ -205,13 +205,13 @@ func cause(err error) error {
 	return err
 }
 
-// Lock locks the file until Close, for a process that reads it again and changes it.
-// It waits for another process that holds the lock.
+// Lock locks the file until Close, for a process that reads it again and changes it. It
+// waits for another process that holds the lock.
 func (f *File) Lock(ctx context.Context) error {
 	if f.stream {
 		return nil
 	}
-	if f.send != nil { // a copy, of whose folder the user knows nothing
+	if f.send != nil { // the file is a copy, in a folder that the user does not know
 		if err := atomicfile.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the vars store %s: %w", f.Shown, cause(err))
 		}
@@ -224,7 +224,7 @@ func (f *File) Lock(ctx context.Context) error {
 		return err
 	}
 	f.lock = lock
-	atomicfile.Match(lock.Path(), f.Path) // whoever may write the store may lock it
+	atomicfile.Match(lock.Path(), f.Path) // users who may write the store may lock it
 	atomicfile.RemoveStale(f.Path)
 	atomicfile.RemoveStale(f.Path + ".previous")
 	return nil
@@ -232,7 +232,7 @@ func (f *File) Lock(ctx context.Context) error {
 
 var errLocked = errors.New("the vars store is locked")
 
-// await locks the file beside the store.
+// await locks the file next to the store.
 func (f *File) await(ctx context.Context) (*lockfile.Lock, error) {
 	const retry = 50 * time.Millisecond
 	path := f.Path + ".lock"
@@ -252,7 +252,8 @@ func (f *File) await(ctx context.Context) (*lockfile.Lock, error) {
 	return lock, nil
 }
 
-// Streams reports whether the store is a pipe or a device, which is read only once.
+// Streams reports whether the store is a pipe or a device, which can be read only one
+// time.
 func (f *File) Streams() bool { return f.stream }
 
 // Close releases the lock. It removes a lock file that it created if nothing was
@@ -269,7 +270,7 @@ func (f *File) Close() {
 	f.lock = nil
 }
 
-// Recipients returns to whom the file is encrypted when it is written.
+// Recipients returns the recipients for the next write.
 func (f *File) Recipients() []string {
 	if len(f.To) == 0 && f.keys != nil {
 		return f.keys.Recipients
@@ -277,7 +278,8 @@ func (f *File) Recipients() []string {
 	return f.To
 }
 
-// Writable reports an error if the file must be encrypted and it is unknown to whom.
+// Writable returns an error if the file must be encrypted and its recipients are
+// unknown.
 func (f *File) Writable() error {
 	switch {
 	case !f.Sealed || len(f.Recipients()) > 0:
