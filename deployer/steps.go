@@ -30,38 +30,22 @@ func (r *run) hasChecks() bool { return len(r.t.About.Health) > 0 || r.t.About.O
 // runSteps runs the steps of the plan in their order. group names the stages of
 // those that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
-	in, took := "", kept.Times{}
-	if r.look.Facts.Answers && len(r.plan.Steps) > 0 {
+	steps := r.plan.Steps
+	if r.look.Facts.Answers && len(steps) > 0 {
 		r.t.Agents.Reached(r.look.Running, r.plan.Current).EndLogins(ctx)
 	}
-	doers := r.doers()
-	for i, s := range r.plan.Steps {
+	doers, in, took := r.doers(), "", kept.Times{}
+	for i, s := range steps {
 		switch {
 		case changesVM(s.Kind):
 			in = group
 		case !isQuiet(s.Kind):
 			in = ""
 		}
-		if i == 0 || s.Of == "" || s.Of != r.plan.Steps[i-1].Of { // a team's store is asked once for a group
-			if err := r.t.State.Confirm(ctx); err != nil {
-				return err
-			}
-		}
 		began := time.Now()
-		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
-		r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
-		err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, doers, i) })
-		r.t.Env.Timeline.End(statusOf(ctx, err))
-		if err != nil {
-			if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
-				return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause
-			}
+		if err := r.runStep(ctx, in, doers, i); err != nil {
 			return err
 		}
-		if err := r.t.State.Unsent(); err != nil {
-			return err
-		}
-		r.t.Shared.Send(ctx)
 		if s.Down {
 			took[string(s.Kind)] += time.Since(began).Seconds()
 		}
@@ -72,7 +56,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 			return err
 		}
 	}
-	if last := len(r.plan.Steps) - 1; last >= 0 && r.plan.Steps[last].Kind.Starts() {
+	if n := len(steps); n > 0 && steps[n-1].Kind.Starts() {
 		r.t.Env.Timeline.Up()
 	}
 	if group != deploying { // what is expected of a deploy is what deploys took
@@ -83,6 +67,39 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	}
 	return nil
 }
+
+// runStep reports and does step i, within the group of stages of that name. A team's
+// store is asked for the lease before each step, and gets what is known of the
+// deployment after it; for a group of steps that is done once.
+func (r *run) runStep(ctx context.Context, in string, doers map[plan.Kind]doer, i int) error {
+	steps := r.plan.Steps
+	s := steps[i]
+	if i == 0 || !sameGroup(steps[i-1], s) {
+		if err := r.t.State.Confirm(ctx); err != nil {
+			return err
+		}
+	}
+	r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
+	r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
+	err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, doers, i) })
+	r.t.Env.Timeline.End(statusOf(ctx, err))
+	if err != nil {
+		if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
+			return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause
+		}
+		return err
+	}
+	if i+1 < len(steps) && sameGroup(s, steps[i+1]) {
+		return nil
+	}
+	if err := r.t.State.Unsent(); err != nil {
+		return err
+	}
+	r.t.Shared.Send(ctx)
+	return nil
+}
+
+func sameGroup(a, b plan.Step) bool { return a.Of != "" && a.Of == b.Of }
 
 // verifying is the name of what a run does after its last step.
 const verifying = "look at what runs"

@@ -117,14 +117,12 @@ type Step struct {
 	With With      `json:"-"`              // a saved plan is decided again before it runs
 }
 
-// With contains what the doers of steps need beside the names in them.
+// With contains the arguments of a step. Those of one kind of step name it.
 type With struct {
-	// For each step of a deploy: New says that this run creates the VM, Old is the
-	// CID of the VM that the new one replaces and that still exists (empty: there is
-	// none), and OldServes says that its jobs run until they are stopped in a later
-	// step. Gone says that it was deleted before the new one is created.
-	New, OldServes, Gone bool
-	Old                  string
+	New       bool   // this run creates the VM
+	Old       string // CID of the VM that the VM replaces and that still exists; empty: none
+	OldServes bool   // the jobs of that one run until a later step stops them
+	Gone      bool   // the VM that the VM replaces is deleted before the VM is created
 
 	Disk       string   // CID of the disk that the step takes along; empty: none
 	AskVM      string   // check the cloud: CID of the VM to ask for; empty: none
