@@ -39,7 +39,7 @@ type line struct {
 	wrong      error             // what is wrong with these
 	understood bool              // the flags and arguments are right
 	shown      string            // without values, for runs that wait for the lock
-	target     *deployer.Options // name the deployment in the commands of messages; nil: none is named
+	target     *deployer.Options // names the deployment in the commands of messages; nil: no deployment
 }
 
 // end is what is printed at the end of the command.
@@ -47,7 +47,7 @@ type end struct {
 	outcome  *report.Outcome    // what the run left; nil: it worked on no deployment
 	timeline *timeline.Timeline // of the run; nil: it has not ended, or not begun
 	silent   bool               // print nothing: plugins, and ssh after a session
-	goesOn   bool               // another deploy follows the one that has ended
+	again    bool               // another deploy follows the one that has ended
 }
 
 // New returns the console of a process.

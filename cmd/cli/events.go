@@ -125,10 +125,11 @@ func (r *Reports) ReportWarnings(stream io.Writer) {
 	})
 }
 
-// Warn prints a warning to standard error, beside the result.
+// Warn shows a warning with the events of the run.
 func (r *Reports) Warn(message string) { r.Say(report.Warning, message) }
 
-// Say prints a message to standard error, beside the result.
+// Say shows a message with the events of the run; a command without events shows it where
+// its progress goes.
 func (r *Reports) Say(kind report.Kind, message string) {
 	if r.show == nil {
 		r.ReportTo(r.to.ProgressStream())
@@ -136,7 +137,7 @@ func (r *Reports) Say(kind report.Kind, message string) {
 	r.Report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }
 
-// sayTrust says what this machine trusts from now on, also for commands that print only
+// sayTrust shows what this machine trusts from now on, also for commands that print only
 // their result.
 func (r *Reports) sayTrust(message string) {
 	r.Renderer(r.to.Stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})

@@ -54,7 +54,7 @@ func (c *Console) Ended(err error) (int, error) {
 		err = &completed{err, c.WithTarget(err.Error())}
 	}
 	c.printEnd(code, err, hint)
-	if c.openEvents() == nil && c.Reports.file != nil { // the first event said why it cannot be opened
+	if c.openEvents() == nil && c.Reports.file != nil { // else the first event has reported why
 		shown := err
 		if !failure(shown) {
 			shown = nil
@@ -121,7 +121,7 @@ func failure(err error) bool {
 }
 
 func (c *Console) failed(code int, err error, hint string) {
-	if c.end.goesOn {
+	if c.end.again {
 		code = exit.Done // another deploy follows
 	}
 	out := c.Writer(c.Stderr)

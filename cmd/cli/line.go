@@ -117,7 +117,7 @@ func (c *Console) stateKeyFlags(cmd *cobra.Command) {
 	}
 }
 
-// givenKey returns what the person said of the state key: on the command line, in the
+// givenKey returns the state key that the person gave: on the command line, in the
 // environment, or in bootstrap.yml.
 func (c *Console) givenKey() (team.Given, error) {
 	text := c.Getenv("BOOTSTRAP_STATE_KEY")
@@ -134,7 +134,7 @@ func (c *Console) givenKey() (team.Given, error) {
 	return given, nil
 }
 
-// Manifest returns the manifest, or an empty text if none is named.
+// Manifest returns the manifest among the arguments; empty: the state file is named.
 func Manifest(args []string) string {
 	if len(args) == 0 {
 		return ""

@@ -14,8 +14,8 @@ var ErrSaved = fmt.Errorf("files have changed: %w", context.Canceled)
 // Many begins a command that deploys again and again. The caller calls done after the
 // last time.
 func (c *Console) Many() (done func()) {
-	c.end.goesOn = true
-	return func() { c.end.goesOn, c.quiet = false, true }
+	c.end.again = true
+	return func() { c.end.again, c.quiet = false, true }
 }
 
 // OneOfMany runs one deploy of many, which shows its events with show.

@@ -21,7 +21,7 @@ import (
 // the arguments that name the deployment.
 var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+){1,2}) MANIFEST\b`)
 
-// quotedCommand matches a command in a hint, which stands in quotes.
+// quotedCommand matches a command in a hint, which is in quotes.
 var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
 
 // nextAfter returns the commands to run after this one: those in its hint, or after a

@@ -80,7 +80,7 @@ func (c *Console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 
 // InputFiles returns the files that a command may read or keep, as they are named: every
 // word of the command line that can be a path, the flags of the environment, the state
-// and the vars store with what lies beside them.
+// and the vars store with the files next to them.
 func (c *Console) InputFiles(cmd *cobra.Command, args []string) []string {
 	list := []string{}
 	add := func(word string) {

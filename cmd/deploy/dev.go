@@ -47,7 +47,7 @@ to run unless --update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`
 	}
 	f := cmd.Flags()
 	c.DeployFlags(f, &opts)
-	opts.LockWait = 10 * time.Minute // what was saved meanwhile must be deployed
+	opts.LockWait = 10 * time.Minute // what was saved during another run must be deployed
 	f.Lookup("lock-wait").Usage = "how long to wait for another run (default 10m)"
 	ask.Flags(f)
 	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")

@@ -44,7 +44,7 @@ nothing. If the plan cannot be made, it says why and shows the rest; the exit co
 					return err
 				case missing != nil && (noPlan || missing.Manifest != ""):
 					return missing
-				case missing != nil: // said before anything is downloaded
+				case missing != nil: // reported before anything is downloaded
 					c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
 				}
 				var made deployer.PlanFile

@@ -204,7 +204,7 @@ func (c commands) done(r *Result, err error) error {
 	return nil
 }
 
-// inform prints a message beside the result.
+// inform shows a message that is not part of the result.
 func (c commands) inform(message string) { c.Say(report.Info, message) }
 
 // confirm asks whether to go on; it is false if nobody can be asked.

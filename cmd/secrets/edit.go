@@ -80,7 +80,7 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 	return r, nil
 }
 
-// save writes the new text, unless another process has changed the file meanwhile.
+// save writes the new text, unless another process has changed the file since it was read.
 func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 	if err := f.Lock(ctx); err != nil {
 		return e.keep(ctx, f, text, "", err)
@@ -277,7 +277,7 @@ func below(pid int, all map[int]process.Usage) (list []int) {
 	return list
 }
 
-// rests returns what the editor has left beside the text, such as vim's swap file, which
+// rests returns what the editor has left next to the text, such as vim's swap file, which
 // has what was typed and not saved.
 func rests(path string) (list []string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
@@ -290,7 +290,7 @@ func rests(path string) (list []string) {
 	return list
 }
 
-// keepRests keeps what an editor that was ended has left beside the text.
+// keepRests keeps what an editor that was ended has left next to the text.
 func (e Edit) keepRests(ctx context.Context, f *store.File, path string, why error) error {
 	const most = 4
 	list := rests(path)

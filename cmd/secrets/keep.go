@@ -31,10 +31,10 @@ func (e *KeptError) All() string {
 
 func (e *KeptError) Unwrap() error { return e.Why }
 
-// mostKept is how many texts of a vars store are kept beside it.
+// mostKept is how many texts of a vars store are kept next to it.
 const mostKept = 100
 
-// keep writes a text of the person, encrypted, beside the vars store, or where there is
+// keep writes a text of the person, encrypted, next to the vars store, or where there is
 // room. rest is the name of a file that the editor has left; empty: it is the text.
 func (e Edit) keep(ctx context.Context, f *store.File, text []byte, rest string, why error) error {
 	to := f.To
