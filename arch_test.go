@@ -759,6 +759,45 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	}
 }
 
+// Each kind of step has a doer, except that of looking, which phases do, and the name of
+// the group of steps that start jobs.
+func TestEveryKindHasADoer(t *testing.T) {
+	without := []string{"Look", "StartJobs"}
+	var kinds, done []string
+	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
+		switch filepath.ToSlash(path) {
+		case "deployer/plan/steps.go":
+			ast.Inspect(f, func(n ast.Node) bool {
+				spec, ok := n.(*ast.ValueSpec)
+				if !ok {
+					return true
+				}
+				if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "Kind" {
+					kinds = append(kinds, spec.Names[0].Name)
+				}
+				return true
+			})
+		case "deployer/steps.go":
+			ast.Inspect(f, func(n ast.Node) bool {
+				if kv, ok := n.(*ast.KeyValueExpr); ok {
+					if sel, ok := kv.Key.(*ast.SelectorExpr); ok {
+						done = append(done, sel.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	})
+	if len(kinds) < 50 {
+		t.Errorf("only %d kinds were found", len(kinds))
+	}
+	for _, k := range kinds {
+		if slices.Contains(done, k) == slices.Contains(without, k) {
+			t.Errorf("plan.%s: has a doer: %v", k, slices.Contains(done, k))
+		}
+	}
+}
+
 // The phases of all commands are in one file.
 func TestPhasesInOneFile(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
