@@ -406,7 +406,6 @@ func imports() map[string][]string {
 		"state/team/teamtest":   {},
 		"tunnel":                {},
 		"internal/atomicfile":   {},
-		"internal/buildtest":    {},
 		"internal/digest":       {},
 		"internal/exitcode":     {},
 		"internal/fulldisk":     {},

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"bootstrap/internal/buildtest"
 	"bootstrap/templates/cruby"
 
 	"go.uber.org/goleak"
@@ -39,7 +39,12 @@ func newProgram() *program {
 
 // build builds the program with more flags.
 func build(path string, flags ...string) error {
-	return buildtest.Build(context.Background(), ".", slices.Concat([]string{"-ldflags", "-s -w", "-o", path}, flags, []string{"./testdata/engine"})...)
+	cmd := exec.CommandContext(context.Background(), "go", slices.Concat([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags, []string{"./testdata/engine"})...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return nil
 }
 
 func (p *program) path() string { return filepath.Join(p.dir, "engine.exe") }
