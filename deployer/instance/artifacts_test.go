@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"bootstrap/artifact"
+	"bootstrap/deployer/report"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // What a stemcell is compared with, if the manifest says more of it than its URL.
@@ -124,5 +126,29 @@ func refused(t *testing.T, err error, text string) {
 	t.Helper()
 	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
 		t.Errorf("error %v, want %q", err, text)
+	}
+}
+
+// All that cannot be fetched is reported in one run, each with its place in the manifest.
+func TestFetchReportsAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := NewEnv(Config{Home: dir, Getenv: func(string) string { return "" }, Report: func(report.Event) {}, Secret: func(...string) {}})
+	t.Cleanup(env.Close)
+	if err := env.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := New(env, Options{})
+	d.Manifest = &manifest.Manifest{Releases: []manifest.Release{
+		{Name: "web", URL: "file://" + dir + "/web.tgz", Pos: document.Position{File: "m.yml", Line: 3, Column: 1}},
+		{Name: "db", URL: "file://" + dir + "/db.tgz", Pos: document.Position{File: "m.yml", Line: 4, Column: 1}},
+	}}
+	d.Manifest.ResourcePool.Stemcell = manifest.StemcellRef{URL: "embedded:none", Pos: document.Position{File: "m.yml", Line: 9, Column: 1}}
+	err := d.Artifacts.Fetch(t.Context(), d.Manifest.Releases, nil, true)
+	for _, want := range []string{"m.yml:3", "web.tgz", "m.yml:4", "db.tgz", "m.yml:9", "embedded:none"} {
+		refused(t, err, want)
+	}
+	if len(d.Artifacts.Releases) != 0 || d.Artifacts.Stemcell != nil {
+		t.Errorf("fetched %v, %v", d.Artifacts.Releases, d.Artifacts.Stemcell)
 	}
 }
