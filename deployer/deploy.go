@@ -1,5 +1,5 @@
 // Package deployer creates, changes and deletes the VM of a manifest. A run looks
-// at its target, decides a plan, and runs its steps in order; each kind of step
+// at its instance, decides a plan, and runs its steps in order; each kind of step
 // has one doer.
 package deployer
 

@@ -32,7 +32,7 @@ type Options struct {
 	Confirm func(context.Context, Question) (bool, error)
 }
 
-// run is one run of a command: it looks at its target, decides, and has its
+// run is one run of a command: it looks at its instance, decides, and has its
 // doers do the steps.
 type run struct {
 	*work

@@ -30,7 +30,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 	if err != nil {
 		return nil, err
 	}
-	var targets []*instance.Instance
+	var instances []*instance.Instance
 	var all []network.Reservation
 	address := cfg.Database
 	for _, path := range manifests {
@@ -44,7 +44,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 		if address = cmp.Or(address, t.Addresses.LedgerAddress()); address != t.Addresses.LedgerAddress() {
 			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
 		}
-		targets, all = append(targets, t), append(all, claims...)
+		instances, all = append(instances, t), append(all, claims...)
 	}
 	ledger, err := env.Ledger(ctx, address)
 	if err != nil {
@@ -54,7 +54,7 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 	if err != nil {
 		return nil, env.Refused(err, address)
 	}
-	for _, t := range targets {
+	for _, t := range instances {
 		if text := t.Addresses.LeavesLedger(); text != "" {
 			t.Out.Warning(fmt.Sprintf("deployment %q: %s", t.About.Name, text))
 		}

@@ -72,10 +72,10 @@ type LedgerQuery struct {
 
 // ledgerView is a ledger with the deployments that a query names.
 type ledgerView struct {
-	env     *instance.Env
-	address string
-	targets []*instance.Instance // of deployments that exist, and with read, of all
-	ids     []string             // installation ids of those that exist
+	env       *instance.Env
+	address   string
+	instances []*instance.Instance // of deployments that exist, and with read, of all
+	ids       []string             // installation ids of those that exist
 }
 
 // view finds the deployments of a query, whose states are not locked. With read it
@@ -110,7 +110,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 		} else if used != v.address {
 			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
 		}
-		v.targets = append(v.targets, t)
+		v.instances = append(v.instances, t)
 	}
 	v.address = cmp.Or(v.address, instance.LedgerPath(cfg.Home))
 	return v, nil
@@ -168,7 +168,7 @@ func Addresses(ctx context.Context, cfg instance.Config, q LedgerQuery, each fun
 		}
 		if n, ok := network.Holding(networks, r.Network, r.Block.Addr()); networks == nil || ok && n.Scope == r.Scope {
 			each(Held(r))
-			if len(v.targets) > 0 {
+			if len(v.instances) > 0 {
 				inLedger[key(r)] = true
 			}
 		}
@@ -176,7 +176,7 @@ func Addresses(ctx context.Context, cfg instance.Config, q LedgerQuery, each fun
 	if err != nil || networks != nil {
 		return addresses.Place(v.address), err
 	}
-	for _, t := range v.targets {
+	for _, t := range v.instances {
 		t.About = t.Known
 		recorded, err := t.Addresses.List(ctx)
 		if err != nil {
@@ -235,11 +235,11 @@ func CheckAddresses(ctx context.Context, cfg instance.Config, q LedgerQuery) (*L
 // wanted returns the networks of the cloud config, and what the deployments ask of
 // them.
 func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
-	if len(v.targets) == 0 && len(q.Inputs.CloudConfigs) > 0 {
+	if len(v.instances) == 0 && len(q.Inputs.CloudConfigs) > 0 {
 		networks, err = manifest.LoadNetworks(ctx, v.env.Inputs(q.Inputs))
 		return networks, nil, err
 	}
-	for _, t := range v.targets {
+	for _, t := range v.instances {
 		for _, n := range t.Manifest.Placement.Networks {
 			if _, known := network.Find(networks, n.Name); !known {
 				networks = append(networks, n)
