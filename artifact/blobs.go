@@ -123,8 +123,8 @@ type LackingFile struct {
 	Path     string   // in the folder of the release
 	Packages []string // that need it
 	Why      string
-	// Vendored is true for the archive of a vendored package, for which the
-	// folder has no place.
+	// Vendored is true for the archive of a vendored package, which has no place in the
+	// folder.
 	Vendored bool
 }
 
@@ -157,7 +157,7 @@ func (e *LackingError) Error() string {
 
 func (e *LackingError) Name() string { return "release-blobs" }
 
-// Lack lists the files that have to be fetched for a release folder.
+// Lack is the list of files that must be fetched for a release folder.
 type Lack struct {
 	Count int
 	Size  int64 // bytes, of the files whose size is known
@@ -167,7 +167,7 @@ type Lack struct {
 	files []lacking
 }
 
-// lacking is a blob that is not on this machine, with the packages that need it.
+// lacking is a blob that is missing on this machine, with the packages that need it.
 type lacking struct {
 	blob
 	packages []string
@@ -195,8 +195,8 @@ func lackingError(dir string, files []lacking, why func(i int) string) error {
 	return e
 }
 
-// Lacking returns what must be fetched for the needed packages of a release
-// folder; nil: nothing. Defects of the folder are reported by Release.
+// Lacking returns the files that must be fetched for the needed packages of a release
+// folder; nil: none. Release reports defects of the folder.
 func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	if !f.Folder || f.Kind != KindRelease || f.Needs.Only && (f.Needs.Try || len(f.Needs.Jobs) == 0) {
 		return nil, nil
@@ -217,7 +217,7 @@ func (s *Store) Lacking(ctx context.Context, f File) (*Lack, error) {
 	}
 	lack := &Lack{dir: place(f), store: b.store, files: b.lacking(needed)}
 	for _, file := range lack.files {
-		// A blob that cannot be requested is reported before others are fetched.
+		// A blob that cannot be requested is reported before the others are fetched.
 		if file.id == "" || b.storeErr != nil {
 			return nil, nil
 		}

@@ -16,8 +16,8 @@ import (
 	"bootstrap/internal/digest"
 )
 
-// build packs the needed packages, and takes from old those of the rest that are
-// packed already. The index lists the others by name only.
+// build packs the needed packages that old has not packed. The index lists the other
+// packages only by name.
 func (s *Store) build(ctx context.Context, b *releaseFolder, needed map[string]bool, old *index) (*index, error) {
 	dir, done, err := s.dir.Work(ctx)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"bootstrap/artifact/metadata"
 )
 
-// This file finds what a release folder lacks after it was checked out from git,
-// and words the messages about it.
+// This file finds files that a release folder lacks after a checkout from git, and
+// words the messages about them.
 
-// nothingFound explains why a pattern finds nothing.
+// nothingFound explains why no file matches a pattern.
 func (b *releaseFolder) nothingFound(pattern string) error {
 	if b.blobsErr != nil {
 		return fmt.Errorf("pattern %q in files finds nothing in src and blobs, and %w", pattern, b.blobsErr)
@@ -28,8 +28,8 @@ func (b *releaseFolder) nothingFound(pattern string) error {
 	return fmt.Errorf("pattern %q in files finds nothing in src, blobs and config/blobs.yml: put the file below src or blobs; bosh add-blob FILE PATH lists a blob", pattern)
 }
 
-// emptySubmodule returns the git submodule without files that a pattern of src
-// points into, empty if there is none.
+// emptySubmodule returns the empty git submodule that contains the path of a pattern of
+// src; "" if there is none.
 func (b *releaseFolder) emptySubmodule(pattern string) string {
 	text, err := metadata.ReadFile(b.fsys, ".gitmodules")
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *releaseFolder) usesLFS() bool {
 	return err == nil && bytes.Contains(text, []byte("filter=lfs"))
 }
 
-// lfsPointer is a size in bytes that no pointer of git LFS reaches.
+// lfsPointer is larger than every pointer file of git LFS, in bytes.
 const lfsPointer = 1 << 10
 
 // isPointer reports whether a file is only a pointer of git LFS.
@@ -70,7 +70,7 @@ func (b *releaseFolder) isPointer(name string, info fs.FileInfo) bool {
 	return err == nil && bytes.HasPrefix(text, []byte("version https://git-lfs.github.com/spec/"))
 }
 
-// problems lists what is wrong with the needed packages and fetching cannot help.
+// problems lists defects of the needed packages that fetching cannot solve.
 func (b *releaseFolder) problems(needed map[string]bool) error {
 	var errs []error
 	for _, p := range b.packages {

@@ -20,11 +20,11 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// CompiledKey identifies a package compiled on a VM: two packages with the same
-// key are interchangeable for whoever may read that key.
+// CompiledKey identifies a package compiled on a VM. Two packages with the same key are
+// interchangeable for everybody who may read that key.
 type CompiledKey struct {
-	// Owner is the deployment, or the group of deployments, whose VMs compiled it:
-	// jobs of these could have changed it. Empty: the VM had run no job.
+	// Owner is the deployment, or the group of deployments, whose VMs compiled the
+	// package: their jobs could have changed it. Empty: the VM had run no job.
 	Owner             string
 	Name, Fingerprint string
 	// Dependencies lists the packages it is compiled with, including those of its
@@ -61,8 +61,9 @@ type Compiled struct {
 	Path   string
 	Digest string // multi-digest from the agent
 	Size   int64
-	// After lists what else its VM had compiled before, of an entry without an
-	// owner: only who compiles all of these, too, can trust it.
+	// After lists the packages that the VM had compiled before. It is set for entries
+	// without an owner: only a run that compiles all of these, too, can trust the
+	// package.
 	After []string
 	// Owned says that jobs of the owner of the key could have changed it.
 	Owned bool
@@ -104,7 +105,7 @@ func (s *Store) Compiled(ctx context.Context, key CompiledKey) (Compiled, bool, 
 	if _, err := os.Lstat(s.compiledIndexPath(hash)); err != nil {
 		return Compiled{}, false, nil
 	}
-	// The lock is exclusive, because another run may be about to put a good one there.
+	// The lock is exclusive, because another run may be about to write an intact one.
 	unlock, err := s.dir.Lock(ctx, "package-"+hash)
 	if err != nil {
 		return Compiled{}, false, err
@@ -148,9 +149,9 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 	return Compiled{Path: path, Digest: ix.Digest, Size: ix.Archive.Identity.Size, After: ix.After, Owned: key.Owner != ""}, true
 }
 
-// Compiling keeps other runs from compiling the package of that key, until done is
-// called: it waits for one that compiles it, at most for limit. The caller looks in
-// the cache then.
+// Compiling keeps other runs from compiling the package of that key until done is
+// called. It waits, at most for limit, for another run that compiles it; after that the
+// caller should look in the cache again.
 func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Duration) (done func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -158,7 +159,7 @@ func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Durat
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil: // two that compile the same are better than none
+	case err != nil: // two runs that compile the same package are better than none
 		done = func() {}
 	}
 	return done, nil
@@ -170,9 +171,8 @@ type NewCompiled struct {
 	After  []string                // for the key without an owner: see Compiled
 	Digest string                  // multi-digest as the agent gave it
 	Fetch  func(w io.Writer) error // writes the archive
-	// Place is a text that occurs in the files of only this VM, its CID: a
-	// package whose contents contain it is not kept, because it would not work
-	// on other VMs.
+	// Place is a text that occurs in the files of only this VM: its CID. A package
+	// whose contents contain it is not kept, because it would not work on other VMs.
 	Place string
 }
 
@@ -228,7 +228,7 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	return true, nil
 }
 
-// indexCompiled adds an archive that is in the cache under a key.
+// indexCompiled adds an archive in the cache to the index, under a key.
 func (s *Store) indexCompiled(ctx context.Context, c NewCompiled, key CompiledKey, placed cache.File) error {
 	hash := key.hash()
 	unlock, err := s.dir.Lock(ctx, "package-"+hash)
@@ -255,7 +255,7 @@ func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]st
 	}
 	sums := digest.NewSums("sha256", algorithm)
 	if err = fetch(io.MultiWriter(f, sums)); err == nil {
-		err = f.Sync() // what is recorded as verified is not read again
+		err = f.Sync() // a verified file is not read again after a crash
 	}
 	if closed := f.Close(); err == nil {
 		err = closed
@@ -263,7 +263,7 @@ func fetchTo(path, algorithm string, fetch func(io.Writer) error) (map[string]st
 	return sums.Hex(), err
 }
 
-// shortestPlace is the shortest text that does not occur by chance.
+// shortestPlace is the length of the shortest text that cannot occur by chance.
 const shortestPlace = 6
 
 // mentions searches the unpacked archive for a text: in names, links and
@@ -274,7 +274,7 @@ func mentions(ctx context.Context, path, text string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	// The archive is read even without a text to search for: if it cannot be
+	// The archive is read even if there is no text to search for: if it cannot be
 	// unpacked, it is not a package.
 	u, err := archive.Unpack(&archive.Input{Ctx: ctx, R: f}, archive.Limits{})
 	if err != nil {

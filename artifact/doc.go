@@ -1,3 +1,3 @@
-// Package artifact fetches and reads what a manifest downloads: releases and
-// stemcells, verified, kept in a content-addressed cache, extracted safely.
+// Package artifact fetches and reads the downloads of a manifest, releases and
+// stemcells: verified, kept in a content-addressed cache, and extracted safely.
 package artifact

@@ -20,8 +20,8 @@ import (
 	"bootstrap/internal/named"
 )
 
-// Fetch downloads and verifies an http or https source, unless the cache has it. Of
-// a local file it only checks that it exists; Release and Stemcell verify it. An
+// Fetch downloads and verifies an http or https source, unless it is in the cache. For
+// a local file it only checks that the file exists; Release and Stemcell verify it. An
 // interrupted download is resumed, even by a later run.
 func (s *Store) Fetch(ctx context.Context, src Source, p archive.Progress) (File, error) {
 	f := File{Source: src}
@@ -77,7 +77,7 @@ func (s *Store) local(f *File) error {
 const maxDownload = 64 << 30
 
 // download returns the verified file of a remote source. The file is named by its
-// digest, so that several URLs of one file share it.
+// digest, so that all URLs of one file share it.
 func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (path string, cached bool, err error) {
 	u, err := url.Parse(src.URL)
 	if err != nil || u.Host == "" {
@@ -107,7 +107,7 @@ func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (p
 	if ok, err := s.dir.Verified(ctx, path, want, p); ok || err != nil {
 		return path, ok, err
 	}
-	// create-env names its downloads by the texts of URL and digest.
+	// create-env names its downloads by the digests of the URL and the digest's text.
 	sum := sha1.Sum([]byte(src.URL))
 	if theirs := filepath.Join(s.dir.Downloads(), hex.EncodeToString(sum[:])+"-"+src.Digest); plainName(filepath.Base(theirs)) {
 		if ok, err := s.dir.Verified(ctx, theirs, want, p); ok || err != nil {

@@ -16,15 +16,15 @@ import (
 	"bootstrap/artifact/cache"
 )
 
-// knownFolder is what the cache has recorded about a release folder.
+// knownFolder is the record of a release folder in the cache.
 type knownFolder struct {
 	index   *index // nil: the folder has to be read
 	stamp   string
 	settled bool
 }
 
-// knownFolder checks whether a folder is unchanged since its release was built,
-// with all packages that are needed.
+// knownFolder checks whether a folder is unchanged since its release was built with all
+// needed packages.
 func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	var k knownFolder
 	if f.Path == "" {
@@ -77,8 +77,8 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	return ix, unread, err
 }
 
-// unread lists the needed packages that cannot be built, with reasons. A store
-// that may not fetch reports missing files as one that may.
+// unread lists the needed packages that cannot be built, with reasons. Missing files
+// are reported in the same way whether or not the store may fetch them.
 func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	var list []Unread
 	hopeless := b.hopeless(f, needed)
@@ -101,8 +101,8 @@ func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	return list
 }
 
-// hopeless returns why files that the needed packages lack cannot even be asked
-// for; nil if they can.
+// hopeless returns why the missing files of the needed packages cannot even be
+// requested; nil if they can.
 func (b *releaseFolder) hopeless(f File, needed map[string]bool) error {
 	files := b.lacking(needed)
 	switch {
@@ -116,8 +116,8 @@ func (b *releaseFolder) hopeless(f File, needed map[string]bool) error {
 	return nil
 }
 
-// releaseStamp returns the identity of all files that a release is built from;
-// settled is set if every later change will change it.
+// releaseStamp returns the identity of all files from which a release is built; settled
+// is set if every later change will change it.
 func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 	now := time.Now()
 	settled = true

@@ -123,8 +123,8 @@ func (s *Store) saveIndex(key string, ix *index) error {
 	return cache.WriteJSON(s.indexPath(key), ix)
 }
 
-// release converts the index to a Release; with unpacked, it also has packages that
-// are not packed.
+// release converts the index to a Release. With unpacked, it includes packages that are
+// not packed.
 func (s *Store) release(ix *index, unpacked bool) *Release {
 	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
 	for i := range ix.Jobs {
@@ -147,8 +147,8 @@ func (s *Store) release(ix *index, unpacked bool) *Release {
 	return r
 }
 
-// numbers converts whole numbers back to int or uint64, which JSON does not
-// distinguish from others; 1.0 becomes 1, as in templates.
+// numbers converts whole numbers back to int or uint64, because JSON does not
+// distinguish them from others; 1.0 becomes 1, as in templates.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -55,7 +55,7 @@ type folderPackage struct {
 	vendored bool
 	archive  string // of a vendored package, which has no files
 	identity string // part of the release's fingerprint
-	err      error  // why it cannot be built, even if everything is fetched
+	err      error  // why it cannot be built, even after fetching files
 }
 
 // folderFile is a file of a folder and its place in the archive.
@@ -261,8 +261,8 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 		return err
 	}
 	from["packaging"] = p.dir + "/packaging"
-	// The identity is the fingerprint, except for files of which only a SHA-1 is
-	// known, so that it does not depend on the contents of the cache.
+	// The identity is the fingerprint, except for files whose SHA-1 alone is known:
+	// there it must not depend on the contents of the cache.
 	fingerprint, identity := sha256.New(), sha256.New()
 	both := io.MultiWriter(fingerprint, identity)
 	fmt.Fprintf(both, "%q %q\n", spec.Name, slices.Sorted(slices.Values(spec.Dependencies)))
@@ -297,7 +297,7 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	}
 	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
 	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.Algorithm != "sha256" }) {
-		p.Fingerprint = p.identity // until the files are here
+		p.Fingerprint = p.identity // until the files were fetched
 	}
 	return nil
 }

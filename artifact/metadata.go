@@ -46,7 +46,8 @@ func parseReleaseMF(text []byte) (releaseMF, error) {
 				return mf, fmt.Errorf("cannot read release.MF: %q is not a valid %s name", a.Name, kind)
 			}
 			if a.Fingerprint == "" {
-				// An agent fails on an empty version; old releases have only one of these two.
+				// An agent fails on an empty version, and old releases have only one of
+				// these two keys.
 				list[i].Fingerprint = a.Version
 			}
 			if f := list[i].Fingerprint; f != "" && !plainName(f) {
@@ -81,7 +82,7 @@ type property struct {
 	Default     any `yaml:"default"`
 }
 
-// parseJobMF reads job.MF, or a job's spec, which is the same.
+// parseJobMF reads job.MF, or a job's spec, which has the same format.
 func parseJobMF(text []byte, job *Job) error {
 	var mf jobMF
 	if err := metadata.Decode(text, &mf); err != nil {
@@ -110,8 +111,8 @@ func parseJobMF(text []byte, job *Job) error {
 	return nil
 }
 
-// links reads a list of links. It skips entries that are not links: releases that
-// were never deployed with links may have anything there.
+// links reads a list of links. It skips entries that are not links, because releases
+// that were never deployed with links may contain anything there.
 func links(list any) []Link {
 	items, _ := list.([]any)
 	var out []Link

@@ -34,9 +34,9 @@ type Entry struct {
 	Kind    EntryKind
 	Name    string
 	Size    int64     // bytes; files of several releases count for the latest used
-	LastUse time.Time // zero of a leftover
+	LastUse time.Time // zero for a leftover
 
-	head  string   // removed first: without it the rest is a leftover
+	head  string   // removed first: without it the other files are a leftover
 	files []string // and folders
 }
 
@@ -68,8 +68,8 @@ func (s *Store) Entries() ([]Entry, error) {
 	return append(list, left...), nil
 }
 
-// Prune removes from the cache what was last used before a time, and leftovers. The
-// caller must have locked the cache with Alone.
+// Prune removes entries from the cache that were last used before a time, and
+// leftovers. The caller must have locked the cache with Alone.
 func (s *Store) Prune(before time.Time) ([]Entry, error) {
 	list, err := s.Entries()
 	if err != nil {
@@ -186,8 +186,8 @@ func (l lister) compiledEntries() ([]Entry, error) {
 	return list, err
 }
 
-// downloadEntries lists what this program downloaded. create-env uses the same
-// folder; its files are left alone unless this program used them.
+// downloadEntries lists downloads of this program. create-env uses the same folder;
+// files that only create-env has used are left alone.
 func (l lister) downloadEntries() ([]Entry, error) {
 	return l.fetched(EntryDownload, l.store.dir.Downloads())
 }
@@ -237,7 +237,8 @@ func ourName(name string) bool {
 	return err == nil && digest.New(algorithm) != nil
 }
 
-// whatIs returns the name of what is in a download, "" if it was not read.
+// whatIs returns the name of the release or stemcell in a download, "" if the download
+// was never read.
 func (l lister) whatIs(rec cache.Record) string {
 	if rec.Blob != "" {
 		return rec.Blob
@@ -252,8 +253,8 @@ func (l lister) whatIs(rec cache.Record) string {
 	return ""
 }
 
-// leftovers returns the files that no entry refers to: those that a killed run left,
-// or that were replaced.
+// leftovers returns the files to which no entry refers: a killed run left them, or they
+// were replaced.
 func (l lister) leftovers(named map[string]bool) ([]Entry, error) {
 	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {

@@ -25,9 +25,8 @@ import (
 )
 
 // Release verifies a release and reads its contents. Afterwards the archives of its
-// packages and the extracted folders of its jobs are in the cache; a release that is
-// in the cache, undamaged, is not read again. A release with another digest than its
-// source's is a *digest.Error.
+// packages and the extracted folders of its jobs are in the cache; an intact release in
+// the cache is not read again. If its digest is wrong, the error is a *digest.Error.
 func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Release, error) {
 	var ix *index
 	var unread []Unread
@@ -51,7 +50,7 @@ func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Relea
 	return release, nil
 }
 
-// place returns where a file comes from, without credentials.
+// place returns the path or URL of a file, without credentials.
 func place(f File) string {
 	if f.Remote || f.Path == "" {
 		return download.PublicURL(f.URL)
@@ -100,7 +99,7 @@ type member struct {
 	digests map[string]string
 }
 
-// ingest reads a release once: it hashes the file, writes the archives in it to the
+// ingest reads a release in one pass: it hashes the file, writes its archives to the
 // cache, verifies both and extracts the jobs.
 func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest.Digest, p archive.Progress) (*index, map[string]string, error) {
 	info, err := f.Stat()

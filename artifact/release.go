@@ -6,14 +6,14 @@ type Release struct {
 	CommitHash    string
 	Jobs          []*Job
 	Packages      []*Package // source and compiled ones; of a folder, the needed ones
-	Unread        []Unread   // packages that Needs.Try could not read
+	Unread        []Unread   // packages that could not be read and that Needs.Try skipped
 }
 
 // Unread is a package of a release folder that cannot be built.
 type Unread struct {
 	Package string // empty: several
 	Why     error
-	// Lacks is set if only files are missing that a deploy would fetch.
+	// Lacks is set if the only problem is files that a deploy would fetch.
 	Lacks bool
 }
 
@@ -30,8 +30,8 @@ type Job struct {
 	Dir         string     // extracted: job.MF, monit, templates/<Source>
 }
 
-// Short returns the beginning of a fingerprint, enough for people to distinguish
-// two of them.
+// Short returns the beginning of a fingerprint, which is enough for people to
+// distinguish two of them.
 func Short(fingerprint string) string { return fingerprint[:min(8, len(fingerprint))] }
 
 // Template says which file below templates/ is rendered to which file of the job;
@@ -77,8 +77,8 @@ func (r *Release) Job(name string) *Job {
 	return nil
 }
 
-// Package returns the package of that name, a source package before a
-// compiled one, or nil.
+// Package returns the package of that name, preferring a source package to a compiled
+// one, or nil.
 func (r *Release) Package(name string) *Package {
 	var found *Package
 	for _, p := range r.Packages {

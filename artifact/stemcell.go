@@ -26,8 +26,8 @@ type Stemcell struct {
 	Formats         []string
 	Protocol        string // bosh_protocol
 	CloudProperties map[string]any
-	// ProvidedJobs are names of jobs that the agent of the stemcell replaces: their
-	// packages are not needed.
+	// ProvidedJobs are the names of jobs that the agent of the stemcell provides
+	// itself: their packages are not needed.
 	ProvidedJobs []string
 	// Digest is "sha256:<hex>" of the verified file; empty if the manifest has no
 	// digest.
@@ -40,9 +40,9 @@ type Stemcell struct {
 	id   cache.Identity // of an archive
 }
 
-// Stemcell verifies the digest of a stemcell, if it has one, and reads stemcell.MF;
-// another digest is a *digest.Error. A file that was verified before is not read
-// again, and one without a digest only up to stemcell.MF.
+// Stemcell verifies the digest of a stemcell, if one is given, and reads stemcell.MF. A
+// wrong digest is a *digest.Error. A file that was verified before is not read again; a
+// file without a digest is read only up to stemcell.MF.
 func (s *Store) Stemcell(ctx context.Context, f File, p archive.Progress) (*Stemcell, error) {
 	st, err := s.stemcell(ctx, f, p)
 	if err != nil {
@@ -148,8 +148,8 @@ func stemcellText(src *archive.Input, name string) (string, error) {
 }
 
 // Extract unpacks the stemcell into dir and returns the path of its image. It checks
-// the image's digest in stemcell.MF, unless the image is empty as that of a light
-// stemcell.
+// the image's digest in stemcell.MF, unless the image is empty because the stemcell is
+// a light one.
 func (st *Stemcell) Extract(ctx context.Context, dir string, p archive.Progress) (image string, err error) {
 	image, err = st.extract(ctx, dir, p)
 	if err != nil {

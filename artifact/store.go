@@ -28,7 +28,7 @@ type Config struct {
 	Getenv func(string) string
 	// Dial connects to servers and HTTP proxies; nil: directly.
 	Dial proxy.Dial
-	// Offline: nothing is fetched; a missing file is ErrOffline.
+	// Offline: nothing is fetched; a missing file is an ErrOffline.
 	Offline bool
 }
 
@@ -67,12 +67,12 @@ type Source struct {
 // Needs selects the needed packages of a release folder; the zero value: all.
 // Missing files of other packages are ignored.
 type Needs struct {
-	// Only: only the packages of Jobs and their dependencies are needed; without
-	// Jobs, none.
+	// Only: only the packages of Jobs and their dependencies are needed; if there are
+	// no Jobs, no package is.
 	Only bool
 	Jobs []string
-	// Try skips packages that cannot be built, and packs none: they are only
-	// checked, and have no Archive.
+	// Try skips packages that cannot be built. It only checks the others and packs
+	// none: they have no Archive.
 	Try bool
 }
 
@@ -109,12 +109,12 @@ type Store struct {
 	offline  bool
 	// maxDownload is the constant, except in tests.
 	maxDownload int64
-	// blobSlots limits how many blobs are fetched at a time.
+	// blobSlots limits the number of blobs that are fetched at the same time.
 	blobSlots chan struct{}
 
 	inUse struct {
 		sync.Mutex
-		lock *flock.Flock // held from the first use on
+		lock *flock.Flock // held from the first use
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *Store) use(ctx context.Context) error {
 	return nil
 }
 
-// Close allows other runs to prune the cache. The store may be used again.
+// Close allows other runs to prune the cache. The store may be used again after it.
 func (s *Store) Close() error {
 	s.inUse.Lock()
 	defer s.inUse.Unlock()
@@ -63,8 +63,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Alone locks the cache against all other runs, so that it can be pruned; a
-// *BusyError says that one is using it.
+// Alone locks the cache against all other runs, so that it can be pruned. The error is
+// a *BusyError if another run uses it.
 func (s *Store) Alone() (done func(), err error) {
 	if err := os.MkdirAll(s.dir.Path(), 0o700); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ type Failure struct {
 	Line         int      // of the template, 0: unknown
 	Expression   string   // the code in that line
 	Message      string   // what is wrong
-	Properties   []string // properties without a value; one of them suffices
+	Properties   []string // properties without a value; setting one of them is enough
 	Link         bool     // a link is missing
 	Advice       string   // where to set them; empty: unknown
 }
@@ -34,8 +34,8 @@ func (f *Failures) Error() string {
 
 func (f *Failures) Name() string { return "template" }
 
-// Redact removes secrets from Ruby's message, which may contain any value. The
-// other fields of a failure have only names.
+// Redact removes secrets from Ruby's message, which may contain any value. The other
+// fields of a failure contain only names.
 func (f *Failures) Redact(hide func(string) string) {
 	for _, failure := range *f {
 		if len(failure.Properties) == 0 && !failure.Link {
@@ -67,7 +67,7 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// fill sets the fields from the driver's report about the template with that text.
+// fill sets the fields from the driver's report. text is the content of the template.
 func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	f.Line, f.Message, f.Properties = e.Line, e.Message, e.Properties
 	f.Expression = expression(text, e.Line)
@@ -89,7 +89,7 @@ func (f *Failure) fill(job *Job, text []byte, e *rubyError, embedded bool) {
 	}
 }
 
-// foreign explains errors of templates that need more than the embedded Ruby has.
+// foreign explains errors of templates that need more than the embedded Ruby contains.
 func foreign(class string) string {
 	switch {
 	case class == "LoadError":

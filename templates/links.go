@@ -21,10 +21,10 @@ type provided struct {
 	link artifact.Link
 }
 
-// connect gives each job the links that it consumes: those that the manifest
-// describes, and those that a job of the list provides. A missing link is an error,
-// with its reason, only if a template uses it; but what the manifest says about links
-// must be right.
+// connect gives each job the links that it consumes: links that the manifest describes,
+// and links that a job of the list provides. A missing link is an error, with its
+// reason, only if a template uses it. Mistakes in what the manifest says about links
+// are always errors.
 func connect(jobs []Job, id string) Failures {
 	var failures Failures
 	var offers []provided
@@ -78,11 +78,11 @@ func offered(job *Job, name string) (string, bool) {
 	return name, true
 }
 
-// nothing is the text by which a manifest says that there is no link.
+// nothing is the text in a manifest that says that there is no link.
 func nothing(said any) bool { return said == nil || said == "nil" }
 
-// consume finds one link. missing is the reason that a template gets when it uses the
-// link; problem is a mistake in the manifest.
+// consume finds one link. missing is the reason why there is none, for templates that
+// use the link; problem is a mistake in the manifest.
 func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[string]any, missing, err string) {
 	said, explicit := j.Context.Consumes[l.Name]
 	var from string
@@ -136,8 +136,9 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 	return nil, problem, ""
 }
 
-// manual returns a link that the manifest describes. With only properties its
-// instance is the job's own, whose address the manifest may not know.
+// manual returns a link that the manifest describes. If the manifest gives only
+// properties, the link's instance is the job's own, whose address the manifest may not
+// know.
 func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
 	link := map[string]any{linkProperties: map[string]any{}, linkInstances: []any{}}
 	_, instances := said[linkInstances]
@@ -167,8 +168,8 @@ func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
 	return link, ""
 }
 
-// resolved returns the provided link as the driver reads it: the one instance, and
-// the properties that the provider's spec names.
+// resolved returns the provided link in the form that the driver reads: the one
+// instance, and the properties that the provider's spec names.
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
 	source := c.source()

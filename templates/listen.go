@@ -18,27 +18,30 @@ import (
 )
 
 const (
-	// collectAfter is after how many jobs garbage is collected when none is rendered: a
-	// collection waits for running templates. Each job leaves 1 MB.
+	// collectAfter is the number of jobs after which garbage is collected if none is
+	// being rendered: a collection waits for running templates. Each job leaves 1 MB.
 	collectAfter = 16
-	// mostJobs is how many jobs are rendered without a collection.
+	// mostJobs is the largest number of jobs between two collections.
 	mostJobs = 160
 	// idleTime is how long an engine waits for the next job.
 	idleTime = 30 * time.Second
 	// jobTime is how long one job may take: a process that is stopped must not keep its
 	// turn.
 	jobTime = 5 * time.Minute
-	// leftTime is how long a template may go on without the process that asked for it.
+	// leftTime is how long a template may continue after the process that asked for it
+	// has ended.
 	leftTime = time.Second
 )
 
-// Listen is the child process of a Shared. It renders the job of each process that
-// connects to the socket, as many at the same time as there are processors, each with a
-// Ruby of its own; the others wait for their turn, which begins with a greeting, and then
-// speak as with Serve. Listen returns after a while without jobs, and when a template
-// goes on whose process has hung up: nothing can stop that template but the end of this
-// process. It renders the jobs that have begun to their ends before. When in ends, the
-// process that started this one was killed; Listen then also removes that one's socket.
+// Listen is the child process of a Shared. It renders the jobs of the processes that
+// connect to the socket: as many at the same time as there are processors, each with a
+// Ruby of its own. The others wait for their turn, which begins with a greeting, and
+// then talk as with Serve.
+//
+// Listen returns after a while without jobs. It also returns when a template continues
+// whose process has hung up, because only the end of this process can stop that
+// template; jobs that have begun are finished before. When in ends, the process that
+// started this one was killed; Listen then also removes the socket of that process.
 func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket string) error {
 	width := runtime.GOMAXPROCS(0)
 	// The code of a template occupies its processor until it returns.
@@ -64,7 +67,7 @@ func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket stri
 		return errors.Join(err, listener.Close())
 	}
 	err = l.serve(ctx, accept(ctx, listener, over), gone)
-	// Now the next one that asks for an engine gets another.
+	// The next process that asks gets another engine.
 	err = errors.Join(err, listener.Close())
 	_, _ = io.WriteString(out, "\n")
 	l.finish()
@@ -99,23 +102,23 @@ func accept(ctx context.Context, from net.Listener, over <-chan struct{}) <-chan
 	return accepted
 }
 
-// line is the line of processes that want a job rendered.
+// line is the queue of processes that want a job rendered.
 type line struct {
 	module  *cruby.Module
 	library fs.FS
 	hello   greeting
 	width   int
 	running int       // jobs
-	ended   chan bool // gets of each job whether its template goes on alone
+	ended   chan bool // gets for each job whether its template continues without its process
 }
 
-// serve renders until nobody has asked for a while, or this process must be replaced. It
-// leaves running jobs to finish.
+// serve renders until nobody has asked for a while, or this process must be replaced.
+// Running jobs are finished.
 func (l *line) serve(ctx context.Context, accepted <-chan net.Conn, gone <-chan struct{}) error {
 	var waiting []net.Conn
 	defer func() {
 		for _, conn := range waiting {
-			conn.Close() // it asks for another engine
+			conn.Close() // the process asks for another engine
 		}
 	}()
 	jobs := 0 // since garbage was collected
@@ -172,7 +175,7 @@ func (l *line) start(ctx context.Context, conn net.Conn) {
 	guard.Go(ctx, func() { l.ended <- <-job != nil })
 }
 
-// job renders one job, and reports whether its template goes on alone.
+// job renders one job, and reports whether its template continues without its process.
 func (l *line) job(ctx context.Context, conn net.Conn) (left bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -190,8 +193,8 @@ func (l *line) job(ctx context.Context, conn net.Conn) (left bool) {
 			return true
 		}
 	}
-	// Of any other error, such as a template that ends Ruby, the other side learns by
-	// the end of the connection. It then renders the job with a Ruby of its own.
+	// The other side notices any other error, such as a template that ends Ruby, by the
+	// end of the connection. It then renders the job with a Ruby of its own.
 	if s.ruby != nil {
 		_ = s.ruby.Close(ctx)
 	}

@@ -8,9 +8,8 @@ import (
 	"bootstrap/artifact"
 )
 
-// source has the values of a job's properties, with the rules of the driver: the
-// job's own properties hide all others, and those of the group override the global
-// ones.
+// source contains the values of a job's properties. Like in the driver, the job's own
+// properties replace all others, and those of the group override the global ones.
 func (c *Context) source() any {
 	if c.JobProperties != nil {
 		return plain(c.JobProperties)
@@ -46,7 +45,7 @@ func find(value any, name string) any {
 	return value
 }
 
-// set sets the value of a dotted name, unless another value is in its way.
+// set sets the value of a dotted name, unless a part of the name has another value.
 func set(m map[string]any, name string, value any) {
 	keys := strings.Split(name, ".")
 	for _, key := range keys[:len(keys)-1] {
@@ -62,9 +61,9 @@ func set(m map[string]any, name string, value any) {
 	m[keys[len(keys)-1]] = value
 }
 
-// misplaced returns a failure for each list, number or boolean that the
-// manifest has where a property of the job's spec needs a map. The Director
-// and create-env refuse it, too.
+// misplaced returns a failure for each list, number or boolean in the manifest at a
+// place where a property of the job's spec needs a map. The Director and create-env
+// refuse these, too.
 func misplaced(job *Job) Failures {
 	source := job.Context.source()
 	var failures Failures
@@ -83,8 +82,9 @@ func misplaced(job *Job) Failures {
 	return failures
 }
 
-// blocked returns which part of a dotted name has a value without keys, and its
-// kind; both are empty if there is none. Text counts as no value, as in create-env.
+// blocked returns the part of a dotted name that has a value without keys, and the kind
+// of that value; both are empty if there is none. Text counts as no value, as in
+// create-env.
 func blocked(source any, name string) (at, found string) {
 	keys := strings.Split(name, ".")
 	for i, key := range keys {

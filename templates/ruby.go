@@ -29,9 +29,9 @@ import (
 //go:embed driver.rb
 var driver string
 
-// startTimeout is the deadline for the start of a Ruby. A cold disk takes seconds,
-// and so does compiling the embedded one, for which an emulated machine needs a
-// minute.
+// startTimeout is the deadline for the start of a Ruby. Reading it from a cold disk
+// takes seconds, and so does compiling the embedded one; an emulated machine needs a
+// minute for that.
 const startTimeout = 5 * time.Minute
 
 // request asks the driver for one template.
@@ -154,7 +154,7 @@ func startRuby(ctx context.Context, cfg Config) (*ruby, error) {
 	return r, nil
 }
 
-// greeting waits until Ruby has what it needs.
+// greeting waits until Ruby is ready.
 func (r *ruby) greeting(ctx context.Context, cfg Config) (hello greeting, err error) {
 	for {
 		hello = greeting{}
@@ -172,13 +172,13 @@ func (c Config) enter(s state) {
 	}
 }
 
-// fullError is the error of a Ruby that a full disk keeps from starting. It is an ENOSPC.
+// fullError says that Ruby cannot start because a disk is full. It is an ENOSPC.
 type fullError string
 
 func (e fullError) Error() string        { return string(e) }
 func (e fullError) Is(target error) bool { return target == syscall.ENOSPC }
 
-// problem says why a Ruby cannot be used.
+// problem returns why a Ruby cannot be used.
 func (g greeting) problem(path string) error {
 	switch {
 	case g.Full:
@@ -201,7 +201,7 @@ func libraryHint(library string) string {
 
 // render sends one request and waits for its answer. It kills Ruby when ctx ends, or
 // when a template takes too long, which it reports as late. After an error other than a
-// formatError only stop may be called.
+// formatError, the caller may only call stop.
 func (r *ruby) render(ctx context.Context, cfg Config, req request) (a answer, late bool, err error) {
 	line, err := json.Marshal(req)
 	if err != nil {
@@ -248,7 +248,7 @@ func (r *ruby) read(ctx context.Context, into any) error {
 	return nil
 }
 
-// ended returns how Ruby ended, instead of the pipe's error.
+// ended returns how Ruby ended, which explains more than the pipe's error.
 func (r *ruby) ended(err error) error {
 	r.stop()
 	if r.cmd != nil && r.cmd.ProcessState != nil {
@@ -287,9 +287,9 @@ func (r *ruby) stop() {
 	}
 }
 
-// environment returns the variables that a Ruby, or the version manager behind that
-// name, needs to start. RUBYOPT, GEM_HOME and the like are left out, because they
-// change what is rendered.
+// environment returns the variables that a Ruby, or a version manager of that name,
+// needs to start. RUBYOPT, GEM_HOME and the like are left out, because they change the
+// results of rendering.
 func environment(env []string) []string {
 	keep := []string{
 		"PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ", "SystemRoot", "TEMP", "TMP",

@@ -24,11 +24,11 @@ type greeting struct {
 	Error   string `json:"error,omitempty"`   // why it cannot serve
 	Full    bool   `json:"full,omitempty"`    // because a disk is full
 	Image   string `json:"image,omitempty"`   // of the embedded one: its SHA-256
-	State   state  `json:"state,omitempty"`   // what it does before it greets
+	State   state  `json:"state,omitempty"`   // its present activity, before the greeting
 }
 
-// state is what the embedded Ruby does before a greeting or an answer, as a line of its
-// own.
+// state is the activity of the embedded Ruby before a greeting or an answer, sent as a
+// line of its own.
 type state string
 
 const (
@@ -38,14 +38,14 @@ const (
 	loaded    state = "loaded"
 )
 
-// Serve is the child process of an Engine: the embedded Ruby. It answers the
-// requests on in, one per line, until in ends, and then returns even if a
-// template still runs; the process must end then. Templates print to log.
-// Compiled code is stored in the folder cache. The status is the exit status of
-// a template that ended Ruby, else 0.
+// Serve is the child process of an Engine: the embedded Ruby. It answers the requests
+// on in, one per line, until in ends, and then returns even if a template still runs;
+// the process must end then. The output of templates goes to log. Compiled code is
+// stored in the folder cache. The status is the exit status of a template that ended
+// Ruby, else 0.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) (status int, err error) {
-	// The code of a template occupies its processor until it returns; one must be
-	// left for the goroutine that notices the end of the parent.
+	// The code of a template occupies its processor until it returns; one processor
+	// must be left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	// It fails only if the other side has ended, which read notices.
 	tell := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
@@ -72,9 +72,8 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	return 0, err
 }
 
-// load loads the code of the embedded Ruby, and returns the first line for those who
-// want something rendered. Afterwards garbage is never collected: a collection waits
-// for the running template.
+// load loads the code of the embedded Ruby, and returns the greeting. Afterwards
+// garbage is never collected, because a collection waits for the running template.
 func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, fs.FS, greeting, error) {
 	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
 		return nil, nil, greeting{Error: err.Error(), Full: fulldisk.Is(err)}, err
@@ -126,7 +125,7 @@ type server struct {
 	whole func() (*cruby.Module, error)
 }
 
-// errLeft says that the other side has ended while a template was rendered for it.
+// errLeft says that the other side has ended during the rendering of its template.
 var errLeft = errors.New("the template goes on without the process that asked for it")
 
 // read sends the lines of in to the channel, and closes it at the end.
@@ -161,7 +160,8 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 				return err
 			}
 		case <-lines:
-			// It waits for an answer before its next request, so it has ended.
+			// The other side waits for an answer before its next request, so that this
+			// means it has ended.
 			return errLeft
 		}
 	}
@@ -198,8 +198,8 @@ func (s *server) eval(ctx context.Context, line []byte) (string, error) {
 	return s.ruby.Eval(ctx, `BootstrapTemplates.answer("`+base64.StdEncoding.EncodeToString(line)+`".unpack1("m"))`)
 }
 
-// repeat renders the templates of the job again, with all functions of Ruby, and returns
-// the last answer. A Ruby cannot go on where it missed one.
+// repeat renders the templates of the job again, with all functions of Ruby, and
+// returns the last answer. A Ruby cannot continue after it needed a missing function.
 func (s *server) repeat(ctx context.Context) (text string, err error) {
 	err = errors.Join(s.ruby.Close(ctx), s.module.Close(ctx))
 	s.ruby = nil
@@ -234,8 +234,8 @@ func (s *server) renew(ctx context.Context) (err error) {
 	return err
 }
 
-// jobLog gets what the templates of a job print, and leaves out what they print again
-// when they are repeated.
+// jobLog gets the output of a job's templates, and leaves out the output that repeat
+// causes a second time.
 type jobLog struct {
 	to            io.Writer
 	written, skip int

@@ -26,8 +26,8 @@ import (
 const SharedVariable = "BOOTSTRAP_ENGINE"
 
 const (
-	// askName is the name of a Shared's socket. A process that writes an empty line there
-	// gets the path of the socket at which an engine listens, or nothing.
+	// askName is the name of a Shared's socket. A process that writes an empty line to
+	// it gets the path of an engine's socket, or nothing.
 	askName = "ask"
 	// sharedPrefix is the beginning of the name of a Shared's folder.
 	sharedPrefix = "bootstrap-engine-"
@@ -35,13 +35,15 @@ const (
 	longestSocket = 100
 	// patience is how long a process waits for its turn at a shared engine.
 	patience = 30 * time.Second
-	// attempts is how many engines a process asks for its turn: one may end meanwhile.
+	// attempts is how many engines a process asks for a turn: an engine may end before
+	// it answers.
 	attempts = 3
 )
 
-// Shared is an embedded Ruby that the processes of a run share: the code is loaded once.
-// It is started when a process first asks for it, ended when nobody has asked for a
-// while, and started again. Its sockets are in a folder that only this user can enter.
+// Shared is an embedded Ruby that the processes of a run share, so that the code is
+// loaded once. It is started when a process first asks for it, ends when nobody has
+// asked for a while, and is started again when needed. Its sockets are in a folder that
+// only this user can enter.
 type Shared struct {
 	cfg    Config
 	dir    string
@@ -59,14 +61,14 @@ type Shared struct {
 type child struct {
 	socket string
 	hello  chan greeting // gets the first line, and is then closed
-	over   chan struct{} // closed when it accepts no more
+	over   chan struct{} // closed when it accepts no more jobs
 }
 
-// Share returns a Shared with a folder below one of the given ones, or nil if none can
-// be used: then each process starts its own Ruby. The caller must call Close; the Shared
-// does not end with ctx.
+// Share returns a Shared with a folder below the first usable one of the given folders,
+// or nil if none is usable: then each process starts its own Ruby. The caller must call
+// Close; the Shared does not end with ctx.
 func Share(ctx context.Context, cfg Config, folders ...string) *Shared {
-	if runtime.GOOS == "windows" { // which does not keep other users from a folder by its mode
+	if runtime.GOOS == "windows" { // modes of folders do not keep other users out there
 		return nil
 	}
 	for _, folder := range folders {
@@ -112,7 +114,7 @@ func (s *Shared) Entry() string {
 	return SharedVariable + "=" + s.asks.Addr().String()
 }
 
-// Close ends the engine. A process whose job it renders starts its own Ruby.
+// Close ends the engine. A process whose job it is rendering starts its own Ruby.
 func (s *Shared) Close() {
 	if s == nil {
 		return
@@ -123,7 +125,7 @@ func (s *Shared) Close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// serve answers those who ask for an engine.
+// serve answers processes that ask for an engine.
 func (s *Shared) serve() {
 	for {
 		conn, err := s.asks.Accept()
@@ -134,10 +136,10 @@ func (s *Shared) serve() {
 			defer conn.Close()
 			defer guard.AfterDone(s.ctx, func() { conn.Close() })()
 			if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
-				return // it only wants to know whether this process lives
+				return // it only checks whether this process lives
 			}
 			if socket, err := s.engine(); err == nil {
-				_, _ = conn.Write([]byte(socket + "\n")) // who does not read it starts a Ruby
+				_, _ = conn.Write([]byte(socket + "\n")) // a process that does not read it starts its own Ruby
 			}
 		}))
 	}
@@ -202,9 +204,9 @@ func (s *Shared) start(c *child) error {
 			c.hello <- hello
 		}
 		close(c.hello)
-		lines.Scan() // it says that it accepts no more, or has ended
+		lines.Scan() // it reports that it accepts no more jobs, or has ended
 		close(c.over)
-		_ = cmd.Wait() // those whose jobs it rendered notice how it ended
+		_ = cmd.Wait() // processes notice themselves that their jobs were interrupted
 	}))
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 // leastSpace is the address space that a process with the embedded Ruby needs.
 const leastSpace = 2 << 30
 
-// CheckSpace returns why a limit of the shell leaves too little address space to the
-// embedded Ruby, without which the program would crash; nil: it does not.
+// CheckSpace returns why a limit of the shell leaves too little address space for the
+// embedded Ruby, in which case the program would crash; nil: there is enough.
 func CheckSpace() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil || limit.Cur >= leastSpace {

@@ -38,10 +38,10 @@ type Config struct {
 	// Shared is the path in the variable SharedVariable: jobs are rendered by the engine
 	// of a Shared, unless that fails; empty: by an own Ruby.
 	Shared string
-	// Compiling is called before the embedded Ruby is compiled, which takes seconds:
-	// where this program has no machine code for the machine, or when a template needs a
-	// part of Ruby that few do. Or the cache is full: there is no
-	// room in it for that code. Any goroutine may call it. nil: nobody wants to know.
+	// Compiling is called before the embedded Ruby is compiled, which takes seconds.
+	// That happens if this program contains no machine code for the machine, or if a
+	// template needs a rarely used part of Ruby; it also happens if the cache is full
+	// and has no room for that code. Any goroutine may call it; may be nil.
 	Compiling func(full bool)
 	// Env is the environment from which Ruby gets PATH, HOME and little else;
 	// nil: the environment of this process.
@@ -59,14 +59,14 @@ func (c Config) embedded() bool { return c.Ruby == "" && c.Self != "" }
 // goroutines may use it; they take turns.
 type Engine struct {
 	cfg    Config
-	id     string          // of the instance, where the context has none
+	id     string          // of the instance, if the context has none
 	ctx    context.Context // of Warm
 	cancel context.CancelFunc
 	warm   sync.WaitGroup
 
 	mu     sync.Mutex
 	ruby   *ruby
-	knows  *Job // the job whose context Ruby has
+	knows  *Job // the job whose context was sent to Ruby
 	closed bool
 }
 
@@ -93,7 +93,7 @@ type Context struct {
 	Deployment string
 	Address    string         // empty: spec.address is nil
 	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
-	// JobProperties hide the other ones; nil: the job has none, and the
+	// JobProperties replace the other ones; nil: the job has none, and the
 	// ClusterProperties merged over the GlobalProperties are used.
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
 	// Consumes and Provides are what the manifest says about the job's links, by
@@ -226,7 +226,7 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")
 	}
-	e.knows = nil // the same jobs may have other facts now
+	e.knows = nil // the same jobs may have other facts in this call
 	jobs = slices.Clone(jobs)
 	var files []*file
 	failures := connect(jobs, e.id)
@@ -320,7 +320,7 @@ func (e *Engine) pass() {
 	}
 }
 
-// templateError says what one template did instead of giving an answer.
+// templateError says why one template returned no answer.
 type templateError struct{ reason string }
 
 func (e *templateError) Error() string { return e.reason }
@@ -359,18 +359,19 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 		case late:
 			return answer{}, &templateError{fmt.Sprintf("it took longer than %v and was stopped", e.cfg.Timeout)}
 		case shared:
-			// The engine was killed, or the template has ended its Ruby: an own one tells.
+			// The engine was killed, or the template has ended its Ruby: rendering with
+			// an own Ruby shows which.
 			e.cfg.Shared = ""
 			continue
 		case errors.Is(err, errGone) && !again:
-			// It was killed between two templates.
+			// Ruby was killed between two templates.
 			continue
 		}
 		return answer{}, &templateError{fmt.Sprintf("the template ended Ruby (%v)", err)}
 	}
 }
 
-// filled returns the context with defaults for missing values.
+// filled returns the context with default values.
 func (c Context) filled(job, id string) Context {
 	c.Name, c.ID, c.AZ = cmp.Or(c.Name, job), cmp.Or(c.ID, id), cmp.Or(c.AZ, "unknown")
 	if c.Networks == nil {
@@ -379,7 +380,7 @@ func (c Context) filled(job, id string) Context {
 	return c
 }
 
-// facts returns the context as the driver reads it.
+// facts returns the context in the form that the driver reads.
 func (j *Job) facts(id string) map[string]any {
 	c := j.Context.filled(j.Name, id)
 	defaults := map[string]any{}

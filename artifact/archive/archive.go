@@ -26,8 +26,8 @@ type Limits struct {
 	// Ratio is the largest ratio of unpacked to packed bytes, checked after the
 	// first 2 GiB, which even a disk full of zeros may need; default 200.
 	Ratio int
-	// AnyLinks allows symbolic links that lead out of the folder, as packages
-	// compiled on a VM have them. Nothing is ever written through a link.
+	// AnyLinks allows symbolic links that lead out of the folder, which packages
+	// compiled on a VM contain. Nothing is ever written through a link.
 	AnyLinks bool
 	// Skip reports whether an entry with that cleaned name and header is not
 	// unpacked; nil: all are.
@@ -111,8 +111,7 @@ func Unpack(src *Input, lim Limits) (*Tar, error) {
 		}
 		u.r = z
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		// One decoder with its window in memory, and no window of gigabytes
-		// because a file asks for it.
+		// One decoder with its window in memory; a file cannot make the window larger.
 		z, err := zstd.NewReader(buf, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("cannot unpack zstd: %w", err)
@@ -142,10 +141,10 @@ func (u *Tar) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish reads what follows the tar, so that checksums at the end of the
-// compressed stream are checked and the digest covers the whole file.
+// finish reads the rest of the file, so that checksums at the end of the compressed
+// stream are checked and the digest covers the whole file.
 func (u *Tar) finish() error {
-	// gzip itself ignores what follows its last stream, zeros of a tape for example.
+	// gzip itself ignores data after its last stream, for example the zeros of a tape.
 	if err := Drain(u); err != nil && !errors.Is(err, gzip.ErrHeader) {
 		return err
 	}

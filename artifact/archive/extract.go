@@ -31,8 +31,8 @@ func Extract(ctx context.Context, archive, dir string, lim Limits) error {
 	return ExtractFile(ctx, f, dir, lim, nil, nil)
 }
 
-// ExtractFile is Extract for an open file. see, if given, returns for each entry a writer
-// that receives its contents, or nil.
+// ExtractFile is like Extract, for an open file. see, if given, returns for each entry
+// a writer for its contents, or nil.
 func ExtractFile(ctx context.Context, f *os.File, dir string, lim Limits, p Progress, see func(name string) io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -90,7 +90,7 @@ func (u *Tar) Extract(archive, dir string, see func(string) io.Writer) error {
 	return x.dateFolders()
 }
 
-// entry unpacks one entry, or says why it is refused.
+// entry unpacks one entry, or returns why it is refused.
 func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason string, err error) {
 	if x.lim.Skip != nil && x.lim.Skip(name, h) {
 		return "", nil
@@ -123,8 +123,8 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
 }
 
-// beside opens the folder of an entry, which is known not to be a link. Using the
-// name within it saves walking the whole path for every system call.
+// beside opens the folder of an entry, which is known not to be a link. Using the name
+// relative to it avoids walking the whole path in every system call.
 func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
 	dir, base := path.Dir(name), path.Base(name)
 	if dir != x.last {
@@ -207,8 +207,8 @@ func (x *extraction) file(in *os.Root, base, name string, h *tar.Header, r io.Re
 	return "", date(in, base, h.ModTime)
 }
 
-// remove removes the earlier file if an entry comes a second time. A folder stays,
-// so that what is known of folders stays true.
+// remove removes the earlier file if an entry occurs a second time. It keeps a folder,
+// so that the facts about folders stay true.
 func remove(in *os.Root, base string) (reason string, err error) {
 	info, err := in.Lstat(base)
 	if err != nil {
@@ -239,7 +239,7 @@ func (x *extraction) symlink(in *os.Root, base, name string, h *tar.Header) (rea
 	return "", err
 }
 
-// leads says why a link at name is refused, judging only by its text.
+// leads returns why a link at name is refused, judging only by its text.
 func leads(name, target string) (reason string) {
 	if target == "" {
 		return "it is a link to nothing"
@@ -253,8 +253,8 @@ func leads(name, target string) (reason string) {
 	return ""
 }
 
-// leavingLink finds a link that leads outside through other links, and removes it.
-// Only after all entries is it known where each of them leads.
+// leavingLink finds a link that leads outside through other links, and removes it. It
+// runs after all entries, because only then is the target of each link known.
 func (x *extraction) leavingLink() (link, string) {
 	for _, l := range x.links {
 		_, err := x.root.Stat(l.name)

@@ -75,7 +75,7 @@ func NewPacker(ctx context.Context, w io.Writer) *Packer {
 	return &Packer{ctx: ctx, gz: gz, tar: tar.NewWriter(gz), buf: make([]byte, BufferSize)}
 }
 
-// End writes what ends the archive.
+// End writes the end of the archive.
 func (p *Packer) End() error {
 	if err := p.tar.Close(); err != nil {
 		return err

@@ -72,15 +72,15 @@ func (u *Tar) Entries(archive string, each func(name string, h *tar.Header, r io
 	return archiveError(archive, last, u.finish())
 }
 
-// noArchiveError says what a file is that should be an archive.
+// noArchiveError says that a file is not an archive, and what it is.
 type noArchiveError struct{ archive, what string }
 
 func (e *noArchiveError) Error() string {
 	return fmt.Sprintf("cannot extract %s: it is %s", e.archive, e.what)
 }
 
-// Unverified returns the error for a file with another digest, with the reason if
-// reading it showed one.
+// Unverified returns the error for a file with a wrong digest, including the reason if
+// reading the file showed one.
 func Unverified(name string, wrong, reading error) error {
 	var no *noArchiveError
 	if errors.As(reading, &no) {

@@ -1,5 +1,5 @@
-// Package blobstore makes the requests for the files of a release that are in a
-// blobstore and not in git.
+// Package blobstore makes the requests for files of a release that are in a blobstore
+// and not in git.
 package blobstore
 
 import (
@@ -30,14 +30,15 @@ type Store struct {
 	Name   string // for messages: the bucket, or the host
 	Folder string // of provider local, absolute
 
-	// Ask makes the request for an object of the other providers. region is empty
-	// at first, then the one that S3 answered.
+	// Ask makes the request for an object, for the other providers. region is empty at
+	// first, and then the region in an answer of S3.
 	Ask func(id, region string) download.File
 	// signed is true if requests carry credentials.
 	signed bool
 }
 
-// options are those of a blobstore in final.yml, with private.yml merged over.
+// options are the settings of a blobstore in final.yml, overridden by those in
+// private.yml.
 type options map[string]any
 
 func (o options) text(name string) string {
@@ -57,8 +58,8 @@ func (o options) flag(name string, otherwise bool) bool {
 	return otherwise
 }
 
-// Read reads which blobstore the release in fsys has; dir is the folder of the release, to
-// which the path of a local blobstore is relative.
+// Read reads the settings of the release's blobstore from fsys. dir is the folder of
+// the release: the path of a local blobstore is relative to it.
 func Read(fsys fs.FS, dir string) (*Store, error) {
 	type config struct {
 		Blobstore struct {
@@ -77,7 +78,7 @@ func Read(fsys fs.FS, dir string) (*Store, error) {
 			err = metadata.Decode(text, c)
 		}
 		if err != nil {
-			// The cause may quote the credentials in the file.
+			// The error may contain credentials from the file.
 			if c == &private {
 				return nil, fmt.Errorf("cannot read %s", file)
 			}

@@ -1,5 +1,5 @@
-// Package cache keeps files in a folder, named by their contents, and records
-// what is known of them, so that they need not be read again.
+// Package cache keeps files in a folder, named by their contents, and records facts
+// about them, so that they need not be read again.
 package cache
 
 import (
@@ -20,8 +20,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// Dir is the folder that has the cache and the downloads, usually ~/.bosh.
-// Several processes may use it.
+// Dir is the folder with the cache and the downloads, usually ~/.bosh. Several
+// processes may use it.
 type Dir string
 
 // Downloads is the folder of downloads, which create-env uses too.
@@ -47,8 +47,8 @@ func (d Dir) Work(ctx context.Context) (dir string, done func(), err error) {
 	if _, err := lock.TryRLockContext(ctx, 10*time.Millisecond); err != nil {
 		return "", nil, fmt.Errorf("cannot lock %s: %w", lock.Path(), err)
 	}
-	// Only while it is locked: MkdirAll fails if another run removes the folder
-	// at the same time.
+	// The lock is needed: MkdirAll fails if another run removes the folder at the same
+	// time.
 	if err := os.MkdirAll(d.Path("tmp"), 0o700); err != nil {
 		lock.Unlock()
 		return "", nil, err
@@ -79,7 +79,7 @@ func (d Dir) Place(file, sha256 string) (File, error) {
 	return PlaceAt(file, d.ArchivePath(sha256), sha256)
 }
 
-// PlaceAt is place for a file with a path of its own.
+// PlaceAt is like Place, for a file with a path of its own.
 func PlaceAt(file, path, sha256 string) (File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return File{}, err
@@ -95,8 +95,8 @@ func PlaceAt(file, path, sha256 string) (File, error) {
 	return File{sha256, IdentifyPath(path)}, nil
 }
 
-// Intact reports whether an archive of the cache has the digest in its name. It
-// reads the contents only if the identity is not a.Identity, which it then sets.
+// Intact reports whether an archive of the cache has the digest in its name. It reads
+// the contents unless the identity is a.Identity, and then sets a.Identity.
 func (d Dir) Intact(ctx context.Context, a *File) bool {
 	return IntactAt(ctx, d.ArchivePath(a.SHA256), a)
 }
@@ -157,8 +157,8 @@ func (d Dir) PlaceFolder(ctx context.Context, dir, path, tree string) error {
 }
 
 // TreeDigest hashes names, modes and contents of a folder, and separately their
-// identities: the first says what is in it, the second is a quick check that
-// nothing changed.
+// identities. The first digest depends on the contents only; the second shows quickly
+// that nothing changed.
 func TreeDigest(dir string) (tree, stamp string, err error) {
 	h := sha256.New()
 	buf := make([]byte, 32<<10)
@@ -189,8 +189,8 @@ func TreeDigest(dir string) (tree, stamp string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), stamp, err
 }
 
-// TreeStamp hashes names, modes and identities of all files below dir. each,
-// if given, sees them too.
+// TreeStamp hashes names, modes and identities of all files below dir. each, if given,
+// is called for every file.
 func TreeStamp(dir string, each func(name string, info fs.FileInfo) error) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

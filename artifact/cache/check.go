@@ -33,8 +33,8 @@ func (d Dir) Known(path string, want digest.Digest) bool {
 	return id.Regular && rec.Satisfies(want) == nil
 }
 
-// Verified reports whether path is the wanted file. It reads the file unless that
-// is known.
+// Verified reports whether path is the wanted file. It reads the file unless the result
+// is recorded.
 func (d Dir) Verified(ctx context.Context, path string, want digest.Digest, p archive.Progress) (bool, error) {
 	digests, err := d.Check(ctx, path, want, p)
 	return digests != nil, err
@@ -82,7 +82,7 @@ func (d Dir) Open(path string) (*os.File, Record, error) {
 	return f, d.Recall(path, Identify(info)), nil
 }
 
-// Learn stores the record of a file that was read, unless the file changed meanwhile.
+// Learn stores the record of a file that was read, unless the file has changed since.
 func (d Dir) Learn(f *os.File, rec Record, add func(*Record)) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -128,5 +128,5 @@ func (rec *Record) Know(digests map[string]string) {
 // Touch sets the time of a file of the cache to that of its last use.
 func Touch(file string) {
 	now := time.Now()
-	_ = os.Chtimes(file, now, now) // costs at most an early prune
+	_ = os.Chtimes(file, now, now) // an error can only make a prune remove it early
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Identity identifies the contents of a file without reading it: a change of them
-// changes at least one of these fields.
+// Identity identifies the contents of a file without reading it: a change of the
+// contents changes at least one of these fields.
 type Identity struct {
 	Device  uint64 `json:"device"`
 	Inode   uint64 `json:"inode"`
@@ -35,9 +35,9 @@ func IdentifyPath(path string) Identity {
 	return Identify(info)
 }
 
-// Settled reports whether every later change of the file will change its identity.
-// File systems set times in ticks, coarse ones of one or two seconds: a file written
-// in this tick may be written again in it without a new time.
+// Settled reports whether every later change of the file will change its identity. File
+// systems set times in ticks of up to two seconds: a file that was written in the
+// present tick may be changed within it without a new time.
 func (id Identity) Settled(now time.Time) bool {
 	latest := max(id.MTime, id.CTime)
 	tick := 20 * time.Millisecond
@@ -47,7 +47,8 @@ func (id Identity) Settled(now time.Time) bool {
 	return now.Sub(time.Unix(0, latest)) > tick
 }
 
-// Record is what is known about a file, valid as long as its identity stays.
+// Record is what the cache knows of a file. It is valid as long as the file's identity
+// does not change.
 type Record struct {
 	Path     string            `json:"path"`
 	Identity Identity          `json:"identity"`

@@ -4,5 +4,6 @@ package cache
 
 import "io/fs"
 
-// system adds nothing: size and time of the last change must suffice.
+// system adds nothing: on this system an identity consists of size and time of the last
+// change.
 func (*Identity) system(fs.FileInfo) {}

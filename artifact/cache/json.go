@@ -54,8 +54,8 @@ func WriteJSON(path string, v any) error {
 	return nil
 }
 
-// writeChecked replaces a file of the cache. A folder in its place, which no version made,
-// is removed: all that is in the cache can be made again.
+// writeChecked replaces a file of the cache. It removes a folder at its path, because
+// everything in the cache can be made again.
 func writeChecked(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Retry limits how often a download is tried.
+// Retry limits the attempts of a download.
 type Retry struct {
 	Tries          int           // attempts in a row without progress
 	Stalls         int           // of these, attempts that end because the server stalls
@@ -44,7 +44,7 @@ type File struct {
 	Sign  func(*http.Request) // adds credentials; may be nil
 }
 
-// Client downloads files, and stores in the cache that it verified them.
+// Client downloads files, and records in the cache that it has verified them.
 type Client struct {
 	dir     cache.Dir
 	Network Network
@@ -60,14 +60,14 @@ func New(dir cache.Dir, net Network) Client {
 	}}
 }
 
-// Once returns a client that tries a download only once.
+// Once returns a client that makes a single attempt.
 func (c Client) Once() Client {
 	c.Retry.Tries, c.Retry.Stalls = 1, 1
 	return c
 }
 
-// Fetch downloads a file to path, and resumes what an earlier attempt or run left. A
-// file with another digest is a *digest.Error.
+// Fetch downloads a file to path, and continues an unfinished download of an earlier
+// attempt or run. If the file has another digest, the error is a *digest.Error.
 func (c Client) Fetch(ctx context.Context, from File, path string, want digest.Digest, p archive.Progress) error {
 	try := c.Retry
 	client, done, err := c.Network.client()
@@ -124,10 +124,10 @@ func (c Client) Fetch(ctx context.Context, from File, path string, want digest.D
 	}
 }
 
-// permanentError is an error that another attempt does not end.
+// permanentError is an error that another attempt cannot avoid.
 type permanentError struct{ error }
 
-// keep moves a verified download to its place and remembers it.
+// keep moves a verified download to its place and records it.
 func (c Client) keep(part *part, path string) error {
 	digests := part.sum.Hex()
 	// Synced, because a file that is recorded as verified is not read again.
@@ -146,8 +146,8 @@ func (c Client) keep(part *part, path string) error {
 	return c.dir.Remember(rec)
 }
 
-// PublicURL returns a URL without what must not be shown: user, password, and the
-// query, which may be a signature.
+// PublicURL returns a URL without its secrets: user, password, and the query, which may
+// be a signature.
 func PublicURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"bootstrap/internal/proxy"
 )
 
-// configError is a wrong setting: another attempt does not help.
+// configError is a wrong setting: repeating the attempt does not help.
 type configError struct{ text string }
 
 func (e *configError) Error() string { return e.text }
@@ -41,7 +41,7 @@ func (n Network) client() (client *http.Client, done func(), err error) {
 		DialContext:         guard.Dial(dial),
 		TLSClientConfig:     n.TLS.Clone(),
 		TLSHandshakeTimeout: 30 * time.Second,
-		// A server that compresses the file breaks sizes and ranges.
+		// If a server compressed the file, sizes and ranges would not fit.
 		DisableCompression: true,
 		// The bodies of errors are not read at all.
 		MaxResponseHeaderBytes: maxHeader,

@@ -20,7 +20,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// part is an unfinished download: the bytes so far, and what the server said about
+// part is an unfinished download: the bytes so far, and the server's statements about
 // the file.
 type part struct {
 	path string
@@ -33,8 +33,8 @@ type part struct {
 	total int64
 }
 
-// partMeta is stored beside the part, so that a later run can request the rest of
-// the same file.
+// partMeta is stored in a file next to the part, so that a later run can request the
+// rest of the same file.
 type partMeta struct {
 	URL       string `json:"url"` // its digest, because it may contain secrets
 	Validator string `json:"validator"`
@@ -57,7 +57,7 @@ func openPart(path string, want digest.Digest) (*part, error) {
 		f.Close()
 		return nil, err
 	}
-	// Without it, the digest finds out whether the pieces fit.
+	// Without validator, the digest shows whether the pieces fit.
 	_ = cache.ReadJSON(p.metaPath(), &p.meta)
 	return p, nil
 }
@@ -91,7 +91,7 @@ type stallError struct{ text string }
 
 func (e *stallError) Error() string { return e.text }
 
-// come says in words how much has arrived.
+// come returns a text that says how much has arrived.
 func (p *part) come() string {
 	if p.total > 0 {
 		return fmt.Sprintf("the part of %d of %d bytes", p.size, p.total)
@@ -297,8 +297,8 @@ func retryAfter(err error, pause, longest time.Duration) time.Duration {
 	return pause
 }
 
-// explain returns the cause of a failed exchange without the URL, which may contain
-// a password; an error that another attempt cannot end becomes permanent.
+// explain returns the cause of a failed exchange without the URL, which may contain a
+// password. An error that another attempt cannot avoid becomes permanent.
 func (p *part) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Name() string { return "cpi-package" }
 
-// Is makes the end of a script whose disk is full an ENOSPC.
+// Is makes errors.Is(err, ENOSPC) true if the script's disk is full.
 func (e *Error) Is(target error) bool {
 	return target == syscall.ENOSPC && fulldisk.Says(strings.Join(e.Tail, "\n"))
 }

@@ -29,16 +29,16 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// unused is how long the unused code of another version is kept.
+// unused is how long unused code of another version is kept.
 const unused = 30 * 24 * time.Hour
 
 // sumsName is the file with the checksums of the other files in its folder. It is
 // written last.
 const sumsName = "sums"
 
-// OpenReached is Open for the functions that templates reach, by the image's profile:
-// they are compiled in a third of the time, and for most machines their code is in
-// this program. A call of another function is ErrMissing.
+// OpenReached is like Open, for the functions that templates reach according to the
+// image's profile. Compiling these takes a third of the time, and for most machines
+// this program contains their code. A call of another function is an ErrMissing.
 func OpenReached(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: CacheName, wasm: reached, shipped: true, compiling: compiling}.open(ctx, dir)
 }
@@ -62,8 +62,8 @@ func wholeName(about About) string { return wholePrefix + about.Module[:16] }
 
 const wholePrefix = "ruby-whole-"
 
-// lockName returns the file whose lock belongs to a folder. Who compiles the whole code
-// must not keep those from starting who need none of it.
+// lockName returns the file whose lock belongs to a folder. Compiling the whole code
+// has its own lock, so that it does not delay runs that do not need that code.
 func lockName(name string) string {
 	if strings.HasPrefix(name, wholePrefix) {
 		return "lock-whole"
@@ -71,11 +71,11 @@ func lockName(name string) string {
 	return "lock"
 }
 
-// source is where code comes from that is not stored yet.
+// source provides code that is not stored yet.
 type source struct {
 	name      func(About) string
 	wasm      func() ([]byte, error)
-	shipped   bool // this program may have its machine code
+	shipped   bool // this program may contain the machine code
 	compiling func(full bool)
 }
 
@@ -119,12 +119,13 @@ func (c source) open(ctx context.Context, dir string) (*Module, error) {
 	return CompileImage(ctx, wasm, memory)
 }
 
-// from loads the code from its folder, which it fills before if nothing valid is there.
+// from loads the code from its folder, and fills the folder first if its content is not
+// valid.
 func (c source) from(ctx context.Context, s *store) (*Module, error) {
 	if s.verified {
 		m, err := s.load(ctx)
 		if err != nil {
-			// The next one who opens the folder fills it again.
+			// The next process that opens the folder fills it again.
 			err = errors.Join(err, os.Remove(filepath.Join(s.folder(), sumsName)))
 		}
 		return m, err
@@ -148,7 +149,7 @@ func (c source) from(ctx context.Context, s *store) (*Module, error) {
 
 func noRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// whenFull returns the error if it is that there is no room.
+// whenFull returns the error if its cause is a full disk.
 func whenFull(err error) error {
 	if noRoom(err) {
 		return err
@@ -286,7 +287,7 @@ func (s *store) list() (map[string]int64, error) {
 }
 
 // sum returns a line for each part of each of the files. It reads parts in parallel,
-// because that is a good part of the time of a start.
+// because reading is a large part of the start time.
 func (s *store) sum() ([]byte, error) {
 	var (
 		mu    sync.Mutex
@@ -316,11 +317,11 @@ type part struct{ at, size int64 }
 const (
 	partSize = 8 << 20
 	headSize = 1 << 20 // more than the tables in front of the machine code
-	tailSize = 4 << 10 // more than what follows it
+	tailSize = 4 << 10 // more than the data after it
 )
 
-// parts returns the parts of a file that are summed. wazero has a sum of its own for
-// machine code, which it checks as it loads it.
+// parts returns the parts of a file that are summed. wazero checks machine code with a
+// checksum of its own when it loads it.
 func parts(name string, size int64) []part {
 	if isCode(name) && size > headSize+tailSize {
 		return []part{{0, headSize}, {size - tailSize, tailSize}}
@@ -335,9 +336,9 @@ func parts(name string, size int64) []part {
 // isCode reports whether wazero made the file.
 func isCode(name string) bool { return strings.HasPrefix(name, "wazero-") }
 
-// sumPart returns the checksum of a part. It is to find damage, not intent: whoever can
-// change a file here can change the sums, too. CRC-32C takes a tenth of the time of
-// SHA-256, as processors compute it.
+// sumPart returns the checksum of a part. It protects against damage, not against
+// intent: whoever can change a file here can change the sums, too. CRC-32C takes a
+// tenth of the time of SHA-256, because processors compute it.
 func sumPart(path string, p part) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -358,9 +359,9 @@ const (
 	storedName = "memory"      // see PackMemory
 )
 
-// load takes the code from the folder. wazero still needs the module, and checks each
-// function of it, which takes time: so it gets a module with empty functions, for
-// which the folder has the machine code of the real one.
+// load loads the code from the folder. wazero still needs the module, and checks each
+// of its functions, which takes time. It therefore gets a module with empty functions,
+// and the folder contains the machine code of the real ones for it.
 func (s *store) load(ctx context.Context) (*Module, error) {
 	wasm, err := os.ReadFile(filepath.Join(s.folder(), hollowName))
 	if err != nil {
@@ -370,8 +371,8 @@ func (s *store) load(ctx context.Context) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where another version of wazero or another processor wants other code, wazero has
-	// compiled the empty functions now.
+	// If another version of wazero or another processor needs other code, wazero has
+	// compiled the empty functions by now.
 	files, err := s.list()
 	if err != nil || !maps.Equal(files, s.files) {
 		return nil, errors.Join(err, errors.New("the stored code is for another machine"), m.Close(ctx))
@@ -402,7 +403,7 @@ func (s *store) storeMemory() error {
 	return unpackTo(memoryName, filepath.Join(s.folder(), storedName))
 }
 
-// keep stores the machine code that full has, and writes the sums.
+// keep stores the machine code in full, and writes the sums.
 func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	if err := place(ctx, wasm, full, s.folder()); err != nil {
 		return err
@@ -410,8 +411,8 @@ func (s *store) keep(ctx context.Context, wasm []byte, full string) error {
 	return s.vouch()
 }
 
-// place moves machine code from one folder to where wazero looks in the other for the
-// code of the module with empty functions, and writes this module.
+// place moves machine code from one folder to the place in the other where wazero looks
+// for the code of the module with empty functions, and writes this module.
 func place(ctx context.Context, wasm []byte, full, folder string) error {
 	empty, err := reduce(wasm, nil)
 	if err != nil {
@@ -470,8 +471,7 @@ func compileIn(ctx context.Context, wasm []byte, dir string) (*Module, error) {
 	return m, nil
 }
 
-// vouch writes the sums of the stored files, and removes unused code of other
-// versions.
+// vouch writes the sums of the stored files, and removes unused code of other versions.
 func (s *store) vouch() error {
 	files, err := s.list()
 	if err != nil {

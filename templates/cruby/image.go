@@ -12,12 +12,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// image has only its README if it was not built.
+// image contains only its README if it was not built.
 //
 //go:embed image
 var image embed.FS
 
-// About describes what an image was built from.
+// About describes the sources of an image.
 type About struct {
 	Package string // the npm package, name@version
 	Ruby    string // its version
@@ -64,7 +64,7 @@ func Library() fs.FS {
 	}))
 }
 
-// later is a folder that is opened with the first of its files.
+// later is a folder that is opened when the first of its files is.
 type later func() (fs.FS, error)
 
 func (l later) Open(name string) (fs.File, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// block is how finely the zeros of a memory are left out of its file. It is a multiple
-// of the page size of every machine, so that the file can be mapped.
+// block is the size of the units in which zeros are left out of a memory's file. It is
+// a multiple of the page size of every machine, so that the file can be mapped.
 const block = 64 << 10
 
 // PackMemory returns the file of a memory, whose size is a multiple of 64 KiB: one block
@@ -79,11 +79,11 @@ func readRuns(head []byte, size int64) ([]run, error) {
 	return runs, nil
 }
 
-// initial is the memory that each machine of a module starts with. A file is mapped
-// where the system can do that, so that a machine costs only the pages that it uses.
+// initial is the memory with which each machine of a module starts. If the system can
+// do that, the file is mapped, so that a machine costs only the pages that it uses.
 type initial struct {
 	runs []run
-	file *os.File // nil: data has the same
+	file *os.File // nil: data has the content
 	data []byte
 }
 

@@ -91,8 +91,8 @@ func (m *Module) Close(ctx context.Context) error {
 	return err
 }
 
-// host defines what Ruby imports besides WASI: an interface to JavaScript, of which
-// only the table of handles is used. A handle is the value itself.
+// host defines Ruby's imports besides WASI: an interface to JavaScript, of which Ruby
+// uses only the table of handles. A handle is the value itself.
 func (m *Module) host(ctx context.Context) error {
 	modules := map[string]wazero.HostModuleBuilder{}
 	for _, f := range m.code.ImportedFunctions() {
@@ -124,7 +124,7 @@ func (m *Module) host(ctx context.Context) error {
 	return nil
 }
 
-// Machine describes what a Ruby sees of its environment.
+// Machine describes the environment of a Ruby.
 type Machine struct {
 	// Library is the folder /library; nil: there is none.
 	Library fs.FS
@@ -159,7 +159,8 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 		config = config.WithEnv(name, value)
 	}
 	if machine.Output != nil {
-		// Ruby looks at what kind of file it writes to: its memory would depend on that.
+		// Ruby examines the kind of file that it writes to: otherwise its memory would
+		// depend on that.
 		out := struct{ io.Writer }{machine.Output}
 		config = config.WithStdout(out).WithStderr(out)
 	}
@@ -238,7 +239,7 @@ type ExitError struct{ Status int }
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
 // ErrMissing says that Ruby needed a function that the module of OpenReached lacks.
-// Ruby itself also ends in this way when it finds itself broken.
+// Ruby also ends in this way when it detects a bug of its own.
 var ErrMissing = errors.New("Ruby needs a function that was left out")
 
 // Eval evaluates code whose value must be a text. An exception that the code does not

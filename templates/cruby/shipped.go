@@ -19,9 +19,10 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// nativeName is the archive with the files of OpenReached's folder, except the memory,
-// whose folder has the name of CacheName. The file of wazero has no folder, because that
-// is named for the system, on which its content does not depend.
+// nativeName is the archive with the files of OpenReached's folder, except the memory.
+// Its folder has the name of CacheName. wazero's file is not in a folder of its own,
+// because wazero names that for the operating system, on which the content does not
+// depend.
 const nativeName = "code.tar.zst"
 
 var errNotShipped = errors.New("this program has no machine code for this machine")
@@ -55,7 +56,7 @@ func (s *store) unship(ctx context.Context) (*Module, error) {
 	return m, nil
 }
 
-// extract writes the files of an archive, if it is of this image.
+// extract writes the files of an archive, if it belongs to this image.
 func (s *store) extract(small io.Reader) error {
 	code, err := codeFolder(s.folder())
 	if err != nil {
