@@ -57,7 +57,7 @@ func TestWhatALookAsks(t *testing.T) {
 				c.cpi = yes
 			}
 			w := newWorld(t, Options{}, c.cpi)
-			w.silent = c.silent
+			w.setSilent(c.silent)
 			if c.silent {
 				w.Env.AgentTimeout = 10 * time.Millisecond
 			}
@@ -116,7 +116,7 @@ func TestCPIElsewhere(t *testing.T) {
 			if err := l.AtAgent(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			w.silent = c.silent
+			w.setSilent(c.silent)
 			refused(t, l.ForVM(t.Context(), "vm-1", c.needed), c.refused)
 			if l.Facts.Answers == c.silent {
 				t.Errorf("facts %+v", l.Facts)
@@ -152,7 +152,7 @@ func TestWhoIsThere(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, Options{}, c.cpi)
 			w.agent["get_state"] = c.state
-			if w.silent = c.silent; c.silent {
+			if w.setSilent(c.silent); c.silent {
 				w.Env.AgentTimeout = 10 * time.Millisecond
 			}
 			if c.mbus != "" {

@@ -167,3 +167,10 @@ func (w *world) mustSay(t *testing.T, text string) {
 		t.Errorf("it reported %q, want %q", all, text)
 	}
 }
+
+// setSilent says whether the agent is silent from now on.
+func (w *world) setSilent(silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = silent
+}
