@@ -556,8 +556,8 @@ func TestParseBlobs(t *testing.T) {
 		if got := strings.Join(sortedKeys(blobs), " "); got != c.want {
 			t.Errorf("%s: blobs %q, want %q", name, got, c.want)
 		}
-		if said := fmt.Sprint(bad, err); c.bad != "" && !strings.Contains(said, c.bad) {
-			t.Errorf("%s: %s", name, said)
+		if got := fmt.Sprint(bad, err); c.bad != "" && !strings.Contains(got, c.bad) {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

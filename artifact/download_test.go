@@ -39,8 +39,8 @@ func content(w http.ResponseWriter, r *http.Request, etag string, data []byte) {
 	http.ServeContent(w, r, "x.tgz", time.Unix(1_000_000_000, 0), bytes.NewReader(data))
 }
 
-// cut sends n bytes of the body and closes the connection.
-func cut(w http.ResponseWriter, r *http.Request, etag string, data []byte, n int) {
+// breakOff sends n bytes of the body and closes the connection.
+func breakOff(w http.ResponseWriter, r *http.Request, etag string, data []byte, n int) {
 	content(&cutting{w, n}, r, etag, data)
 }
 
@@ -87,19 +87,19 @@ func interrupted(data, other []byte) map[string]downloadCase {
 				content(w, r, `"1"`, data)
 				return
 			}
-			cut(w, r, `"1"`, data, 800_000)
+			breakOff(w, r, `"1"`, data, 800_000)
 		}, 4, nil},
 		"cut, then ranges ignored": {func(n int, w http.ResponseWriter, r *http.Request) {
 			r.Header.Del("Range")
 			if n == 1 {
-				cut(w, r, `"1"`, data, 1_000_000)
+				breakOff(w, r, `"1"`, data, 1_000_000)
 				return
 			}
 			content(w, r, `"1"`, data)
 		}, 2, nil},
 		"cut, then another file": {func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
-				cut(w, r, `"1"`, other, 1_000_000)
+				breakOff(w, r, `"1"`, other, 1_000_000)
 				return
 			}
 			content(w, r, `"2"`, data)
@@ -107,7 +107,7 @@ func interrupted(data, other []byte) map[string]downloadCase {
 		"cut, then another file and no sign of it": {func(n int, w http.ResponseWriter, r *http.Request) {
 			r.Header.Del("If-Range")
 			if n == 1 {
-				cut(w, r, ``, other, 1_000_000)
+				breakOff(w, r, ``, other, 1_000_000)
 				return
 			}
 			content(w, r, ``, data)
@@ -115,7 +115,7 @@ func interrupted(data, other []byte) map[string]downloadCase {
 		"the wrong part": {func(n int, w http.ResponseWriter, r *http.Request) {
 			switch n {
 			case 1:
-				cut(w, r, `"1"`, data, 1_000_000)
+				breakOff(w, r, `"1"`, data, 1_000_000)
 			case 2:
 				r.Header.Set("Range", "bytes=7-")
 				content(w, r, `"1"`, data)
@@ -131,7 +131,7 @@ func answered(data, other []byte) map[string]downloadCase {
 	return map[string]downloadCase{
 		"weak etag": {func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
-				cut(w, r, `W/"1"`, data, 1_000_000)
+				breakOff(w, r, `W/"1"`, data, 1_000_000)
 				return
 			}
 			if r.Header.Get("Range") == "" || strings.HasPrefix(r.Header.Get("If-Range"), "W/") {
@@ -171,7 +171,7 @@ func answered(data, other []byte) map[string]downloadCase {
 		"404":           {func(n int, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, 1, []string{"404 Not Found"}},
 		"403":           {func(n int, w http.ResponseWriter, r *http.Request) { http.Error(w, "", http.StatusForbidden) }, 1, []string{"403 Forbidden", "password"}},
 		"500 for ever":  {func(n int, w http.ResponseWriter, r *http.Request) { http.Error(w, "", 500) }, 5, []string{"500", "tried 5 times"}},
-		"always cut":    {func(n int, w http.ResponseWriter, r *http.Request) { cut(w, r, "", data, 10) }, 5, []string{"tried 5 times", "ended after"}},
+		"always cut":    {func(n int, w http.ResponseWriter, r *http.Request) { breakOff(w, r, "", data, 10) }, 5, []string{"tried 5 times", "ended after"}},
 		"404 page, 200": {func(n int, w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>not found</html>") }, 2, []string{"its digest is"}},
 		"round": {func(n int, w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
@@ -232,7 +232,7 @@ func TestDownloadResumesInTheNextRun(t *testing.T) {
 		} else if r.Header.Get("Range") != "" {
 			http.Error(w, "down", http.StatusBadGateway)
 		} else {
-			cut(w, r, `"1"`, data, 1_000_000)
+			breakOff(w, r, `"1"`, data, 1_000_000)
 		}
 	})
 	s := testStore(t)

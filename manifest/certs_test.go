@@ -131,24 +131,24 @@ func TestCertificates(t *testing.T) {
 				opts.VarFiles = append(opts.VarFiles, name+"="+path)
 			}
 			m, err := Load(t.Context(), write(t, text), opts)
-			said := ""
+			message := ""
 			if err == nil {
-				said = document.Problems(m.Warnings).Error()
+				message = document.Problems(m.Warnings).Error()
 			} else {
-				said = err.Error()
+				message = err.Error()
 			}
-			if c.want == "" && said != "" || !strings.Contains(said, c.want) {
-				t.Errorf("got:\n%s\nwant:\n%s", said, c.want)
+			if c.want == "" && message != "" || !strings.Contains(message, c.want) {
+				t.Errorf("got:\n%s\nwant:\n%s", message, c.want)
 			}
 			if err == nil && c.want != "" && !strings.HasPrefix(c.want, "warning: ") {
-				t.Errorf("only warned of: %s", said)
+				t.Errorf("only warned of: %s", message)
 			}
-			if strings.Contains(said, "\n") {
-				t.Errorf("more is said than the one thing: %s", said)
+			if strings.Contains(message, "\n") {
+				t.Errorf("more is message than the one thing: %s", message)
 			}
 			for _, line := range strings.Split(c.key, "\n") {
-				if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(said, line) {
-					t.Errorf("shows the key: %s", said)
+				if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(message, line) {
+					t.Errorf("shows the key: %s", message)
 				}
 			}
 			opts.Lenient = true

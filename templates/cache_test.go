@@ -140,12 +140,12 @@ func TestOtherMachine(t *testing.T) {
 	if err := build(cfg.Self, "-overlay", filepath.Join(dir, "overlay")); err != nil {
 		t.Fatal(err)
 	}
-	var said atomic.Int32
-	cfg.Compiling = func(bool) { said.Add(1) }
+	var calls atomic.Int32
+	cfg.Compiling = func(bool) { calls.Add(1) }
 	renders(t, cfg)
 	renders(t, cfg)
-	if said.Load() != 1 {
-		t.Errorf("it said %d times that it compiles", said.Load())
+	if calls.Load() != 1 {
+		t.Errorf("it calls %d times that it compiles", calls.Load())
 	}
 }
 
@@ -155,8 +155,8 @@ func TestRareFunctions(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
 	whole(t, cfg)
-	var said atomic.Int32
-	cfg.Compiling = func(bool) { said.Add(1) }
+	var calls atomic.Int32
+	cfg.Compiling = func(bool) { calls.Add(1) }
 	const rare = `<% require "ripper" %><%= begin; Ripper.sexp("a = 1").flatten.first(3).inspect; rescue Exception; "rescued"; end %>`
 	first := newJob(t, "first", map[string]string{"f": rare + ` <%= name %>`})
 	second := newJob(t, "second", map[string]string{
@@ -181,8 +181,8 @@ func TestRareFunctions(t *testing.T) {
 			}
 		})
 	}
-	if said.Load() > 1 {
-		t.Errorf("it said %d times that it compiles", said.Load())
+	if calls.Load() > 1 {
+		t.Errorf("it calls %d times that it compiles", calls.Load())
 	}
 	t.Run("what is printed", func(t *testing.T) {
 		cmd := exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache)

@@ -63,14 +63,14 @@ func connect(jobs []Job, id string) Failures {
 // offered returns the name under which a job provides a link, and false if the
 // manifest says that it does not.
 func offered(job *Job, name string) (string, bool) {
-	said, ok := job.Context.Provides[name]
+	described, ok := job.Context.Provides[name]
 	if !ok {
 		return name, true
 	}
-	if nothing(said) {
+	if nothing(described) {
 		return "", false
 	}
-	if m, ok := said.(map[string]any); ok {
+	if m, ok := described.(map[string]any); ok {
 		if as, ok := m["as"].(string); ok {
 			return as, true
 		}
@@ -79,18 +79,18 @@ func offered(job *Job, name string) (string, bool) {
 }
 
 // nothing is the text in a manifest that says that there is no link.
-func nothing(said any) bool { return said == nil || said == "nil" }
+func nothing(described any) bool { return described == nil || described == "nil" }
 
 // consume finds one link. missing is the reason why there is none, for templates that
 // use the link; problem is a mistake in the manifest.
 func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[string]any, missing, err string) {
-	said, explicit := j.Context.Consumes[l.Name]
+	described, explicit := j.Context.Consumes[l.Name]
 	var from string
 	if explicit {
-		if nothing(said) {
+		if nothing(described) {
 			return nil, "the manifest says that there is none", ""
 		}
-		m, ok := said.(map[string]any)
+		m, ok := described.(map[string]any)
 		if !ok {
 			return nil, "", "the manifest must describe it as a map"
 		}
@@ -139,15 +139,15 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 // manual returns a link that the manifest describes. If the manifest gives only
 // properties, the link's instance is the job's own, whose address the manifest may not
 // know.
-func (j *Job) manual(said map[string]any, id string) (map[string]any, string) {
+func (j *Job) manual(described map[string]any, id string) (map[string]any, string) {
 	link := map[string]any{linkProperties: map[string]any{}, linkInstances: []any{}}
-	_, instances := said[linkInstances]
-	_, address := said[linkAddress]
+	_, instances := described[linkInstances]
+	_, address := described[linkAddress]
 	if !instances && !address {
 		link[linkInstances] = []any{j.Context.filled(j.Name, id).instance()}
 	}
 	for _, key := range []string{linkInstances, linkProperties, linkAddress} {
-		value, ok := said[key]
+		value, ok := described[key]
 		if !ok || value == nil {
 			continue
 		}

@@ -99,7 +99,7 @@ func TestMissingLinks(t *testing.T) {
 	t.Parallel()
 	cfg := native(t)
 	const asked = "template 'f' of job 'web' of release 'rel', line 1, in <% link('db') %>: there is no link 'db': "
-	const said = "job 'web' of release 'rel': link 'db' is not available: "
+	const prefix = "job 'web' of release 'rel': link 'db' is not available: "
 	tests := map[string]struct {
 		change func(db, other, web *Job)
 		want   string
@@ -107,17 +107,17 @@ func TestMissingLinks(t *testing.T) {
 		"none":        {func(db, other, web *Job) { db.Provides = nil }, asked + "no job rendered together with it provides a link of type 'sql': give it at jobs[7].consumes.db"},
 		"two":         {func(db, other, web *Job) { other.Provides[0].Type = "sql" }, asked + "several jobs provide a link of type 'sql': job 'db' as 'conn', job 'other' as 'conn2': give it at jobs[7].consumes.db"},
 		"blocked":     {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "nil"} }, asked + "the manifest says that there is none: give it at jobs[7].consumes.db"},
-		"from nobody": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x"}} }, said + "no job rendered together with it provides 'x' of type 'sql'"},
+		"from nobody": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x"}} }, prefix + "no job rendered together with it provides 'x' of type 'sql'"},
 		"from another": {func(db, other, web *Job) {
 			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "conn2"}}
-		}, said + "no job rendered together with it provides 'conn2' of type 'sql'"},
+		}, prefix + "no job rendered together with it provides 'conn2' of type 'sql'"},
 		"deployment": {func(db, other, web *Job) {
 			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "x", "deployment": "y"}}
-		}, said + "it belongs to deployment 'y', which is unknown here"},
-		"no map": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "conn"} }, said + "the manifest must describe it as a map"},
+		}, prefix + "it belongs to deployment 'y', which is unknown here"},
+		"no map": {func(db, other, web *Job) { web.Context.Consumes = map[string]any{"db": "conn"} }, prefix + "the manifest must describe it as a map"},
 		"bad instances": {func(db, other, web *Job) {
 			web.Context.Consumes = map[string]any{"db": map[string]any{"instances": "x"}}
-		}, said + "its instances have the wrong type"},
+		}, prefix + "its instances have the wrong type"},
 	}
 	e := start(t, cfg)
 	for name, test := range tests {

@@ -48,17 +48,17 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// must be left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	// It fails only if the other side has ended, which read notices.
-	tell := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
-	module, library, hello, err := load(ctx, cache, tell)
+	report := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
+	module, library, hello, err := load(ctx, cache, report)
 	if err := errors.Join(err, json.NewEncoder(out).Encode(hello)); err != nil {
 		return 0, err
 	}
 	s := &server{module: module, out: out, log: jobLog{to: log}}
 	s.machine = cruby.Machine{Library: library, Output: &s.log}
 	s.whole = func() (*cruby.Module, error) {
-		tell(loading)
-		defer tell(loaded)
-		return loadCode(tell, func(compile func(full bool)) (*cruby.Module, error) { return cruby.Open(ctx, cache, compile) })
+		report(loading)
+		defer report(loaded)
+		return loadCode(report, func(compile func(full bool)) (*cruby.Module, error) { return cruby.Open(ctx, cache, compile) })
 	}
 	lines := make(chan []byte)
 	guard.Go(ctx, func() { s.read(ctx, in, lines) })
@@ -74,11 +74,11 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 
 // load loads the code of the embedded Ruby, and returns the greeting. Afterwards
 // garbage is never collected, because a collection waits for the running template.
-func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, fs.FS, greeting, error) {
+func load(ctx context.Context, cache string, report func(state)) (*cruby.Module, fs.FS, greeting, error) {
 	failed := func(err error) (*cruby.Module, fs.FS, greeting, error) {
 		return nil, nil, greeting{Error: err.Error(), Full: fulldisk.Is(err)}, err
 	}
-	module, err := loadCode(tell, func(compile func(full bool)) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
+	module, err := loadCode(report, func(compile func(full bool)) (*cruby.Module, error) { return cruby.OpenReached(ctx, cache, compile) })
 	if err != nil {
 		return failed(err)
 	}
@@ -91,7 +91,7 @@ func load(ctx context.Context, cache string, tell func(state)) (*cruby.Module, f
 
 // loadCode calls open without collections of garbage, with a function that it calls
 // before it compiles.
-func loadCode(tell func(state), open func(compile func(full bool)) (*cruby.Module, error)) (*cruby.Module, error) {
+func loadCode(report func(state), open func(compile func(full bool)) (*cruby.Module, error)) (*cruby.Module, error) {
 	// A collection while code is loaded would take longer than loading it.
 	debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(-1)
@@ -99,9 +99,9 @@ func loadCode(tell func(state), open func(compile func(full bool)) (*cruby.Modul
 	m, err := open(func(full bool) {
 		compiles = true
 		if full {
-			tell(crowded)
+			report(crowded)
 		} else {
-			tell(compiling)
+			report(compiling)
 		}
 		// Compiling takes half a gigabyte, and more if garbage is collected late.
 		debug.SetGCPercent(25)

@@ -234,8 +234,8 @@ func validator(h http.Header) string {
 // contentRange reads "bytes 5-9/10", "bytes 5-9/*" and "bytes */10".
 func contentRange(text string) (start, total int64, ok bool) {
 	text, ok = strings.CutPrefix(text, "bytes ")
-	span, size, cut := strings.Cut(text, "/")
-	if !ok || !cut {
+	span, size, found := strings.Cut(text, "/")
+	if !ok || !found {
 		return 0, 0, false
 	}
 	total = -1

@@ -10,7 +10,7 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// What is told of each malformed file in each of its places; see
+// What is result of each malformed file in each of its places; see
 // testdata/malformed.golden.
 func TestMalformedFiles(t *testing.T) {
 	t.Parallel()
@@ -61,11 +61,11 @@ func TestMalformedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := "accepted"
+			result := "accepted"
 			if err := load(place, path, dir); err != nil {
-				told = strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
+				result = strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
 			}
-			fmt.Fprintf(&got, "  %s: %s\n", place, strings.ReplaceAll(told, "\n", "\n    "))
+			fmt.Fprintf(&got, "  %s: %s\n", place, strings.ReplaceAll(result, "\n", "\n    "))
 			if now, err := os.ReadFile(path); c.text != "" && (err != nil || string(now) != c.text) {
 				t.Errorf("%s as %s was changed: %v", c.what, place, err)
 			}

@@ -148,11 +148,11 @@ func (c Config) run(ctx context.Context, path string, variables []string, args .
 		err = nil
 	}
 	code = cmd.ProcessState.ExitCode()
-	switch said := brief(string(stderr.data)); {
+	switch words := brief(string(stderr.data)); {
 	case stdout.over:
 		return nil, 0, errTooLong
-	case err != nil && said != "":
-		return nil, code, fmt.Errorf("the program ends with %w: %s", err, said)
+	case err != nil && words != "":
+		return nil, code, fmt.Errorf("the program ends with %w: %s", err, words)
 	case err != nil:
 		return nil, code, fmt.Errorf("the program ends with %w", err)
 	}

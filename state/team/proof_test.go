@@ -22,7 +22,7 @@ type person struct {
 	home      string
 	keys      *sealed.Keys
 	recipient string
-	said      []string
+	messages  []string
 }
 
 func newPerson(t *testing.T, who string) *person {
@@ -47,7 +47,7 @@ func (p *person) open(address, given string) *team.Copy {
 	if cfg.Given, err = team.ParseGiven(given); err != nil {
 		p.t.Fatal(err)
 	}
-	cfg.Keys, cfg.Say = p.keys, func(message string) { p.said = append(p.said, message) }
+	cfg.Keys, cfg.Say = p.keys, func(message string) { p.messages = append(p.messages, message) }
 	return team.CopyOf(p.home, open(p.t, address, cfg))
 }
 
@@ -100,8 +100,8 @@ func testProofs(t *testing.T, address string) {
 	if err := errors.Join(a.SaveVars(t.Context(), []byte("sealed\n")), a.ShareKey(t.Context(), []string{anna.recipient, bert.recipient}, false)); err != nil {
 		t.Fatal(err)
 	}
-	if len(anna.said) > 0 {
-		t.Errorf("said %q of a key that this machine made", anna.said)
+	if len(anna.messages) > 0 {
+		t.Errorf("said %q of a key that this machine made", anna.messages)
 	}
 	_, fingerprint, err := a.KeyText(t.Context())
 	if err != nil {
@@ -112,8 +112,8 @@ func testProofs(t *testing.T, address string) {
 	if err := errors.Join(b.Pull(t.Context()), b.PullVars(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if len(bert.said) != 1 || !strings.Contains(bert.said[0], fingerprint) || !strings.Contains(bert.said[0], "anna@here") {
-		t.Errorf("said %q, want the fingerprint %s once", bert.said, fingerprint)
+	if len(bert.messages) != 1 || !strings.Contains(bert.messages[0], fingerprint) || !strings.Contains(bert.messages[0], "anna@here") {
+		t.Errorf("said %q, want the fingerprint %s once", bert.messages, fingerprint)
 	}
 	if data, err := os.ReadFile(b.StatePath()); err != nil || !strings.Contains(string(data), `"serial": 2`) || bytes.Contains(data, []byte("proof")) {
 		t.Errorf("copied %s, %v", data, err)

@@ -48,9 +48,9 @@ func TestStoppedProcess(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	said := bufio.NewScanner(stdout)
-	if !said.Scan() || said.Text() != "locked" {
-		t.Fatalf("the run says %q", said.Text())
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() || lines.Text() != "locked" {
+		t.Fatalf("the run says %q", lines.Text())
 	}
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestStoppedProcess(t *testing.T) {
 	if _, err := fmt.Fprintln(stdin, "go on"); err != nil {
 		t.Fatal(err)
 	}
-	if !said.Scan() || said.Text() != "lost to bob" {
-		t.Errorf("the run says %q", said.Text())
+	if !lines.Scan() || lines.Text() != "lost to bob" {
+		t.Errorf("the run says %q", lines.Text())
 	}
 	save(t, b, "of bob", d.Version)
 	unlock(t, b)

@@ -69,8 +69,8 @@ func (w *web) do(ctx context.Context, method, name string, body []byte, header m
 // refused returns the error for an answer with an unexpected status.
 func (w *web) refused(method string, answer *http.Response, body []byte) error {
 	err := fmt.Errorf("the server answers %s to %s", answer.Status, method)
-	if said := saidBy(body); said.Code != "" {
-		err = fmt.Errorf("%w (%s: %s)", err, said.Code, said.Message)
+	if failure := s3ErrorOf(body); failure.Code != "" {
+		err = fmt.Errorf("%w (%s: %s)", err, failure.Code, failure.Message)
 	}
 	if w.bucket {
 		return refusedByS3(err, answer.StatusCode, codeOf(body))
@@ -108,17 +108,17 @@ func (w *web) absent(answer *http.Response, body []byte) bool {
 	return answer.StatusCode == http.StatusNotFound && (!w.bucket || codeOf(body) == "NoSuchKey")
 }
 
-// said is the error document of S3.
-type said struct{ Code, Message string }
+// s3Error is the error document of S3.
+type s3Error struct{ Code, Message string }
 
-func saidBy(body []byte) (s said) {
+func s3ErrorOf(body []byte) (s s3Error) {
 	if xml.Unmarshal(body, &s) != nil {
-		return said{}
+		return s3Error{}
 	}
 	return s
 }
 
-func codeOf(body []byte) string { return saidBy(body).Code }
+func codeOf(body []byte) string { return s3ErrorOf(body).Code }
 
 func (w *web) Get(ctx context.Context, name string) (Document, error) {
 	answer, data, err := w.do(ctx, http.MethodGet, name, nil, map[string]string{"Cache-Control": "no-cache"})

@@ -252,7 +252,7 @@ func own(dir string) error {
 
 // verify reports whether the files of the folder are exactly those of its sums.
 func (s *store) verify() bool {
-	said, err := regular.Read(filepath.Join(s.folder(), sumsName))
+	recorded, err := regular.Read(filepath.Join(s.folder(), sumsName))
 	if err != nil {
 		return false
 	}
@@ -260,7 +260,7 @@ func (s *store) verify() bool {
 		return false
 	}
 	sums, err := s.sum()
-	if err != nil || !bytes.Equal(said, sums) {
+	if err != nil || !bytes.Equal(recorded, sums) {
 		return false
 	}
 	now := time.Now()

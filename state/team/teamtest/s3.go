@@ -95,8 +95,8 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	})
 	if err != nil {
 		stop()
-		said, _ := os.ReadFile(output.Name())
-		return "", nil, fmt.Errorf("the S3 server does not answer: %w: %s", err, said)
+		text, _ := os.ReadFile(output.Name())
+		return "", nil, fmt.Errorf("the S3 server does not answer: %w: %s", err, text)
 	}
 	return url, stop, nil
 }

@@ -421,11 +421,11 @@ func literal(text string) string {
 // twenty times as long. Memory for unpacking is what the window takes, so both have 8 MiB.
 func compress(ctx context.Context, data []byte, best bool) ([]byte, error) {
 	if best {
-		var out, said bytes.Buffer
+		var out, messages bytes.Buffer
 		cmd := exec.CommandContext(ctx, "zstd", "-q", "-19", "--zstd=wlog=23", "--single-thread", "--no-check", "-c", fmt.Sprintf("--stream-size=%d", len(data))) // #nosec G204 -- zstd, when the program is built
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &said
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &messages
 		if err := cmd.Run(); err != nil {
-			return nil, fmt.Errorf("zstd: %w: %s", err, said.String())
+			return nil, fmt.Errorf("zstd: %w: %s", err, messages.String())
 		}
 		return out.Bytes(), nil
 	}
