@@ -44,7 +44,7 @@ type browser struct {
 	replies *bufio.Reader
 	last    int    // id
 	session string // of the page
-	said    []string
+	answers []string
 }
 
 // startBrowser starts a Chromium with one empty page. It asks nothing of the network:
@@ -141,7 +141,7 @@ func (b *browser) until(done func(devTools) (bool, error)) error {
 		}
 		switch m.Method {
 		case "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.requestWillBeSent", "Page.javascriptDialogOpening":
-			b.said = append(b.said, string(data))
+			b.answers = append(b.answers, string(data))
 		}
 		if ok, err := done(m); ok || err != nil {
 			return err
@@ -322,9 +322,9 @@ func browse(ts *testscript.TestScript, neg bool, args []string) {
 			fmt.Fprintln(ts.Stdout(), got.Title+"\n"+got.Text)
 		}
 	}
-	for _, said := range b.said {
-		if !strings.Contains(said, `"Network.requestWillBeSent"`) || strings.Count(said, `"url":"file://`) == 0 || !strings.Contains(said, filepath.Base(path)) {
-			ts.Fatalf("the page is not quiet: %s", said)
+	for _, answer := range b.answers {
+		if !strings.Contains(answer, `"Network.requestWillBeSent"`) || strings.Count(answer, `"url":"file://`) == 0 || !strings.Contains(answer, filepath.Base(path)) {
+			ts.Fatalf("the page is not quiet: %s", answer)
 		}
 	}
 }

@@ -183,11 +183,11 @@ func (l *lab) asPlanned(flags []string, file bool) error {
 	if err != nil {
 		return err
 	}
-	var told struct{ Plan plan.Plan }
-	if err := json.Unmarshal(data, &told); err != nil {
+	var shown struct{ Plan plan.Plan }
+	if err := json.Unmarshal(data, &shown); err != nil {
 		return err
 	}
-	must, may := told.Plan.Calls()
+	must, may := shown.Plan.Calls()
 	args := slices.Concat([]string{"deploy"}, flags)
 	if file {
 		args = []string{"deploy", "--plan", saved}

@@ -138,7 +138,7 @@ func (m *machines) begin(name, script string, env ...string) error {
 	if _, err := cmd.StdinPipe(); err != nil { // open until this process ends
 		return err
 	}
-	said, err := cmd.StdoutPipe()
+	output, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (m *machines) begin(name, script string, env ...string) error {
 		return err
 	}
 	m.first[name] = cmd
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		if lines.Text() == "ready" {
 			return nil

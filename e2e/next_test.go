@@ -107,12 +107,12 @@ func (l *lab) walkOut(e ending) error {
 		if line == "" {
 			continue
 		}
-		told := o.text
+		text := o.text
 		if o, err = l.shell(nil, line+" --yes"); err != nil {
 			return err
 		}
 		if o.status != 0 {
-			return fmt.Errorf("%s\nnames %q, which ended with %d:\n%s", told, line, o.status, o.text)
+			return fmt.Errorf("%s\nnames %q, which ended with %d:\n%s", text, line, o.status, o.text)
 		}
 	}
 	if e.gone {
@@ -379,16 +379,16 @@ func stateEndings() []ending {
 			},
 		}, {
 			name: "locked", again: "deploy MANIFEST", says: "Exit code 75",
-			make: func(l *lab) (told outcome, err error) {
+			make: func(l *lab) (result outcome, err error) {
 				l.want.Title += "?"
 				if err := l.write(); err != nil {
-					return told, err
+					return result, err
 				}
 				_, err = l.while("agent apply before 1", "deploy", func(*os.Process) (err error) {
-					told, err = says("deploy MANIFEST")(l)
+					result, err = says("deploy MANIFEST")(l)
 					return err
 				})
-				return told, err
+				return result, err
 			},
 		}, {
 			name: "plan moved", says: "Exit code 73", pick: 1,

@@ -216,14 +216,14 @@ func TestRotateRefused(t *testing.T) {
 		}
 		return o
 	}
-	for fault, said := range map[string]string{
+	for fault, message := range map[string]string{
 		"ignored": "it still uses its old password",
 		"half":    "instead of the one with",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			l, o := meet(t, fault)
-			expect(t, o, 1, said)
+			expect(t, o, 1, message)
 			expect(t, run(t, l, "status"), 0, "All is well")
 			expect(t, run(t, l, "plan"), 2, "update in place  agent")
 			expect(t, run(t, l, "deploy"), 0, "Succeeded")

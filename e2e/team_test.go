@@ -88,7 +88,7 @@ func TestTeamLedger(t *testing.T) {
 		o, err := l.shell([]string{"HOME=" + l.path("second")}, "bootstrap "+line)
 		check(err)
 		check(noPassword(line, []byte(o.text)))
-		if told := strings.Contains(o.text, "are in the ledger postgres:///"); o.status != status || told != (status == 1) {
+		if named := strings.Contains(o.text, "are in the ledger postgres:///"); o.status != status || named != (status == 1) {
 			t.Fatalf("%s: ended with %d, want %d:\n%s", line, o.status, status, o.text)
 		}
 	}

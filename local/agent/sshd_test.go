@@ -307,8 +307,8 @@ func TestJumpbox(t *testing.T) {
 			if err != nil {
 				return
 			}
-			said, _ := io.ReadAll(conn) // up to the end of the client's direction
-			_, _ = conn.Write(bytes.ToUpper(said))
+			input, _ := io.ReadAll(conn) // up to the end of the client's direction
+			_, _ = conn.Write(bytes.ToUpper(input))
 			conn.Close()
 		}
 	}()

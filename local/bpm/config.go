@@ -130,16 +130,16 @@ const mostErrors = 3
 
 // ofTypes rewords errors about types, without the names of Go's types.
 func ofTypes(errs []string) string {
-	var said []string
+	var list []string
 	for i, text := range errs {
 		if i == mostErrors {
-			said = append(said, fmt.Sprintf("and %d more", len(errs)-i))
+			list = append(list, fmt.Sprintf("and %d more", len(errs)-i))
 			break
 		}
 		line, rest, ok := strings.Cut(text, "cannot unmarshal ")
 		what, kind, into := cutLast(rest, " into ")
 		if !ok || !into {
-			said = append(said, text)
+			list = append(list, text)
 			continue
 		}
 		tag, value, _ := strings.Cut(what, " ")
@@ -173,9 +173,9 @@ func ofTypes(errs []string) string {
 		case "int64":
 			kind = "a whole number"
 		}
-		said = append(said, line+"this must be "+kind+", not "+value)
+		list = append(list, line+"this must be "+kind+", not "+value)
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(list, "; ")
 }
 
 // cutLast is strings.Cut at the last separator.

@@ -167,8 +167,8 @@ func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-
 		return true, conn.Close()
 	})
 	if errors.Is(err, errStarting) {
-		if said := agentError(dir); said != "" {
-			return fmt.Errorf("it does not listen at %s after %s; its log says: %s", address, agentStart, said)
+		if last := agentError(dir); last != "" {
+			return fmt.Errorf("it does not listen at %s after %s; its log says: %s", address, agentStart, last)
 		}
 		return nil
 	}

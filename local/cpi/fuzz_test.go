@@ -30,9 +30,9 @@ func FuzzRequest(f *testing.F) {
 				t.Fatalf("an empty CID is accepted: %s", data)
 			}
 		}
-		reply, said := respond(nil, err)
-		if text, err := json.Marshal(reply); err != nil || !json.Valid(text) || said == "" {
-			t.Fatalf("reply %s, %q, %v", text, said, err)
+		reply, line := respond(nil, err)
+		if text, err := json.Marshal(reply); err != nil || !json.Valid(text) || line == "" {
+			t.Fatalf("reply %s, %q, %v", text, line, err)
 		}
 		if err != nil && (reply.Error == nil || !strings.HasPrefix(reply.Error.Type, "Bosh::Clouds::") || reply.Error.Type == cpi.TypeVMNotFound) {
 			t.Fatalf("reply %+v to %v", reply.Error, err)

@@ -24,8 +24,8 @@ func TestSweepFailsNoCall(t *testing.T) {
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("left: %v", err)
 	}
-	if said := w.log.String(); !strings.Contains(said, "local CPI: ") || !strings.Contains(said, imagesFolder+": not a directory") {
-		t.Errorf("the log says %s", said)
+	if text := w.log.String(); !strings.Contains(text, "local CPI: ") || !strings.Contains(text, imagesFolder+": not a directory") {
+		t.Errorf("the log says %s", text)
 	}
 }
 
@@ -41,8 +41,8 @@ func TestMountsOfAFolder(t *testing.T) {
 	write(t, filepath.Join(place, "below", "file"), nil, 0o600)
 	write(t, w.file("vms", vm, "vcap", "one"), nil, 0o600)
 	for _, args := range [][]string{{outside, place}, {outside, place}, {filepath.Join(outside, "file"), w.file("vms", vm, "vcap", "one")}} {
-		if said, err := exec.Command("mount", append([]string{"--bind"}, args...)...).CombinedOutput(); err != nil {
-			t.Skipf("nobody can mount here: %v: %s", err, said)
+		if output, err := exec.Command("mount", append([]string{"--bind"}, args...)...).CombinedOutput(); err != nil {
+			t.Skipf("nobody can mount here: %v: %s", err, output)
 		}
 	}
 	if err := w.client().DeleteVM(t.Context(), vm); err != nil {

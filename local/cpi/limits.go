@@ -127,41 +127,41 @@ func NotHeld(machine string, properties map[string]any) *NotHeldError {
 func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, error) {
 	h := findLimiter(machine.Machine, machine.CloudProperties)
 	limits, asked := limitsOf(machine.CloudProperties)
-	said := agent.BootLimits{Memory: h.limits.Memory, CPU: h.limits.CPU, PIDs: limits.PIDs}
+	recorded := agent.BootLimits{Memory: h.limits.Memory, CPU: h.limits.CPU, PIDs: limits.PIDs}
 	if h.err != nil {
-		said.NotHeld = []string{h.err.Error()}
+		recorded.NotHeld = []string{h.err.Error()}
 	}
 	held := namespace.Held{PIDs: h.pids}
 	dir := c.root.path(vms(), machine.CID)
 	if !h.none {
 		var err error
 		uid, gid := namespace.Owner()
-		said.Cgroup, err = h.home.Hold(ctx, machine.CID, pid, h.limits, uid, gid)
+		recorded.Cgroup, err = h.home.Hold(ctx, machine.CID, pid, h.limits, uid, gid)
 		switch {
 		case err == nil:
-			held.Cgroup = filepath.Join(said.Cgroup, cgroup.InnerDir)
+			held.Cgroup = filepath.Join(recorded.Cgroup, cgroup.InnerDir)
 		case len(asked) > 0:
 			return held, err
 		default: // no limits were requested
-			said.NotHeld = []string{err.Error()}
+			recorded.NotHeld = []string{err.Error()}
 			held.PIDs = limits.PIDs
 		}
 	}
 	file := filepath.Join(dir, agent.BootLimitsFile)
-	return held, errors.Join(writeJSON(file, said), namespace.GiveFile(file))
+	return held, errors.Join(writeJSON(file, recorded), namespace.GiveFile(file))
 }
 
 // release removes the cgroup of the VM in dir, whose processes have ended.
 func release(ctx context.Context, dir string) error {
 	cid := filepath.Base(dir)
 	all := cgroup.Stray(cid)
-	var said agent.BootLimits
+	var recorded agent.BootLimits
 	file := filepath.Join(dir, agent.BootLimitsFile)
-	if err := readJSON(file, &said); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readJSON(file, &recorded); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if said.Cgroup != "" && cgroup.IsOf(said.Cgroup, cid) {
-		all = append(all, said.Cgroup)
+	if recorded.Cgroup != "" && cgroup.IsOf(recorded.Cgroup, cid) {
+		all = append(all, recorded.Cgroup)
 	}
 	for _, one := range all {
 		if err := cgroup.Remove(ctx, one); err != nil {

@@ -77,8 +77,8 @@ func Run(ctx context.Context, configPath string, self string, stdin io.Reader, s
 	if left != nil {
 		fmt.Fprintf(stderr, "local CPI: %s\n", strings.ReplaceAll(left.Error(), "\n", "; "))
 	}
-	reply, said := respond(result, err)
-	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(said, "\n", " "), time.Since(began).Round(time.Millisecond))
+	reply, line := respond(result, err)
+	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(line, "\n", " "), time.Since(began).Round(time.Millisecond))
 	text, err := json.Marshal(reply)
 	if err == nil {
 		_, err = stdout.Write(append(text, '\n'))

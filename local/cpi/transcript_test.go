@@ -129,7 +129,7 @@ func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	if strings.HasPrefix(method, "has_") && reply.Error == nil && string(reply.Result) != fmt.Sprint(missing == "") {
 		t.Errorf("%s: %s, but missing is %q", exchange.Name, reply.Result, missing)
 	}
-	return r.learn(method, request, reply, seen)
+	return r.record(method, request, reply, seen)
 }
 
 // missing compares a call about something that does not exist. Real CPIs differ:
@@ -242,8 +242,8 @@ func (r *rehearsal) translate(t *testing.T, exchange cpitest.Exchange) (text, me
 	return string(out), method, missing
 }
 
-// learn records which CIDs correspond, and what exists.
-func (r *rehearsal) learn(method, request string, reply, seen cpi.Response) (vm string) {
+// record records which CIDs correspond, and what exists.
+func (r *rehearsal) record(method, request string, reply, seen cpi.Response) (vm string) {
 	if reply.Error != nil {
 		return ""
 	}

@@ -49,7 +49,7 @@ type service struct {
 	down     bool          // of wantStopped: all processes have ended
 	gaveUp   bool          // of wantStopped: the time limit of the stop program has passed
 	restarts int
-	once     bool // started since the last Start
+	started  bool // started since the last Start
 	again    bool // a rule or a dependency wants a restart
 	cleared  bool // dependents were stopped for the next start or restart
 
@@ -83,7 +83,7 @@ func (v *service) report(failure bool, format string, args ...any) {
 
 func (v *service) start() {
 	if v.want != wantRunning {
-		v.message, v.fails, v.once, v.cleared = "", 0, false, false
+		v.message, v.fails, v.started, v.cleared = "", 0, false, false
 		v.history = nil
 		v.resetRules()
 		if v.phase != stopping {
@@ -189,7 +189,7 @@ func (v *service) keep(now time.Time, before process.Identity, alive bool) time.
 		if v.phase == starting {
 			v.settled = now.Add(v.s.cfg.Settle)
 		}
-		v.phase, v.once, v.cleared = settling, true, false
+		v.phase, v.started, v.cleared = settling, true, false
 		return now
 	case alive && v.phase == settling:
 		if now.Before(v.settled) {
@@ -300,7 +300,7 @@ func (v *service) tryStart(now time.Time) time.Time {
 	case len(v.check.Start.Argv) == 0:
 		v.message = "Does not exist"
 		return later
-	case v.once && v.check.Mode == ModePassive:
+	case v.started && v.check.Mode == ModePassive:
 		return later
 	case now.Before(v.retry):
 		return v.retry
@@ -326,7 +326,7 @@ func (v *service) tryStart(now time.Time) time.Time {
 		}
 	}
 	run, err := v.s.launch(v.check.Start.Argv)
-	v.once = true
+	v.started = true
 	if err != nil {
 		v.failStart(now, err.Error())
 		return now

@@ -104,8 +104,8 @@ func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 			texts[i] = strconv.Itoa(n)
 		}
 		cmd := exec.CommandContext(ctx, path, texts...) // #nosec G204 -- newuidmap or newgidmap of this machine
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s refuses the VM's users: %w: %s", of.program, err, strings.TrimSpace(string(said)))
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s refuses the VM's users: %w: %s", of.program, err, strings.TrimSpace(string(output)))
 		}
 	}
 	_, err := order.Write([]byte{1})
@@ -205,8 +205,8 @@ func doTree(ctx context.Context, args []string) error {
 		return removal.Tree(args[1])
 	case len(args) == 3 && args[0] == copyTree:
 		cmd := exec.CommandContext(ctx, "cp", "-a", args[1], args[2]) // #nosec G204 -- no shell reads the paths
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, said)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, output)
 		}
 		return nil
 	case len(args) == 3 && args[0] == exchangeTree:

@@ -98,9 +98,9 @@ func TestPrivateFiles(t *testing.T) {
 	cmd.Dir = temp
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, privateVar + "=" + strings.Join(dirs, " ")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aPerson, Gid: aPerson, Groups: []uint32{aGroup}}}
-	said, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(said), "SKIP") {
-		t.Errorf("%v: %s", err, said)
+	output, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(output), "SKIP") {
+		t.Errorf("%v: %s", err, output)
 	}
 }
 

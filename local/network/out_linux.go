@@ -101,12 +101,12 @@ func (w *wayOut) run(ctx context.Context, toVM func(frame []byte)) {
 func (w *wayOut) runOne(ctx context.Context, toVM func(frame []byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	start := w.passt
 	if filepath.Base(w.program) == slirp4netns {
 		start = w.slirp
 	}
-	h, cmd, err := start(ctx, &said)
+	h, cmd, err := start(ctx, &output)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (w *wayOut) runOne(ctx context.Context, toVM func(frame []byte)) error {
 	}
 	w.current.Store(nil)
 	_ = h.conn.Close()
-	text := said.String()
+	text := output.String()
 	if len(text) > reportLimit {
 		text = text[len(text)-reportLimit:]
 	}
@@ -128,7 +128,7 @@ func (w *wayOut) runOne(ctx context.Context, toVM func(frame []byte)) error {
 }
 
 // passt starts passt with one end of a pair of sockets.
-func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd, error) {
+func (w *wayOut) passt(ctx context.Context, output io.Writer) (*helper, *exec.Cmd, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +150,7 @@ func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 		args = append(args, "--netmask", strconv.Itoa(w.at.Address.Bits()))
 	}
 	cmd := exec.CommandContext(ctx, w.program, args...) // #nosec G204 -- the slirp4netns of this machine
-	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{theirs}, said, said
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{theirs}, output, output
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
@@ -164,11 +164,11 @@ func (w *wayOut) passt(ctx context.Context, said io.Writer) (*helper, *exec.Cmd,
 const slirpSocket = "slirp.sock"
 
 // slirp starts slirp4netns and connects to the socket that it makes.
-func (w *wayOut) slirp(ctx context.Context, said io.Writer) (*helper, *exec.Cmd, error) {
+func (w *wayOut) slirp(ctx context.Context, output io.Writer) (*helper, *exec.Cmd, error) {
 	place := filepath.Join(byDescriptor(w.folder), slirpSocket)
 	_ = os.Remove(place)                                                                                                                                                        // a killed one may have left it
 	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket) // #nosec G204 -- the slirp4netns of this machine
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err

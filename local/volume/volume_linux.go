@@ -88,8 +88,8 @@ func Make(ctx context.Context, name string, size, uid, gid int) error {
 	cmd := exec.CommandContext(ctx, program, "-q", "-F", "-m", "0", "-b", strconv.Itoa(blockSize), "-E", owner, name) // #nosec G204 -- the mkfs.ext4 of this machine
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", maker, err, strings.TrimSpace(string(said)))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", maker, err, strings.TrimSpace(string(output)))
 	}
 	root, mounted, err := open(name)
 	if err != nil {
@@ -225,8 +225,8 @@ func copyTo(ctx context.Context, source *os.File, to string, more ...*os.File) e
 	cmd := exec.CommandContext(ctx, "cp", "-a", "/proc/self/fd/3/.", to)
 	cmd.ExtraFiles = append([]*os.File{source}, more...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said)))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }
