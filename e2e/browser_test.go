@@ -126,8 +126,8 @@ func (b *browser) do(method string, params, result any) error {
 	})
 }
 
-// until reads messages until done says so, and keeps what the page or the browser
-// complains about, and what it asks for.
+// until reads messages until done returns true. It keeps complaints of the page or the
+// browser, and the page's requests.
 func (b *browser) until(done func(devTools) (bool, error)) error {
 	for {
 		data, err := b.replies.ReadBytes(0)
@@ -149,8 +149,8 @@ func (b *browser) until(done func(devTools) (bool, error)) error {
 	}
 }
 
-// open shows a file on a screen, as a person prefers it who has that colour scheme, or
-// on paper if that is "print".
+// open shows a file on a screen with the colour scheme that a person prefers, or on
+// paper if that is "print".
 func (b *browser) open(path, scheme string, width int) error {
 	media, feature := "screen", scheme
 	if scheme == "print" {
@@ -169,7 +169,7 @@ func (b *browser) open(path, scheme string, width int) error {
 	return b.until(func(m devTools) (bool, error) { return m.Method == "Page.loadEventFired", nil })
 }
 
-// ask evaluates an expression in the page, which the policy of the page does not hinder.
+// ask evaluates an expression in the page. The policy of the page does not apply to it.
 func (b *browser) ask(expression string, result any) error {
 	var got struct {
 		Result struct{ Value json.RawMessage }
@@ -187,7 +187,7 @@ func (b *browser) ask(expression string, result any) error {
 	return json.Unmarshal(got.Result.Value, result)
 }
 
-// picture returns the whole page as it is drawn.
+// picture returns an image of the whole page.
 func (b *browser) picture() (image.Image, []byte, error) {
 	var got struct{ Data []byte }
 	if err := b.do("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &got); err != nil {
@@ -216,14 +216,14 @@ func (b *browser) rows() (n int, err error) {
 //go:embed testdata/measure.js
 var measure string
 
-// measured is what measure.js returns.
+// measured is the result of measure.js.
 type measured struct {
 	Problems []string
 	Title    string
 	Text     string
 	Rows     int // of tables that are shown
 	Runs     []struct {
-		Shown bool                         // it is not in something that is closed
+		Shown bool                         // it is not inside of a closed element
 		Bars  []struct{ From, To float64 } // shares of the lane
 		Lane  struct{ Left, Top, Width, Height float64 }
 		Shade string // the colour of the time when the service is down

@@ -99,7 +99,7 @@ func (l *lab) meet(c cause) error {
 		return err
 	}
 	wanted := l.want
-	l.want = was // what the page still shows
+	l.want = was // the page still shows the old title
 	away := l.serves()
 	l.want = wanted
 	switch {

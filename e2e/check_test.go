@@ -17,7 +17,7 @@ import (
 	"bootstrap/state"
 )
 
-// world is what must survive an interrupted deploy.
+// world contains the things that must survive an interrupted deploy.
 type world struct {
 	disk string // CID; migrations change it
 	born string // the mark on the disk
@@ -177,7 +177,7 @@ func (l *lab) gone() error {
 	if _, err := os.Stat(l.statePath()); err == nil {
 		errs = append(errs, errors.New("the state file is still there"))
 	}
-	if l.inStore != nil && len(l.cids("snapshots")) == 0 { // else an old version records them
+	if l.inStore != nil && len(l.cids("snapshots")) == 0 { // otherwise an old version records them
 		if names := l.inStore(); len(names) > 0 {
 			errs = append(errs, fmt.Errorf("in the store there is %v", names))
 		}

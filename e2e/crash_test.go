@@ -30,8 +30,8 @@ type trial struct {
 	meet func(l *lab, args []string) (outcome, error)
 	// leftovers is the number of leftovers that are allowed.
 	leftovers int
-	// forget removes the leftovers from the list, as a person does who finds
-	// nothing in the cloud: the lab is used again, and must be empty at the end.
+	// forget removes the leftovers from the list, like a person who found nothing in
+	// the cloud: the lab is used again, and must be empty at the end.
 	forget bool
 }
 
@@ -54,9 +54,9 @@ type lane struct {
 	shape   string
 }
 
-// newLane returns the lane of that number. The VMs of the first one are made of
-// namespaces, unless TEST_MACHINE says what those of all are made of. The states of the
-// next three are in stores of teams, unless TEST_STORE says where those of all are.
+// newLane returns the lane of that number. The VMs of the first one consist of
+// namespaces, unless TEST_MACHINE chooses for all. The states of the next three are in
+// stores of teams, unless TEST_STORE chooses for all.
 func newLane(t *testing.T, number int) *lane {
 	n := &lane{t: t, store: os.Getenv("TEST_STORE")}
 	if stores := []string{"", "web", "s3", "postgres"}; n.store == "" && number < len(stores) {

@@ -133,8 +133,8 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 	}
 }
 
-// mayEnd reports whether the command may end with that exit code: plan with changes, and
-// what the page shows to fail.
+// mayEnd reports whether the command may end with that exit code: plan with changes,
+// and commands that the page shows to fail.
 func (s step) mayEnd(code string) bool {
 	return code == "0" || code == "2" && (strings.Contains(s.Command, "bootstrap plan") || strings.Contains(s.Command, "bootstrap fleet plan")) || s.console && slices.Contains(s.Output, "Exit code "+code)
 }
@@ -168,7 +168,7 @@ func prepare(t *testing.T, dir, bin, cache string, own func(string) string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A person answers yes where the program asks, and here nobody can be asked.
+	// A person would answer yes to the program's questions; here nobody answers.
 	answer := fmt.Sprintf("#!/bin/sh\ncase $1 in delete) exec %s/bootstrap \"$@\" --yes ;; esac\nexec %[1]s/bootstrap \"$@\"\n", bin)
 	if err := os.Symlink(cache, filepath.Join(dir, "home/.bosh/cache")); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// screen is what a terminal has shown.
+// screen contains everything that a terminal has shown.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -46,8 +46,8 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// A person edits secrets in vim on a terminal, has typed some, and then it happens: what
-// was typed is kept, encrypted, and no plain text stays.
+// A person edits secrets in vim on a terminal and has typed some when each of these
+// happens: the typed text is kept, encrypted, and no plain text remains.
 func TestSecretsEdit(t *testing.T) {
 	if _, err := exec.LookPath("vim"); err != nil {
 		t.Skip("there is no vim")
@@ -180,7 +180,7 @@ func (e editing) edit(t *testing.T) (*screen, *exec.Cmd) {
 
 func (s *screen) keys(keys string) { _, _ = io.WriteString(s.tty, keys) }
 
-// inChild types a key while a program runs in vim: the terminal sends the signal to all.
+// inChild types a key while vim runs a program: the terminal sends the signal to both.
 func (s *screen) inChild(key string) {
 	s.keys("\x1b:w\r:!echo be''gun; sleep 600\r")
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.String(), "begun") && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -199,8 +199,8 @@ func (e editing) until(t *testing.T, s *screen, what string, met func() bool) {
 	}
 }
 
-// waited waits for a command, which is killed if it hangs. It types keys again and again:
-// vim throws away what was typed ahead of an interrupt.
+// waited waits for a command, and kills it if it hangs. It types keys repeatedly,
+// because vim discards keys that were typed before an interrupt.
 func waited(cmd *exec.Cmd, s *screen, keys string) error {
 	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer hung.Stop()
@@ -218,7 +218,7 @@ func waited(cmd *exec.Cmd, s *screen, keys string) error {
 	}
 }
 
-// nowhere checks that no file has what was typed.
+// nowhere checks that no file contains the typed text.
 func (e editing) nowhere(t *testing.T, secret string) {
 	t.Helper()
 	roots := []string{e.dir, e.temp}

@@ -54,7 +54,7 @@ type chaos struct {
 	starts, coordinators, children int
 	flags                          func(title string) []string // after the fleet file
 	logs                           string                      // folder above those of runs
-	others                         []func()                    // what else is done at random
+	others                         []func()                    // other random disturbances
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -102,7 +102,8 @@ func (c *chaos) command(what string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// update brings the fleet to a title, with kills meanwhile, and checks the result.
+// update updates the fleet to a title, while processes are killed, and checks the
+// result.
 func (c *chaos) update(title string, kills bool) {
 	deadline := time.Now().Add(5 * time.Minute)
 	left := c.rng.IntN(6)
@@ -192,7 +193,7 @@ func (c *chaos) alone() {
 	}
 }
 
-// checkAll checks what is served, what the record says, and that nothing is to do.
+// checkAll checks the served pages and the record, and that nothing is left to do.
 func (c *chaos) checkAll(title string) {
 	client := http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()

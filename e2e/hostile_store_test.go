@@ -26,7 +26,7 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// hostileStore is the store of a team to which somebody writes who has no key of it.
+// hostileStore is the store of a team to which an attacker without its key writes.
 type hostileStore struct {
 	*lab
 	t      *testing.T
@@ -35,12 +35,12 @@ type hostileStore struct {
 	marker string       // a file that a program of the attacker makes
 	calls  atomic.Int64 // connections to the attacker's address
 	evil   string       // that address
-	vms    []string     // that are to stay
+	vms    []string     // VMs that must stay
 }
 
 // Whatever the documents of a store are replaced with, no command runs a program that
-// they name, deletes a VM that they name or connects to where they say. Each ends with 77
-// and names the document.
+// they name, deletes a VM that they name, or connects to an address that they name.
+// Each command ends with 77 and names the document.
 func TestHostileStore(t *testing.T) {
 	t.Parallel()
 	h := newHostileStore(t)
@@ -51,7 +51,7 @@ func TestHostileStore(t *testing.T) {
 	h.check(h.must("deploy"))
 	good := h.documents()
 	h.vms = h.cids("vms")
-	h.want.Title = "three" // so that a deploy has something to do
+	h.want.Title = "three" // so that a deploy would change something
 	h.check(h.write())
 
 	all := []string{"status", "plan", "deploy", "deploy --previous", "delete --yes", "ssh -- true", "stop", "start", "restart", "recreate", "logs --dir " + h.path("tmp")}
@@ -223,7 +223,7 @@ func (h *hostileStore) refuses(what, document, home, command string, env ...stri
 	}
 }
 
-// attack is what somebody makes of a document.
+// attack is a change of a document.
 type attack struct {
 	what string
 	data []byte
@@ -248,7 +248,8 @@ func (h *hostileStore) attacks(name string, good, older map[string][]byte, recip
 	return list
 }
 
-// replacement is the worst that somebody can write who knows the public key of a person.
+// replacement is the worst document that an attacker can write who knows the public key
+// of a person.
 func (h *hostileStore) replacement(name string, good map[string][]byte, recipient string) []byte {
 	h.t.Helper()
 	seal := func(text []byte) []byte {

@@ -32,8 +32,9 @@ import (
 )
 
 // Hosts are machines for a script: each has process ids, mounts, a network and a HOME
-// of its own, and all have the same name. What they share is a cloud, a machine like
-// them, which has the VMs and the store of the team. They reach it over a cable each.
+// of its own, and all have the same name. They share a cloud, a machine like them,
+// which contains the VMs and the store of the team. Each host reaches the cloud over
+// its own cable.
 
 // cloudAddress is the address of the cloud, of its VMs, and of its store.
 const cloudAddress = "10.99.0.1"
@@ -44,7 +45,7 @@ const (
 	databasePort = "5432"
 )
 
-// machines is what a script has of them.
+// machines are the machines of a script.
 type machines struct {
 	dir   string // of the script
 	first map[string]*exec.Cmd
@@ -364,7 +365,7 @@ func accept(l net.Listener, do func(net.Conn) error) {
 	}
 }
 
-// callCPI runs a call of the CPI to its end, whatever becomes of who asked for it.
+// callCPI runs a call of the CPI to its end, even if the caller disappears.
 func callCPI(c net.Conn, path string) error {
 	in := bufio.NewReader(c)
 	config, err := in.ReadBytes('\n')

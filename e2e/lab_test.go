@@ -100,9 +100,9 @@ type lab struct {
 	held     net.Listener // at a port that something else needs
 	want     wish
 	env      []string        // environment of every run, besides the usual one
-	store    string          // address of the store with the state; empty: it is a file
+	store    string          // address of the store with the state; empty: the state is a file
 	ends     []func()        // at the end
-	inStore  func() []string // names of what the store has; nil: unknown
+	inStore  func() []string // returns the names of the store's documents; nil: unknown
 
 	keys   sync.Mutex // protects the following fields
 	cas    map[int]authority
@@ -566,7 +566,8 @@ func (l *lab) command(ctx context.Context, env []string, args ...string) (*exec.
 	cmd.Dir = l.dir
 	cmd.Env = slices.Concat([]string{"HOME=" + l.path("home"), "TMPDIR=" + l.path("tmp"), "PATH=" + os.Getenv("PATH")}, l.env, env)
 	cmd.WaitDelay = 10 * time.Second
-	// A file: we must see the end of the run even if a CPI goes on.
+	// The output goes to a file, so that the end of the run is visible even if a CPI
+	// continues.
 	out, err := os.CreateTemp(l.dir, "out-"+name+"-")
 	if err == nil {
 		cmd.Stdout, cmd.Stderr = out, out

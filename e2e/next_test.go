@@ -32,7 +32,7 @@ type ending struct {
 	// again is the command that ended in the state, where the message only says
 	// to run it again.
 	again string
-	// mend does what the message asks for before the command; nil: nothing.
+	// mend does what the message asks for before the command; may be nil.
 	mend func(*lab) error
 	// then is run after the command; empty: nothing.
 	then string
@@ -136,7 +136,7 @@ func named(text string) []string {
 	var list []string
 	for _, m := range regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]|(?m:(?:^ *|: )(bootstrap [^\n;(]+))").FindAllStringSubmatch(text, -1) {
 		command := strings.TrimSpace(m[1] + m[2])
-		if !strings.HasPrefix(command, "bootstrap explain ") { // it says more, and does nothing
+		if !strings.HasPrefix(command, "bootstrap explain ") { // this command only explains
 			list = append(list, command)
 		}
 	}

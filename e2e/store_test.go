@@ -22,10 +22,12 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// store {s3 | web | private | postgres} starts a server for the state of a team and sets STATE
-// to its address; those of private and postgres have a password. That of web is at hand: "store down" makes it fail, "store down-after
-// N" at the write of the state after N others, and "store up" ends that. "store has
-// NAME" prints a document of it, and "store put NAME FILE" replaces one, as anybody can who may write there.
+// store {s3 | web | private | postgres} starts a server for the state of a team and
+// sets STATE to its address, which contains a password for private and postgres. For
+// web, the script controls the server: "store down" makes it fail, "store down-after N"
+// at the write of the state after N others, and "store up" ends that. "store has NAME"
+// prints a document of it, and "store put NAME FILE" replaces one, like anybody who may
+// write there.
 func store(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
 		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE}")

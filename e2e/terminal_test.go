@@ -59,8 +59,9 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// watch reads the terminal until the command has ended, and types
-// the answer when it asks: whether to go on once, for a passphrase each time.
+// watch reads the terminal until the command has ended, and types the answer when the
+// command asks: the first time that it asks whether to continue, and every time that it
+// asks for a passphrase.
 func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (shown []byte, asked bool) {
 	piece := make([]byte, 4096)
 	passphrase := regexp.MustCompile(`(assphrase of [^\r\n]*|The same again):$`)

@@ -80,7 +80,7 @@ func TestValidateSaysWhatDeploySays(t *testing.T) {
 			if code == 0 {
 				t.Errorf("deploy does it\n%s", deployed)
 			}
-			if !slices.ContainsFunc(problems, func(p told) bool { return p.Path == c.place && strings.Contains(p.Message, c.says) }) {
+			if !slices.ContainsFunc(problems, func(p reported) bool { return p.Path == c.place && strings.Contains(p.Message, c.says) }) {
 				t.Errorf("validate does not say %q at %q\n%+v", c.says, c.place, problems)
 			}
 			for _, p := range problems {
@@ -98,18 +98,18 @@ func TestValidateSaysWhatDeploySays(t *testing.T) {
 	}
 }
 
-// told is a problem as validate --json prints it.
-type told struct {
+// reported is a problem in the form of validate --json.
+type reported struct {
 	Kind, File, Path, Message string
 	Line                      int
 	Warning                   bool
 }
 
-func problemsIn(t *testing.T, out string) []told {
+func problemsIn(t *testing.T, out string) []reported {
 	t.Helper()
-	var list []told
+	var list []reported
 	for line := range strings.Lines(out) {
-		var p told
+		var p reported
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}

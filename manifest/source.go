@@ -10,7 +10,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// sourceURL reads the URL of a release or stemcell; what says which of them.
+// sourceURL reads the URL of a release or stemcell; what is "release" or "stemcell".
 func (r *reader) sourceURL(c document.Value, what string) string {
 	const allowed = "must begin with https://, http:// or file://, or be embedded:NAME"
 	s, ok := c.Required("the URL of the " + what)

@@ -61,7 +61,7 @@ func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket stri
 	defer close(over)
 	guard.Go(ctx, func() {
 		defer close(gone)
-		_, _ = io.Copy(io.Discard, in) // it ends with the process that writes, in any way
+		_, _ = io.Copy(io.Discard, in) // in ends when the process that writes to it ends, however that happens
 	})
 	if err := json.NewEncoder(out).Encode(hello); err != nil {
 		return errors.Join(err, listener.Close())

@@ -165,7 +165,7 @@ func (r *ruby) greeting(ctx context.Context, cfg Config) (hello greeting, err er
 	}
 }
 
-// enter is called with each state of a Ruby.
+// enter is called when a Ruby reports a state.
 func (c Config) enter(s state) {
 	if (s == compiling || s == crowded) && c.Compiling != nil {
 		c.Compiling(s == crowded)

@@ -368,8 +368,8 @@ func TestSSHGarbage(t *testing.T) {
 	m.await()
 }
 
-// TestSilentTunnel: the agent does not wait for ever for a silent registry, and
-// can be stopped meanwhile.
+// TestSilentTunnel: the agent stops waiting for a silent registry after a time, and can
+// be stopped before.
 func TestSilentTunnel(t *testing.T) {
 	t.Parallel()
 	m, _, boot := tunneled(t)

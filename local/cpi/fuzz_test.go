@@ -9,8 +9,8 @@ import (
 	"bootstrap/cpi"
 )
 
-// FuzzRequest looks for requests that the embedded CPI misunderstands, or does
-// not answer.
+// FuzzRequest looks for requests that the embedded CPI misunderstands or does not
+// answer.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"method":"has_vm","arguments":["vm-1"],"context":{"director_uuid":"d"},"api_version":2}`,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Calls in parallel share one root, which is created and removed meanwhile.
+// Parallel calls share one root, which is created and removed between them.
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

@@ -18,7 +18,8 @@ import (
 	"bootstrap/local/cgroup"
 )
 
-// A job that only makes more processes reaches the limit of its VM, which goes on.
+// A job that creates more and more processes reaches the limit of its VM, and the VM
+// continues.
 func TestForkBomb(t *testing.T) {
 	t.Parallel()
 	if !cgroup.CountsByNamespace() {
@@ -65,8 +66,8 @@ func needCgroups(t *testing.T, limits cgroup.Limits) cgroup.Home {
 	return home
 }
 
-// A job that needs more memory than the VM has is killed, and the VM goes on. What
-// is inside cannot raise the limits; it can divide what it has.
+// A job that exceeds the memory of its VM is killed, and the VM continues. Processes
+// inside cannot raise the limits, but they can divide them.
 func TestCgroup(t *testing.T) {
 	t.Parallel()
 	limits := cgroup.Limits{Memory: 64 << 20, CPU: 0.5, PIDs: 60}

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runInside runs a script as the agent of a VM, and returns what it printed when
-// no process of the VM is left.
+// runInside runs a script as the agent of a VM, waits until all processes of the VM
+// have ended, and returns the script's output.
 func runInside(t *testing.T, script string) (dir, output string) {
 	t.Helper()
 	if err := Try(t.Context(), os.Args[0]); err != nil {

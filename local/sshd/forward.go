@@ -13,8 +13,8 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// forwards are the ports that clients forward to the VM. They exist only here,
-// as the loopback interface that this VM has of its own.
+// forwards are the ports that clients forward to the VM. They exist only in this
+// process: they replace a loopback interface of the VM's own.
 type forwards struct {
 	mu    sync.Mutex
 	ports map[uint32]forward
@@ -37,9 +37,8 @@ func (f *forwards) changed() <-chan struct{} {
 	return f.event
 }
 
-// add makes a port lead to a client and returns the port; port 0 picks one. The
-// newest client gets a port that several ask for, because the older ones are
-// mostly dead.
+// add makes a port lead to a client and returns the port; port 0 picks one. If several
+// clients ask for a port, the newest gets it, because the older ones are mostly dead.
 func (f *forwards) add(conn *ssh.ServerConn, r forwardRequest) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +196,7 @@ func (f *forwarded) SetWriteDeadline(time.Time) error { return nil }
 
 type forwardedAddr string
 
-// Network is that of the port.
+// Network returns the network of the port.
 func (forwardedAddr) Network() string { return "tcp" }
 
 func (a forwardedAddr) String() string { return string(a) }

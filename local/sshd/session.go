@@ -36,11 +36,11 @@ type session struct {
 
 	mu       sync.Mutex
 	terminal *os.File // this end of it; nil while nothing runs in it
-	stdout   *os.File // what the command writes; nil in a terminal and before the start
+	stdout   *os.File // the output of the command; nil in a terminal and before the start
 	deaf     bool     // the client reads no more of stdout
 }
 
-// serve answers what the client asks of a session, and runs one program.
+// serve answers the client's requests about a session, and runs one program.
 func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -132,8 +132,8 @@ func (s *session) run(ctx context.Context, command string) {
 	_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 }
 
-// inPipes runs cmd without a terminal. Processes that it leaves behind may hold
-// its output open, for endGrace at most.
+// inPipes runs cmd without a terminal. Processes that it leaves running may keep its
+// output open, for endGrace at most.
 func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
 	process.OwnGroup(cmd)
 	stdout, far, err := os.Pipe()
@@ -147,7 +147,7 @@ func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
 	if err == nil {
 		err = cmd.Start()
 	}
-	_ = far.Close() // the command has its own
+	_ = far.Close() // the command has a copy of its own
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (s *session) inTerminal(ctx context.Context, cmd *exec.Cmd) error {
 		return err
 	}
 	defer terminal.Close()
-	// A shell whose user is gone learns it from its terminal.
+	// A shell notices by its terminal that the user has disconnected.
 	defer guard.AfterDone(ctx, func() { terminal.Close() })()
 	s.setTerminal(terminal)
 	defer s.setTerminal(nil)

@@ -1,6 +1,7 @@
-// Package sshd is the SSH server of an embedded VM. It admits the user of the
-// VM's image, who can only forward ports to the VM and, if it is a jumpbox, connect with
-// what the VM reaches, and temporary users, who can only run commands and shells.
+// Package sshd is the SSH server of an embedded VM. It admits two kinds of users: the
+// user of the VM's image, who can only forward ports to the VM and, if the VM is a
+// jumpbox, connect to addresses that the VM reaches; and temporary users, who can only
+// run commands and shells.
 package sshd
 
 import (
@@ -42,7 +43,7 @@ type Config struct {
 	Log   *slog.Logger
 
 	hostKey string                             // file; empty: the server's own
-	users   func(name string) (account, error) // of the VM; nil: only those that were added
+	users   func(name string) (account, error) // the users of the VM; nil: only those that were added
 }
 
 // Server is the SSH server. With a user of the image it listens from Start to
@@ -99,7 +100,7 @@ func (s *Server) HostKey() (ssh.PublicKey, error) {
 	return signer.PublicKey(), nil
 }
 
-// hostKey reads the host key, which the first call makes.
+// hostKey reads the host key, which the first call creates.
 func (s *Server) hostKey() (ssh.Signer, error) {
 	file := cmp.Or(s.cfg.hostKey, s.cfg.VM.Own("ssh_host_key"))
 	data, err := os.ReadFile(file)
@@ -160,7 +161,7 @@ func (s *Server) accept(listener net.Listener, config *ssh.ServerConfig) {
 			return
 		}
 		if err != nil {
-			// Too many open files, for example, which other processes close again.
+			// For example too many open files, until other processes close some.
 			s.cfg.Log.Error("the SSH server cannot accept a connection", "cause", err)
 			_ = wait.For(s.ctx, acceptPause)
 			continue

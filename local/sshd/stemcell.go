@@ -62,5 +62,5 @@ func userOf(passwd, name string) (a account, err error) {
 			a.keys = append(a.keys, key.Marshal())
 		}
 	}
-	return a, nil // what follows the last key is a comment
+	return a, nil // the rest after the last key is a comment
 }

@@ -1,13 +1,11 @@
-// Package volume makes file systems that are files: the data of disks that stop at
-// their size.
-//
-// Such a file system is mounted nowhere on this machine. Open returns it as a
-// descriptor, which can be moved into the namespace of a VM. The kernel unmounts it and
-// removes its loop device when neither a descriptor nor a VM has it any more,
-// however their processes ended.
+// Package volume makes file systems that are files: the data of disks whose size is
+// enforced. Such a file system is not mounted anywhere on this machine. Open returns it
+// as a descriptor, which can be moved into the namespace of a VM. When neither a
+// descriptor nor a VM uses it any more, however their processes ended, the kernel
+// unmounts it and removes its loop device.
 package volume
 
-// RefusedError says why this machine has no such file systems.
+// RefusedError says why this machine cannot have such file systems.
 type RefusedError struct {
 	Cause  string
 	Remedy string // what a person can do about it; may be empty

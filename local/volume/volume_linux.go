@@ -22,9 +22,9 @@ import (
 const (
 	fileSystem  = "ext4"
 	maker       = "mkfs.ext4"
-	makerFolder = "/usr/sbin:/sbin:/usr/local/sbin" // which a user's PATH may not have
+	makerFolder = "/usr/sbin:/sbin:/usr/local/sbin" // folders that may be missing in a user's PATH
 	control     = "/dev/loop-control"
-	// lostFound is a folder that mkfs makes, and that the VM could not use.
+	// lostFound is a folder that mkfs makes and that the VM could not use.
 	lostFound = "lost+found"
 	blockSize = 4 << 10
 	mebibyte  = 1 << 20
@@ -125,8 +125,8 @@ func Folder(name string) (*os.File, error) {
 	return root, nil
 }
 
-// Grow makes the file system in a file larger, to a size in MiB. Called again after it
-// was killed, it goes on. uid and gid are as for Make.
+// Grow makes the file system in a file larger, to a size in MiB. If it was killed, the
+// same call finishes it. uid and gid are as for Make.
 func Grow(ctx context.Context, name string, size, uid, gid int) error {
 	before, err := os.Stat(name)
 	if err != nil {
@@ -178,7 +178,7 @@ func growInPlace(name string, size int) error {
 // for a root without CAP_SYS_RESOURCE.
 func rebuild(ctx context.Context, name string, size, uid, gid int) error {
 	larger := name + ".new"
-	if err := os.Remove(larger); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a killed call
+	if err := os.Remove(larger); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed call may have left it
 		return err
 	}
 	err := Make(ctx, larger, size, uid, gid)
@@ -231,7 +231,7 @@ func copyTo(ctx context.Context, source *os.File, to string, more ...*os.File) e
 	return nil
 }
 
-// Used reports whether something still has the file system in a file.
+// Used reports whether the file system in a file is still in use.
 func Used(name string) (bool, error) {
 	loop, err := loopOf(name)
 	if err != nil || loop == nil {
@@ -245,13 +245,13 @@ func closeBoth(root, mounted *os.File) {
 	_ = mounted.Close()
 }
 
-// open mounts the file system in a file nowhere.
+// open opens the file system in a file without mounting it at a path.
 func open(name string) (root, mounted *os.File, err error) {
 	loop, err := attach(name)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make a loop device of %s: %w", name, err)
 	}
-	defer loop.Close() // the mount has it
+	defer loop.Close() // the mount keeps the loop device
 	mount, err := mountLoop(loop.Name())
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot mount %s: %w", name, err)
@@ -274,7 +274,7 @@ func mountLoop(device string) (fd int, err error) {
 	if err := unix.FsconfigSetString(config, "source", device); err != nil {
 		return 0, err
 	}
-	// What a VM deletes takes no room on this machine.
+	// Discarding frees the space of files that a VM deletes.
 	if err := unix.FsconfigSetFlag(config, "discard"); err != nil {
 		return 0, err
 	}
@@ -284,9 +284,9 @@ func mountLoop(device string) (fd int, err error) {
 	return unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
 }
 
-// attach returns the loop device of a file, which it makes if there is none: two
-// devices of a file would be two file systems that destroy each other. The device
-// ends with its last user.
+// attach returns the loop device of a file, and creates it if there is none: two
+// devices would be two file systems that destroy each other. The device ends with its
+// last user.
 func attach(name string) (*os.File, error) {
 	loop, err := loopOf(name)
 	if err != nil {
@@ -320,11 +320,11 @@ func attach(name string) (*os.File, error) {
 	return nil, err
 }
 
-// mostTries is how often another process may take a free loop device first.
+// mostTries limits how often another process may take a free loop device first.
 const mostTries = 100
 
-// configure makes a free loop device that of a file. Without direct access the
-// machine would have everything in memory twice.
+// configure attaches a file to a free loop device. Without direct access, everything
+// would be in the machine's memory twice.
 func configure(loop, f *os.File) (err error) {
 	for _, flags := range []uint32{unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO, unix.LO_FLAGS_AUTOCLEAR} {
 		config := unix.LoopConfig{Fd: uint32(f.Fd()), Info: unix.LoopInfo64{Flags: flags}} // #nosec G115 -- a descriptor
@@ -365,7 +365,7 @@ func loopOf(name string) (*os.File, error) {
 	for _, device := range devices {
 		loop, err := os.OpenFile(device, os.O_RDONLY, 0)
 		if err != nil {
-			continue // of a removed device
+			continue // the device was removed
 		}
 		status, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
 		if err == nil && status.Device == want.Dev && status.Inode == want.Ino {

@@ -37,7 +37,7 @@ dotted.a.b.d: 2
 		{"((m))", `{k: {l: [x, {q: deep}]}, "0": zero, "5": five, list: [p, q]}`},
 		{"a-((s))-((n))", "a-words-5"},
 		{"((big))!", "18446744073709551615!"},
-		{"a (( s )) b", "a words b"},               // difference: create-env leaves it
+		{"a (( s )) b", "a words b"},               // create-env would leave it unchanged
 		{"((!s))((s))(( !s ))", "wordswordswords"}, // difference: the last one
 		{"((looks)) and ((s))", "((s)) and words"}, // difference: create-env fills in the value, too
 		{"((missing)) ((s))", "((missing)) words"}, // only missing ones stay

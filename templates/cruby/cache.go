@@ -44,10 +44,10 @@ func OpenReached(ctx context.Context, dir string, compiling func(full bool)) (*M
 }
 
 // Open loads the compiled code of the embedded image from dir, which takes a fraction
-// of a second, or compiles it, which takes seconds, and keeps it there. It compiles
-// code again that is damaged or that another user could have written. dir is created
-// with mode 0700; empty: keep nothing. compiling is called before it compiles; full: because
-// there is no room for the code in dir.
+// of a second. If it is not there, or is damaged, or another user could have written
+// it, Open compiles it, which takes seconds, and stores it. dir is created with mode
+// 0700; empty: nothing is stored. compiling is called before it compiles; its argument
+// is true if dir has no room for the code.
 func Open(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: wholeName, wasm: whole, compiling: compiling}.open(ctx, dir)
 }
@@ -177,7 +177,7 @@ func reached() ([]byte, error) {
 // a writer has alone.
 type store struct {
 	dir  string // of all images
-	name string // of this one's folder
+	name string // the folder of this image
 	lock *flock.Flock
 	// verified: the folder has the right checksums; otherwise it was removed.
 	verified bool

@@ -9,7 +9,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed" // for what is loaded before the driver
+	_ "embed" // for the files that are loaded before the driver
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -39,9 +39,9 @@ var socket []byte
 //go:embed io.rb
 var terminal []byte
 
-// findLibrary returns the Ruby files of the module that has the standard
-// library: a line for each with its name there and its content. What the other
-// module has too, which is what belongs to the platform, is left out.
+// findLibrary returns the Ruby files of the module that contains the standard library:
+// a line for each, with its name there and its content. It leaves out files that the
+// other module has, too: those of the platform.
 const findLibrary = `
 base = "/usr/local/lib/ruby/"
 folders = [base + "3.3.0/"] + %w[matrix prime rexml].flat_map { |gem| Dir.glob(base + "gems/3.3.0/gems/#{gem}-*/lib/").sort }
@@ -89,7 +89,7 @@ type builder struct {
 	source, driver, out string
 	profile             bool
 	best                bool              // compress with the program zstd
-	files               map[string][]byte // what is made, by name; those named .zst are to be compressed
+	files               map[string][]byte // the results by name; .zst files are compressed later
 }
 
 func (b *builder) run(ctx context.Context) error {
@@ -177,7 +177,7 @@ func (b *builder) runNative(ctx context.Context) error {
 	return err
 }
 
-// readAll reads what is in the folder, to be compressed again.
+// readAll reads the files of the folder, to compress them again.
 func (b *builder) readAll(context.Context) error {
 	b.files = map[string][]byte{}
 	for _, pattern := range []string{"image/*.zst", "native/*/*.zst"} {
@@ -246,7 +246,7 @@ func (b *builder) clean() error {
 
 func compressed(name string) bool { return filepath.Ext(name) == ".zst" }
 
-// read returns a file of the folder, not compressed.
+// read returns an uncompressed file of the folder.
 func (b *builder) read(name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(b.out, name))
 	if err != nil || !compressed(name) {
@@ -260,8 +260,8 @@ func (b *builder) read(name string) ([]byte, error) {
 	return d.DecodeAll(data, nil)
 }
 
-// standardLibrary returns an archive of the Ruby files that are inside the
-// module which has them.
+// standardLibrary returns an archive of the Ruby files in the module that contains
+// them.
 func standardLibrary(ctx context.Context, wasm []byte) ([]byte, error) {
 	r, end, err := boot(ctx, wasm, nil)
 	if err != nil {
@@ -318,7 +318,8 @@ func unused(name string) bool {
 	return false
 }
 
-// add adds a file, not compressed: the whole archive is, which takes a third less.
+// add adds a file without compression: the whole archive is compressed, which takes a
+// third less space.
 func add(w *zip.Writer, name string, data []byte) error {
 	f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
 	if err != nil {
@@ -328,7 +329,7 @@ func add(w *zip.Writer, name string, data []byte) error {
 	return err
 }
 
-// settings let Ruby collect garbage rarely: it lives only for the templates of
+// settings make Ruby collect garbage rarely, because it lives only for the templates of
 // one job. The prelude hides them.
 func settings() []string {
 	env := []string{"RUBY_GC_MALLOC_LIMIT=67108864", "RUBY_GC_OLDMALLOC_LIMIT=67108864"}
@@ -409,16 +410,17 @@ func evaluate(ctx context.Context, r *cruby.Ruby, code string) (string, error) {
 	return value, nil
 }
 
-// rehearsal is a request that has Ruby fill its caches.
+// rehearsal is a request that makes Ruby fill its caches.
 const rehearsal = `{"file":"x","template":"PCU9IHAoJ2EnKS50b19qc29uICU+","context":{"job":{"name":"x"},"default_properties":{"a":1}}}`
 
-// literal is Ruby code whose value is the text.
+// literal returns Ruby code whose value is the text.
 func literal(text string) string {
 	return `"` + base64.StdEncoding.EncodeToString([]byte(text)) + `".unpack1("m").force_encoding("UTF-8")`
 }
 
-// compress compresses. With best, the program zstd does, which takes an eighth less and
-// twenty times as long. Memory for unpacking is what the window takes, so both have 8 MiB.
+// compress compresses data. With best it uses the program zstd, whose result is an
+// eighth smaller and takes twenty times as long. The window determines the memory for
+// unpacking; both use 8 MiB.
 func compress(ctx context.Context, data []byte, best bool) ([]byte, error) {
 	if best {
 		var out, messages bytes.Buffer

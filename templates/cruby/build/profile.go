@@ -19,14 +19,14 @@ import (
 	"bootstrap/templates/cruby"
 )
 
-// corpus has templates that use what the templates of releases use: each file is a job,
-// whose templates are separated by a line of "%%%". Those of a file named fails-… fail,
-// and the last one of a file named ends-… ends Ruby.
+// corpus contains templates with the features that templates of releases use. Each file
+// is a job, whose templates are separated by a line of "%%%". Templates of a file named
+// fails-… fail, and the last one of a file named ends-… ends Ruby.
 //
 //go:embed corpus
 var corpus embed.FS
 
-// What is rendered for a profile, and with which context.
+// A template that is rendered for a profile, and its context.
 const (
 	corpusFiles = "corpus/*.erb"
 	contextFile = "corpus/context.json"
@@ -58,13 +58,13 @@ func readProfile(text, pkg string) (cruby.Profile, error) {
 	return base64.StdEncoding.DecodeString(strings.ReplaceAll(rest, "\n", ""))
 }
 
-// small is the size of functions that belong to every profile: a template that needs one
-// of those that the corpus does not reach costs seconds, and all of them a twentieth of
-// the machine code.
+// small is the size up to which functions belong to every profile. A template that
+// needs a function outside of the profile costs seconds; all small functions together
+// are a twentieth of the machine code.
 const small = 160
 
-// profile renders the corpus and the templates in a folder, and returns which functions
-// of the module that took.
+// profile renders the corpus and the templates in a folder, and returns the functions
+// of the module that were called.
 func profile(ctx context.Context, wasm, memory []byte, library fs.FS, more string) (cruby.Profile, error) {
 	seen := &seen{}
 	m, err := cruby.CompileImage(experimental.WithFunctionListenerFactory(ctx, seen), wasm, memory)
@@ -144,7 +144,7 @@ func rehearse(ctx context.Context, r *cruby.Ruby, job, template string, facts []
 	return nil
 }
 
-// seen is a profile of all functions that were called.
+// seen is a profile of the functions that were called.
 type seen struct {
 	profile cruby.Profile
 	imports uint32

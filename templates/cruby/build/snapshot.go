@@ -10,7 +10,7 @@ import (
 	"bootstrap/templates/cruby"
 )
 
-// The sections of a module that are looked at or written.
+// The sections of a module that are read or written.
 const (
 	sectionMemory    = 5
 	sectionGlobal    = 6
@@ -100,9 +100,9 @@ func open(wasm []byte) ([]byte, error) {
 	return cruby.Join(list), nil
 }
 
-// snapshot returns the module without data, whose globals and size of the memory are
-// those of now: with that memory it goes on from here. Nothing in it may read data
-// segments later.
+// snapshot returns the module without data, with the present values of its globals and
+// the present size of its memory: started with that memory, it continues from this
+// state. Its functions may not read data segments later.
 func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]byte, error) {
 	list, err := cruby.Sections(wasm)
 	if err != nil {
@@ -124,7 +124,7 @@ func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]by
 	}
 	for id, body := range map[byte][]byte{
 		sectionGlobal: body,
-		// With no upper limit, which is the host's affair.
+		// without an upper limit, which the host sets
 		sectionMemory: binary.AppendUvarint([]byte{1, 0}, uint64(len(memory)/pageSize)),
 	} {
 		s, err := find(list, id)

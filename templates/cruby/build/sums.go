@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// sumsFile has a line for each part of the image, and one for what the profile was made
-// from. It is committed, so that a checkout in which the image was built shows whether
-// the same input gave the same bytes elsewhere.
+// sumsFile contains a line for each part of the image, and one for the inputs of the
+// profile. It is committed, so that a checkout in which the image was built shows
+// whether the same input gave the same bytes elsewhere.
 const sumsFile = "build/image.sum"
 
 const profiled = "profile of" // the name of the line
@@ -68,8 +68,8 @@ func (b *builder) recorded(name string) (string, error) {
 	return "", err
 }
 
-// record adds the file of sums to those that are written. Without a new profile, what
-// the present one was made from stays.
+// record adds the file of sums to the written files. Without a new profile, the line
+// about its inputs stays.
 func (b *builder) record(m *made, library []byte) error {
 	lines := sums(m.code, m.memory, library)
 	from, err := b.recorded(profiled)
@@ -80,8 +80,8 @@ func (b *builder) record(m *made, library []byte) error {
 	return err
 }
 
-// runCheck compares the image in the folder with the committed sums, what the profile
-// would be made from with what it was, and makes the machine code again.
+// runCheck compares the image in the folder with the committed sums, compares the
+// profile's inputs with those recorded, and makes the machine code again.
 func (b *builder) runCheck(ctx context.Context) error {
 	parts := map[string][]byte{}
 	for _, name := range []string{"image/code.wasm.zst", "image/memory.zst", "image/library.zip.zst"} {
@@ -112,7 +112,7 @@ func (b *builder) runCheck(ctx context.Context) error {
 	return b.runNative(ctx)
 }
 
-// compare compares what was made with the files that are there.
+// compare compares the results with the existing files.
 func (b *builder) compare() error {
 	for name, data := range b.files {
 		there, err := b.read(name)
