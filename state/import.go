@@ -75,7 +75,7 @@ func (s *State) importStemcell(in Import) error {
 	made := in.Stemcell
 	switch {
 	case made.CID == "" && (made.Name != "" || made.Version != ""):
-		return errors.New("the name or version of a stemcell is given, and no stemcell")
+		return errors.New("the name or version of a stemcell is given, but not its CID")
 	case made.CID == "":
 		return nil
 	}

@@ -452,7 +452,7 @@ func write(dir string, jobs []Job, files []*file) error {
 			continue
 		}
 		if err := root.RemoveAll(job.Name); err != nil {
-			return fmt.Errorf("cannot remove what was rendered before: %w", err)
+			return fmt.Errorf("cannot remove the files of an earlier rendering: %w", err)
 		}
 	}
 	for _, f := range files {

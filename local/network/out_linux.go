@@ -185,7 +185,7 @@ func (w *wayOut) slirp(ctx context.Context, output io.Writer) (*helper, *exec.Cm
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return nil, nil, fmt.Errorf("it makes no socket: %w", err)
+		return nil, nil, fmt.Errorf("it has not created its socket: %w", err)
 	}
 	return &helper{conn: conn}, cmd, nil
 }

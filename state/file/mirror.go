@@ -105,7 +105,7 @@ func (l *loaded) restoreOwn(file string, m *mirror) {
 }
 
 func (l *loaded) warnOfMirror(file string, err error) {
-	l.warnings = append(l.warnings, fmt.Errorf("cannot use %s (%w): another tool wrote the deployment state since, and what only that file records is lost, such as orphaned disks and what interrupted runs may have left; look for them in the cloud", file, err))
+	l.warnings = append(l.warnings, fmt.Errorf("cannot use %s (%w): another tool has written the deployment state since, so records that only that file contains are lost, such as orphaned disks and leftovers of interrupted runs; look for these in the cloud", file, err))
 }
 
 // Remembered returns this machine's record of a VM whose state was at path or, if
