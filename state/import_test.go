@@ -25,7 +25,7 @@ func TestImport(t *testing.T) {
 		{Import{AgentID: "x"}, "no VM"},
 		{Import{DiskSize: 1}, "no disk"},
 		{Import{Disk: "disk-1", DiskSize: -1}, "size -1"},
-		{Import{Stemcell: Stemcell{Name: "x"}}, "no stemcell"},
+		{Import{Stemcell: Stemcell{Name: "x"}}, "but not its CID"},
 	} {
 		copied, err := st.clone()
 		if err != nil {
