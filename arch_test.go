@@ -701,9 +701,9 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 	}
 }
 
-// A doer does what its step says, with what it contains and what the run has made:
-// what was asked, what was found, the plan and the CIDs of what existed before it
-// are read before, or by what runs the steps, in the files that stand here.
+// A doer uses only its step and the results of earlier steps. Options, facts, the plan
+// and the CIDs of earlier VMs and disks are read only in the files listed here: those
+// of the phases before the steps, and those that run the steps.
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
 		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},

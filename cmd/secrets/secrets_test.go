@@ -36,7 +36,7 @@ func newPerson(t *testing.T) *person {
 	return p
 }
 
-// keys returns the keys of the person, as a process that begins has them.
+// keys returns the keys of the person, as a new process reads them.
 func (p *person) keys(recipients ...string) *sealed.Keys {
 	return &sealed.Keys{
 		Recipients: recipients, Usual: []string{filepath.Join(p.home, ".config", "bootstrap", "identity.txt")},

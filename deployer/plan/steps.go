@@ -117,7 +117,8 @@ type Step struct {
 	With With      `json:"-"`              // a saved plan is decided again before it runs
 }
 
-// With contains the arguments of a step. Those of one kind of step name it.
+// With contains the arguments of a step. The comment of an argument that only one kind
+// of step has names that kind.
 type With struct {
 	New       bool   // this run creates the VM
 	Old       string // CID of the VM that the VM replaces and that still exists; empty: none

@@ -31,7 +31,8 @@ func main() {
 }
 
 // traceRuby appends the process and the arguments of a Ruby to the file rubies in the
-// home folder, if that exists: a Ruby gets no variable that could name another one.
+// home folder, if that file exists. No variable of the environment can name another
+// file, because a Ruby gets none.
 func traceRuby(args []string) {
 	f, err := os.OpenFile(filepath.Join(os.Getenv("HOME"), "rubies"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // only record of something are kept in addition.
 const keptBackups = 5
 
-// Backup is an earlier version of a state file. A run wrote it last.
+// Backup is an earlier version of a state file: the last one that a run wrote.
 type Backup struct {
 	Serial  int
 	Written time.Time
