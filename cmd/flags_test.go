@@ -140,7 +140,7 @@ func TestFlagsTogether(t *testing.T) {
 				case works && refused:
 					t.Errorf("--%s and --%s are refused, and said to work together", a.Name, b.Name)
 				case !works && !refused:
-					t.Errorf("nobody has decided whether --%s and --%s work together: add them to the rules of cmd/conflict or to this test", a.Name, b.Name)
+					t.Errorf("nobody has decided whether --%s and --%s work together: add them to the rules in cmd/cli/conflict.go or to this test", a.Name, b.Name)
 				case refused:
 					for _, both := range [][]string{{given(a), given(b)}, {given(b), given(a)}} {
 						code, out, errs := run(t, append(strings.Fields(cli.ShortPath(cmd)), both...)...)
