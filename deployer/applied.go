@@ -107,7 +107,7 @@ func (j *jobs) applyPrevious(ctx context.Context) error {
 	}
 	spec := j.previous.Spec
 	spec.RenderedTemplates.BlobstoreID = j.rendered.blob
-	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.in.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
 		return j.agent.Apply(ctx, spec)
 	})
 }

@@ -94,7 +94,7 @@ func (j *jobs) refuseLost(now agent.State) error {
 	if now.Deployment != "" {
 		return nil
 	}
-	return &LostError{VM: j.vm, Bare: true, Group: j.in.About.Group}
+	return &LostError{VM: j.vm, Bare: true, Instance: j.in.About.Instance()}
 }
 
 func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPoll, 2) }
@@ -121,7 +121,7 @@ func (j *jobs) checkHealth(ctx context.Context, _ plan.Step) error {
 		return nil
 	}
 	from := j.agents.HealthFrom(cmp.Or(j.address, j.rec.State.Get().Own.Address))
-	return j.in.Out.Do(fmt.Sprintf("Checking the health of instance '%s/0'", j.in.About.Group), func(s *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Checking the health of instance '%s'", j.in.About.Instance()), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		for _, c := range j.in.About.Health {

@@ -37,7 +37,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 	}
 	st := j.rec.State.Get()
 	records := dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
-		ID: j.rec.InstanceID(j.in.About.Group), AgentID: st.Own.AgentID, Group: j.in.About.Group, Deployment: j.in.About.Name, Addresses: j.dnsAddresses(),
+		ID: j.rec.InstanceID(j.in.About.Group), AgentID: st.Own.AgentID, Group: j.in.About.Group, Index: j.in.About.Index, Deployment: j.in.About.Name, Addresses: j.dnsAddresses(),
 	})
 	return j.in.Out.Do("Sending DNS records", func(s *report.Stage) error {
 		blob, err := j.putDNS(ctx, records, s.Progress)

@@ -47,7 +47,7 @@ func (r *run) expectDisk(context.Context) error {
 func (r *run) expectJobs(context.Context) error {
 	st := r.t.State.Get()
 	if _, bare := plan.Lost(st, r.look.Facts.Now); bare {
-		return &LostError{VM: st.CurrentVMCID, Bare: true, Group: r.t.About.Group}
+		return &LostError{VM: st.CurrentVMCID, Bare: true, Instance: r.t.About.Instance()}
 	}
 	return nil
 }

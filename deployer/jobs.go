@@ -88,7 +88,11 @@ func (j *jobs) render(ctx context.Context) error {
 		}
 		j.rendered.dir = dir
 		content := filepath.Join(dir, "content")
-		if err := j.in.Env.Render(ctx, j.templateJobs(), content); err != nil {
+		jobs, err := j.templateJobs()
+		if err == nil {
+			err = j.in.Env.Render(ctx, jobs, content)
+		}
+		if err != nil {
 			return err
 		}
 		if j.rendered.hash, err = templates.Fingerprint(content); err != nil {
@@ -111,26 +115,40 @@ func (j *jobs) renderTo(ctx context.Context, dir string) error {
 		j.address = j.known
 	}
 	return j.in.Out.Do("Rendering job templates", func(*report.Stage) error {
-		return j.in.Env.Render(ctx, j.templateJobs(), dir)
+		jobs, err := j.templateJobs()
+		if err == nil {
+			err = j.in.Env.Render(ctx, jobs, dir)
+		}
+		return err
 	})
 }
 
 // templateJobs returns the jobs of the instance group with the values for their
-// templates.
-func (j *jobs) templateJobs() []templates.Job {
-	m := j.in.Manifest
+// templates. If the instance is one of several, the error is a *links.Unresolved.
+func (j *jobs) templateJobs() ([]templates.Job, error) {
+	jobs := j.jobsOf(j.in.Manifest)
+	return jobs, j.connect(jobs)
+}
+
+// jobsOf returns the jobs of a manifest, whose instance is that of the run, without
+// links to other groups.
+func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 	var jobs []templates.Job
 	for _, ref := range m.Group.Jobs {
 		rel := j.artifacts.Releases[ref.Release]
+		if rel == nil || rel.Job(ref.Name) == nil {
+			continue // of another group, and reported
+		}
 		jobs = append(jobs, templates.Job{
 			Job: rel.Job(ref.Name),
 			Context: templates.Context{
 				Name:              m.Group.Name,
+				Index:             m.Index(),
 				ID:                j.rec.InstanceID(j.in.About.Group),
 				ReleaseVersion:    rel.Version,
 				PropertiesPath:    propertiesPath(ref),
 				AZ:                m.Zone(),
-				Bootstrap:         true,
+				Bootstrap:         m.Identity == nil || m.Identity.Bootstrap,
 				Deployment:        m.Name,
 				Address:           j.address,
 				Networks:          j.templateNetworks(),
@@ -208,6 +226,7 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 		Deployment: m.Name,
 		Name:       m.Group.Name,
 		ID:         j.rec.InstanceID(j.in.About.Group),
+		Index:      m.Index(),
 		AZ:         cmp.Or(m.Zone(), "unknown"),
 		Job:        agent.SpecJob{Name: m.Group.Name, Templates: []agent.SpecTemplate{}},
 		Packages:   map[string]agent.SpecPackage{},
@@ -273,7 +292,7 @@ func (j *jobs) upload(ctx context.Context) error {
 // prepare lets the agent fetch what the next apply needs while the jobs run.
 func (j *jobs) prepare(ctx context.Context) error {
 	j.packages.spec = j.packages.coming()
-	return j.in.Out.Do(fmt.Sprintf("Preparing instance '%s/0'", j.in.About.Group), func(s *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Preparing instance '%s'", j.in.About.Instance()), func(s *report.Stage) error {
 		err := j.agent.Prepare(ctx, j.spec(false, j.rendered.blob))
 		if agent.UnknownMessage(err) {
 			return report.Skip("the agent does not support prepare")
@@ -287,7 +306,7 @@ func (j *jobs) update(ctx context.Context) error {
 	if err := j.upload(ctx); err != nil {
 		return err
 	}
-	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s/0'", j.in.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
 		return j.agent.Apply(ctx, j.spec(false, j.rendered.blob))
 	})
 }
@@ -295,19 +314,19 @@ func (j *jobs) update(ctx context.Context) error {
 // startScripts runs the scripts of jobs that belong to starting.
 func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 	name := string(s.Kind)
-	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.in.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.in.About.Instance()), func(*report.Stage) error {
 		return j.runScripts(ctx, j.agent, name, nil)
 	})
 }
 
 // start starts the processes of the jobs.
 func (j *jobs) start(ctx context.Context, _ plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Starting instance '%s/0'", j.in.About.Group), func(*report.Stage) error { return j.agent.Start(ctx) })
+	return j.in.Out.Do(fmt.Sprintf("Starting instance '%s'", j.in.About.Instance()), func(*report.Stage) error { return j.agent.Start(ctx) })
 }
 
 // awaitRunning waits until the jobs run.
 func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Waiting for instance '%s/0' to be running", j.in.About.Group), func(s *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", j.in.About.Instance()), func(s *report.Stage) error {
 		return j.waitForRunning(ctx, s)
 	})
 }

@@ -50,7 +50,7 @@ func (r *run) planPhases(save func(context.Context) error) []phase {
 func (r *run) lookPhases() []phase {
 	return []phase{
 		{name: "start ruby", group: instance.Validating, do: r.t.WarmRuby},
-		{name: "fetch artifacts", group: instance.Validating, do: r.t.Artifacts.FetchAll},
+		{name: "fetch artifacts", group: instance.Validating, do: r.fetchAll},
 		{name: "adopt", do: r.t.ReadAdopted},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "look", do: r.lookByCPI},

@@ -88,15 +88,20 @@ func (r *run) wishes() (plan.Wishes, error) {
 	}
 	_, dynamic := m.Address()
 	address := r.instanceAddress()
+	parts := plan.InstanceParts(m, r.t.Artifacts.Releases, packages, address)
+	if err := r.addConnected(parts); err != nil {
+		return plan.Wishes{}, err
+	}
 	w := plan.Wishes{
 		Digest:    m.Digest,
 		Group:     m.Group.Name,
+		Index:     m.Index(),
 		Stemcell:  r.t.Artifacts.Stemcell.Name + "/" + r.t.Artifacts.Stemcell.Version,
 		Light:     instance.IsLight(r.t.Artifacts.Stemcell),
 		Used:      map[string]bool{},
 		Embedded:  map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
-		Applied:   plan.Digests(r.journal.Salt(), plan.InstanceParts(m, r.t.Artifacts.Releases, packages, address)),
+		Applied:   plan.Digests(r.journal.Salt(), parts),
 		Disk:      m.Group.Disk,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",

@@ -72,7 +72,10 @@ func (r *run) startRubyAtOnce(ctx context.Context) error {
 }
 
 func (r *run) renderFiles(ctx context.Context, what RenderOptions) error {
-	jobs := r.jobs.templateJobs()
+	jobs, err := r.jobs.templateJobs()
+	if err != nil {
+		return err
+	}
 	names := make([]string, len(jobs))
 	for i := range jobs {
 		names[i] = jobs[i].Name

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/uuid"
+
 	"bootstrap/cpi"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
@@ -28,6 +30,11 @@ type stemcells struct {
 func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 	sc := ss.artifacts.Stemcell
 	return ss.in.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
+		release, err := ss.rec.LockSiblings(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
 		st := ss.rec.State.Get()
 		made := state.Stemcell{Name: sc.Name, Version: sc.Version, APIVersion: sc.APIVersion}
 		if known := st.FindStemcell(sc.Name, sc.Version); known != nil {
@@ -37,6 +44,14 @@ func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 			case !step.With.Again:
 				return report.Skip("Stemcell already uploaded")
 			}
+		}
+		if by, shared, ok := ss.rec.SiblingStemcell(sc.Name, sc.Version, ss.gone); ok && made.ID == "" && !step.With.Again {
+			made = shared
+			made.ID = uuid.NewString()
+			if err := ss.rec.State.Update(func(st *state.State) error { st.Stemcells = append(st.Stemcells, made); return nil }); err != nil {
+				return err
+			}
+			return report.Skip(fmt.Sprintf("the instance %s has uploaded it", by))
 		}
 		dir, err := os.MkdirTemp(ss.rec.Dir, "stemcell-")
 		if err != nil {
@@ -82,6 +97,17 @@ func (ss *stemcells) miss(cid string) {
 
 func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string, sc state.Stemcell) error {
 	return in.Do(fmt.Sprintf(title, sc.CID), func(*report.Stage) error {
+		release, err := ss.rec.LockSiblings(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if by, used := ss.rec.SiblingUses(sc.CID); used {
+			if err := ss.rec.State.Update(func(st *state.State) error { st.Forget("delete_stemcell", sc.CID); return nil }); err != nil {
+				return err
+			}
+			return report.Skip(fmt.Sprintf("the instance %s uses it", by))
+		}
 		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
 		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
 		return ss.journal.Delete(ctx, in, call)

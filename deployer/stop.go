@@ -42,7 +42,7 @@ func (j *jobs) comingSpec() *agent.Spec {
 func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 	next, name := *s.Next, string(s.Kind)
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
-	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s/0'", name, j.in.About.Group), func(*report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.in.About.Instance()), func(*report.Stage) error {
 		return j.runScripts(ctx, j.stopping(s), name, env)
 	})
 }
@@ -51,7 +51,7 @@ func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 // get their spec.
 func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 	vm := j.stopping(s)
-	err := j.in.Out.Do(fmt.Sprintf("Draining jobs on instance '%s/0'", j.in.About.Group), func(*report.Stage) error {
+	err := j.in.Out.Do(fmt.Sprintf("Draining jobs on instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
 		if s.Next.Update {
 			return vm.Drain(ctx, "update", j.comingSpec())
 		}
@@ -66,7 +66,7 @@ func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 
 // stop stops the processes of the jobs.
 func (j *jobs) stop(ctx context.Context, s plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s/0'", j.in.About.Group), func(stage *report.Stage) error {
+	return j.in.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s'", j.in.About.Instance()), func(stage *report.Stage) error {
 		return stopProcesses(ctx, j.stopping(s), stage)
 	})
 }

@@ -218,11 +218,15 @@ func (v *validation) renderJobs(ctx context.Context) error {
 	if !v.r.t.CPI.Connected() {
 		v.r.t.CPI.AssumeRegistry()
 	}
+	jobs, err := v.r.jobs.templateJobs()
+	if err != nil {
+		return v.take(m.Group.Pos, err)
+	}
 	for _, c := range []struct {
 		templateCheck
 		jobs []templates.Job
 	}{
-		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic}, v.r.jobs.templateJobs()},
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic}, jobs},
 		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, installation.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m

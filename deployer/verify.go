@@ -46,9 +46,9 @@ func (j *jobs) processes() []string {
 
 // LostError says that a VM has not what the last deploy applied to it.
 type LostError struct {
-	VM    string
-	Bare  bool // nothing is applied to it
-	Group string
+	VM       string
+	Bare     bool // nothing is applied to it
+	Instance string
 }
 
 func (e *LostError) Error() string {
@@ -56,7 +56,7 @@ func (e *LostError) Error() string {
 	if e.Bare {
 		what = "has no jobs, although a deploy has applied them: the VM was created again, or its disk was replaced"
 	}
-	return fmt.Sprintf("VM %s of instance '%s/0' %s; `bootstrap deploy MANIFEST` applies them again", e.VM, e.Group, what)
+	return fmt.Sprintf("VM %s of instance '%s' %s; `bootstrap deploy MANIFEST` applies them again", e.VM, e.Instance, what)
 }
 
 func (e *LostError) Name() string { return "jobs-lost" }
@@ -73,7 +73,7 @@ func (r *run) verify(ctx context.Context) error {
 		return fmt.Errorf("cannot ask the agent what runs at the end: %w", err)
 	}
 	if lost, bare := plan.Lost(st, now); lost {
-		return &LostError{VM: st.CurrentVMCID, Bare: bare, Group: r.t.About.Group}
+		return &LostError{VM: st.CurrentVMCID, Bare: bare, Instance: r.t.About.Instance()}
 	}
 	if st.Own.Stopped || plan.Runs(now, r.jobs.processes()) {
 		return nil

@@ -12,10 +12,12 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/deployer/dns"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/wait"
+	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/tunnel"
 )
@@ -80,9 +82,8 @@ func (v *vms) create(ctx context.Context, s plan.Step) error {
 		v.stemcells.miss(sc.CID)
 	case s.With.Fix && !s.With.OldServes:
 		v.in.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
-		if err := v.stemcells.delete(ctx, v.in.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
-			v.stemcells.gone = sc.CID // or else the CPI would fail to delete it again
-		}
+		v.stemcells.gone = sc.CID // the CPI fails to delete it, or another instance still records it
+		_ = v.stemcells.delete(ctx, v.in.Out.Open, "Deleting stemcell '%s'", *sc)
 	default:
 		return v.afterRefusal(s.With, err, sc.CID)
 	}
@@ -117,13 +118,13 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	}
 	m := v.in.Manifest
-	return v.in.Out.Do(fmt.Sprintf("Creating VM for instance '%s/0' from stemcell '%s'", m.Group.Name, sc.CID), func(*report.Stage) error {
+	return v.in.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
 			CloudProperties: m.ResourcePool.CloudProperties,
 			Networks:        v.networks(with.OldServes),
-			Env:             withTags(m.ResourcePool.Env, m.Tags),
+			Env:             vmEnv(m),
 		}
 		if with.Disk != "" {
 			req.DiskCIDs = []string{with.Disk} // so that the VM is placed where the disk is
@@ -169,6 +170,25 @@ func (v *vms) tag(ctx context.Context, cid string) {
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
 		v.in.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
+}
+
+// vmEnv returns the env of create_vm.
+func vmEnv(m *manifest.Manifest) map[string]any {
+	env := withTags(m.ResourcePool.Env, m.Tags)
+	if m.Identity == nil {
+		return env
+	}
+	// As a Director does: some CPIs place the VMs of a group apart.
+	bosh, _ := env["bosh"].(map[string]any)
+	bosh = maps.Clone(bosh)
+	if bosh == nil {
+		bosh = map[string]any{}
+	}
+	director, deployment, group := dns.Label(director), dns.Label(m.Name), dns.Label(m.Group.Name)
+	bosh["group"] = director + "-" + deployment + "-" + group
+	bosh["groups"] = []string{director, deployment, group, director + "-" + deployment, deployment + "-" + group, director + "-" + deployment + "-" + group}
+	env["bosh"] = bosh
+	return env
 }
 
 // withTags adds the manifest's tags at env.bosh.tags, as create-env does.

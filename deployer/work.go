@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"bootstrap/agent"
@@ -32,8 +33,11 @@ func (w *work) warn(err error) {
 // vmArguments returns the digest of the arguments of create_vm.
 func (w *work) vmArguments() string {
 	m := w.in.Manifest
-	return w.journal.Arguments("create_vm", w.artifacts.Stemcell.Name, w.artifacts.Stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), withTags(m.ResourcePool.Env, m.Tags))
+	return w.journal.Arguments("create_vm", w.artifacts.Stemcell.Name, w.artifacts.Stemcell.Version, m.ResourcePool.CloudProperties, m.Interfaces(), vmEnv(m))
 }
+
+// director is the name of the Director in the tags of VMs, as create-env sets it.
+const director = "bosh-init"
 
 // tags returns the tags of a VM, as create-env sets them.
 func (w *work) tags() map[string]string {
@@ -42,10 +46,13 @@ func (w *work) tags() map[string]string {
 		"deployment":     m.Name,
 		"job":            m.Group.Name,
 		"instance_group": m.Group.Name,
-		"index":          "0",
-		"director":       "bosh-init",
-		"name":           m.Group.Name + "/0",
+		"index":          strconv.Itoa(m.Index()),
+		"director":       director,
+		"name":           m.Instance(),
 		"created_at":     time.Now().Format(time.RFC3339),
+	}
+	if m.Identity != nil { // as a Director does
+		tags["id"], tags["name"] = m.Identity.ID, m.Group.Name+"/"+m.Identity.ID
 	}
 	maps.Copy(tags, m.Tags)
 	return tags

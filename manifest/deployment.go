@@ -26,6 +26,8 @@ type reader struct {
 	within   time.Duration // certificates that expire within this time get a warning
 	store    string        // path of the vars store; document checks its values
 	lenient  bool
+	many     *Deployment    // nil: the manifest describes one instance
+	several  bool           // it describes several, and many is nil
 	env      document.Value // env of the resource pool that the group uses
 
 	shared       *shared // nil: there is no cloud config
@@ -104,6 +106,9 @@ func (r *reader) read(top document.Value) {
 	r.manifest.Name, _ = top.Get("name").Required("the name of the deployment")
 	r.readReleases(top.Get("releases"))
 	r.manifest.CloudConfigs = top.CloudConfigs()
+	if r.several = r.many == nil && len(r.manifest.CloudConfigs) > 0 && hasSeveral(top); r.several {
+		r.many = &Deployment{} // so that all that is wrong is reported
+	}
 	switch {
 	case len(r.manifest.CloudConfigs) > 0:
 		r.readCloudConfig(top)
@@ -125,6 +130,11 @@ func (r *reader) read(top document.Value) {
 	r.readUpdate(top.Get("update"))
 	r.manifest.Protect = top.Get("protect").LenientFlag(true)
 	r.readFeatures(top.Get("features"))
+	if r.many != nil {
+		r.readInstallation(top.Get("cloud_provider"))
+		r.readMany(top)
+		return
+	}
 	r.readGroups(top)
 	if r.shared == nil {
 		r.readOpen(top.Get("networks"))

@@ -14,7 +14,7 @@ func (r *reader) readGroups(top document.Value) {
 	for _, list := range lists {
 		items := list.Items()
 		if len(items) != 1 && len(lists) == 1 && (list.IsNull() || list.IsList()) {
-			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d%s", len(items), document.Literal(groupNames(items)))
+			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d%s%s", len(items), document.Literal(groupNames(items)), document.Literal(r.needsCloudConfig(len(items))))
 		}
 		for _, item := range items {
 			if !item.IsNull() && !sections.Map(item, "instance_groups[]") {
@@ -27,6 +27,28 @@ func (r *reader) readGroups(top document.Value) {
 			first = false
 		}
 	}
+}
+
+// needsCloudConfig returns what a manifest needs to have so many groups or instances.
+func (r *reader) needsCloudConfig(n int) string {
+	if n < 2 || r.shared != nil {
+		return ""
+	}
+	return "; for several, name a cloud config with --cloud-config FILE"
+}
+
+// hasSeveral reports whether the manifest describes several instances.
+func hasSeveral(top document.Value) bool {
+	groups := top.Get("instance_groups").Items()
+	if len(groups) > 1 {
+		return true
+	}
+	for _, group := range groups {
+		if n, ok := group.Get("instances").Whole(); ok && n > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // groupNames returns the names of instance groups for the end of a message.
@@ -66,7 +88,7 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 	group := InstanceGroup{Pos: c.Position()}
 	group.Name, _ = c.Get("name").Required("the name of the instance group")
 	r.checkInstances(c.Get("instances"))
-	if place := c.Get("lifecycle"); !place.IsNull() {
+	if place := c.Get("lifecycle"); !place.IsNull() && r.many == nil {
 		if text, ok := place.Text(); ok && text != "" && text != "service" {
 			place.Fail("must be service, or be left out, but is %q", text)
 		}
@@ -93,10 +115,14 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 func (r *reader) checkInstances(c document.Value) {
 	n, ok := c.Whole()
 	switch {
+	case r.many != nil:
+		if c.IsNull() || ok && n < 0 {
+			c.Fail("must be provided: the number of instances, which may be 0")
+		}
 	case c.IsNull():
 		c.Fail("must be provided, and be 1, since a manifest describes one VM")
 	case ok && n != 1:
-		c.Fail("must be 1, since a manifest describes one VM, but is %d", n)
+		c.Fail("must be 1, since a manifest describes one VM, but is %d%s", n, document.Literal(r.needsCloudConfig(n)))
 	}
 }
 

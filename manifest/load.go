@@ -14,13 +14,21 @@ import (
 // opts.Stdin. The error is a *document.Problems if the content of the manifest
 // or of a file in opts is wrong.
 func Load(ctx context.Context, path string, opts document.Options) (*Manifest, error) {
+	return load(ctx, path, opts, nil)
+}
+
+// load is Load. If many is not nil, the instance groups are read into it.
+func load(ctx context.Context, path string, opts document.Options, many *Deployment) (*Manifest, error) {
 	absolute, dir, err := directory(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
 	m := &Manifest{Path: absolute}
-	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient}
+	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, many: many}
 	d, err := document.Read(ctx, path, opts, r.read)
+	if err == nil && r.several {
+		err = &SeveralError{Path: path}
+	}
 	if err != nil {
 		return nil, err
 	}

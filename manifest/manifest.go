@@ -38,6 +38,9 @@ type Manifest struct {
 	Update       Update
 	Protect      bool // delete refuses to delete the deployment
 	UseDNS       bool // the VM gets the DNS records of its instance
+	// Identity is which instance of a deployment with several it is; nil: the only
+	// one.
+	Identity *Identity
 	// ResourcePool is the one that the instance group uses. With a cloud config it has
 	// no name, and contains the properties of zone, VM type and VM extensions.
 	ResourcePool ResourcePool

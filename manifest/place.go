@@ -237,6 +237,9 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 		}
 	}
 	fields := map[string]any{"instances": 1} // checkInstances reports other numbers
+	if n, ok := c.Get("instances").Whole(); ok && r.many != nil {
+		fields["instances"], fields["name"] = n, c.Get("name").Scalar()
+	}
 	for key, value := range map[string]document.Value{"azs": zones, "networks": networks} {
 		if !value.IsNull() {
 			fields[key] = value.Plain()
@@ -265,10 +268,10 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 		r.use(w.Network)
 	}
 	r.manifest.Placement = p
-	if len(problems) > 0 {
+	if len(problems) > 0 || r.many != nil {
 		return
 	}
-	members, err := network.Place(p.Networks, group, nil)
+	members, err := network.Place(network.ByName(p.Networks), group, nil)
 	if err != nil {
 		networks.Fail("%v", err)
 		return

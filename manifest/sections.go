@@ -16,7 +16,7 @@ var sections = keys.Table{
 		{Key: "resource_pools", Form: keys.Section, Of: "resource_pools[]", List: true, About: "VM and stemcell. Not with a cloud config."},
 		{Key: "disk_pools", Form: keys.Section, Of: "disk_pools[]", List: true, About: "Kinds of persistent disk. Not with a cloud config."},
 		{Key: "stemcells", Form: keys.Section, Of: "stemcells[]", List: true, About: "With a cloud config: the stemcell of the VM."},
-		{Key: "instance_groups", Form: keys.Section, Of: "instance_groups[]", List: true, Most: 1, About: "The one VM: its jobs, networks and disk."},
+		{Key: "instance_groups", Form: keys.Section, Of: "instance_groups[]", List: true, About: "The one VM, or with a cloud config groups of VMs: their jobs, networks and disks."},
 		{Key: "jobs", Form: keys.Section, Of: "instance_groups[]", List: true, Most: 1, About: "Old name of instance_groups."},
 		{Key: "properties", Form: keys.Map, About: "Properties of all jobs."},
 		{Key: "addons", Form: keys.Map, List: true, About: "Not supported: list the jobs in the instance group. Ignored without a cloud config."},
@@ -88,8 +88,8 @@ var sections = keys.Table{
 	}},
 	{Name: "instance_groups[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the instance group."},
-		{Key: "instances", Form: keys.Whole, Need: true, Least: 1, Most: 1, About: "Always 1: a manifest describes one VM."},
-		{Key: "lifecycle", Form: keys.Choice, Values: []string{"service", ""}, About: "Always service."},
+		{Key: "instances", Form: keys.Whole, Need: true, About: "Number of instances; without a cloud config, always 1."},
+		{Key: "lifecycle", Form: keys.Choice, Values: []string{"service", "errand", ""}, About: "service, or with a cloud config errand."},
 		{Key: "templates", Form: keys.Section, Of: "instance_groups[].jobs[]", List: true, About: "Old name of jobs."},
 		{Key: "jobs", Form: keys.Section, Of: "instance_groups[].jobs[]", List: true, About: "Jobs on the VM."},
 		{Key: "networks", Form: keys.Section, Of: "instance_groups[].networks[]", List: true, Need: true, Least: 1, About: "Networks of the VM."},
@@ -108,7 +108,8 @@ var sections = keys.Table{
 		{Key: "healthcheck", Form: keys.Section, Of: "instance_groups[].healthcheck[]", List: true, About: "Tests of the service from the machine on which bootstrap runs; other tools ignore them."},
 		{Key: "tags", Form: keys.Tags, About: "With a cloud config: tags that the CPI puts on the VM, beside those of the manifest."},
 		{Key: "update", Form: keys.Section, Of: "update", About: "With a cloud config: how the VM is updated, in place of the manifest's update."},
-	}, Ignored: []string{"migrated_from", "consumes", "provides"}},
+		{Key: "migrated_from", Form: keys.Map, List: true, About: "With a cloud config: groups (name, az) whose instances become those of this group."},
+	}, Ignored: []string{"consumes", "provides"}},
 	{Name: "instance_groups[].jobs[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a job of the release."},
 		{Key: "release", Form: keys.Word, Need: true, About: "Name of a release in releases."},
@@ -136,8 +137,10 @@ var sections = keys.Table{
 		{Key: "vm_strategy", Form: keys.Choice, Values: []string{"delete-create", "create-swap-delete"}, About: "Order of deletion and creation when the VM is replaced."},
 		{Key: "snapshot", Form: keys.Flag, About: "Whether to take a snapshot of the disk before the VM or disk is changed, if the CPI can."},
 		{Key: "crash_loops", Form: keys.Choice, Values: []string{"end", WaitForCrashLoops}, About: "What a deploy does when a process has ended 5 times or fails for 30 s: end at once, or wait as long as update_watch_time allows; end unless given."},
+		{Key: "serial", Form: keys.Flag, About: "Whether the instances of a group are updated before those of the next one; true unless given."},
+		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
 	}, Ignored: []string{
-		"canaries", "canary_watch_time", "max_in_flight", "serial", "initial_deploy_az_update_strategy",
+		"canaries", "canary_watch_time", "max_in_flight",
 	}},
 	{Name: "features", Read: []keys.Field{
 		{Key: "use_dns_addresses", Form: keys.Flag, About: "Whether the VM gets the DNS records of its instance."},

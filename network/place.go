@@ -16,6 +16,19 @@ type Member struct {
 	Static map[string]netip.Addr
 }
 
+// ByName returns the networks with the zones of each subnet in the order of their names,
+// in which the only instance of a manifest tries them.
+func ByName(networks []Network) []Network {
+	networks = slices.Clone(networks)
+	for i := range networks {
+		networks[i].Subnets = slices.Clone(networks[i].Subnets)
+		for k := range networks[i].Subnets {
+			networks[i].Subnets[k].Zones = slices.Sorted(slices.Values(networks[i].Subnets[k].Zones))
+		}
+	}
+	return networks
+}
+
 // Place assigns a zone and a part of static_ips to each instance of a group. An
 // existing instance keeps its zone, and its address if that is still listed; it is left
 // out if the group has no place for it. New instances come last.
@@ -33,7 +46,7 @@ func Place(networks []Network, group Group, existing []Member) ([]Member, error)
 		for _, addr := range w.Static {
 			c := candidate{network: w.Network, addr: addr, zones: p.zones}
 			if s, found := n.holding(addr); found && len(s.Zones) > 0 {
-				c.zones = slices.DeleteFunc(slices.Clone(p.zones), func(zone string) bool { return !slices.Contains(s.Zones, zone) })
+				c.zones = slices.DeleteFunc(slices.Clone(s.Zones), func(zone string) bool { return !slices.Contains(p.zones, zone) })
 			}
 			p.candidates = append(p.candidates, c)
 		}
@@ -44,14 +57,14 @@ func Place(networks []Network, group Group, existing []Member) ([]Member, error)
 	for _, e := range existing {
 		p.reuse(e)
 	}
-	if len(p.lists) > 0 && !p.distribute(0, new(int)) {
-		return nil, &Refused{Kind: StaticIPMismatch, Network: p.lists[0], Owner: Owner{Instance: group.Name},
-			Why: "static_ips of its networks cannot be spread so that each zone has as many addresses on every network"}
-	}
 	for i := range p.members {
 		if !p.fill(&p.members[i]) {
 			return nil, p.unsatisfied(p.members[i])
 		}
+	}
+	if len(p.lists) > 0 && !p.distribute(0, new(int)) {
+		return nil, &Refused{Kind: StaticIPMismatch, Network: p.lists[0], Owner: Owner{Instance: group.Name},
+			Why: "static_ips of its networks cannot be spread so that each zone has as many addresses on every network"}
 	}
 	for len(p.members) < group.Instances {
 		m := Member{Zone: p.nextZone(), Static: map[string]netip.Addr{}}
@@ -173,7 +186,10 @@ func (p *placement) distribute(i int, steps *int) bool {
 		return p.distribute(i+1, steps)
 	}
 	all := c.zones
-	counts := p.perZone(c.network)
+	counts := map[string]int{} // of the addresses before it, on all networks
+	for _, before := range p.candidates[:i] {
+		counts[before.zones[0]]++
+	}
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b string) int { return counts[a] - counts[b] })
 	for _, zone := range sorted {

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"bootstrap/artifact"
@@ -43,6 +44,9 @@ func connect(jobs []Job, id string) Failures {
 		}
 		job.links, job.unlinked, job.providers = map[string]any{}, map[string]string{}, map[string]provided{}
 		for _, l := range job.Consumes {
+			if job.Context.Unlinked != nil {
+				break
+			}
 			link, missing, err := job.consume(l, offers, id)
 			switch {
 			case err != "":
@@ -53,9 +57,8 @@ func connect(jobs []Job, id string) Failures {
 				job.links[l.Name] = link
 			}
 		}
-		for name, link := range job.Context.Links {
-			job.links[name] = link
-		}
+		maps.Copy(job.links, job.Context.Links)
+		maps.Copy(job.unlinked, job.Context.Unlinked)
 	}
 	return failures
 }
@@ -172,12 +175,20 @@ func (j *Job) manual(described map[string]any, id string) (map[string]any, strin
 // instance, and the properties that the provider's spec names.
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
-	source := c.source()
+	return map[string]any{
+		"instance_group": c.Name, linkProperties: o.job.Shares(o.link),
+		linkInstances: []any{c.instance()},
+	}
+}
+
+// Shares returns the properties of the job that consumers of a provided link see.
+func (j *Job) Shares(l artifact.Link) map[string]any {
+	source := j.Context.source()
 	properties := map[string]any{}
-	for _, name := range o.link.Properties {
+	for _, name := range l.Properties {
 		value := find(source, name)
 		if value == nil {
-			for _, p := range o.job.Properties {
+			for _, p := range j.Properties {
 				if p.Name == name {
 					value = p.Default
 				}
@@ -185,10 +196,7 @@ func (o provided) resolved(id string) map[string]any {
 		}
 		set(properties, name, value)
 	}
-	return map[string]any{
-		"instance_group": c.Name, linkProperties: properties,
-		linkInstances: []any{c.instance()},
-	}
+	return properties
 }
 
 // instance returns the instance as part of a link.

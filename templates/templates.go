@@ -106,6 +106,9 @@ type Context struct {
 	// name, id, index, az, address, bootstrap, properties), "properties" and
 	// "address".
 	Links map[string]any
+	// Unlinked has the reasons why consumed links are missing. If it is not nil, Links
+	// are all that the job has, and no other job decides anything.
+	Unlinked map[string]string
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
 	// PropertiesPath is where the manifest sets the properties, for example

@@ -44,6 +44,7 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 	f := cmd.Flags()
 	c.InputFlags(f, &opts.Inputs)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.RubyFlag(f, &opts.Ruby)
 	cli.OldAgentFlags(f, &opts)
 	cli.ViaFlag(f, &opts)

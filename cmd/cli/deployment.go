@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"bootstrap/addresses"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
@@ -45,6 +47,9 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	scratch.Sweep(os.TempDir(), Memory) // what killed commands have left
 	c.line.target = &opts
+	if err := SelectInstance(c.line.root, &opts.Options); err != nil {
+		return err
+	}
 	opts.Home = home
 	opts.Self = self
 	opts.Getenv = c.Getenv
@@ -102,6 +107,19 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	defer owner.GiveBack(home)
 	return run(ctx, opts)
+}
+
+// SelectInstance finds the instance that --instance names.
+func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
+	switch {
+	case from.Instance == "":
+		return nil
+	case from.Manifest == "" || from.Manifest == "-":
+		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
+	case from.StateFile != "":
+		return WrongUsage(cmd, Conflict("instance", "state", "the record of the deployment has the state of each instance (see BOOTSTRAP_STATE, too)"))
+	}
+	return from.SelectInstance()
 }
 
 // FindDatabase fills in the ledger of addresses from the environment unless the

@@ -8,6 +8,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/manifest/document"
 )
 
@@ -98,6 +99,13 @@ func SkipDrainFlag(f *pflag.FlagSet, opts *deployer.Options) {
 // StateFlag adds the flag that names the state.
 func StateFlag(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, "state", "", "the state `FILE` (or BOOTSTRAP_STATE; default: NAME-state.json)")
+}
+
+// InstanceFlag adds the flags that select one instance of a deployment with several.
+func InstanceFlag(f *pflag.FlagSet, from *instance.Options) {
+	f.StringVar(&from.Instance, "instance", "", "one of several: `INSTANCE` is GROUP/INDEX or GROUP/ID")
+	f.StringVar(&from.RecordDir, "record", "", "the `FOLDER` of the record of the instances")
+	f.Lookup("record").Hidden = true
 }
 
 // LockFlag adds the flag of commands that wait for another run.

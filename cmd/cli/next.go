@@ -97,6 +97,7 @@ func (c *Console) targetArgs(command []string) string {
 		args = append(args, "--"+environment.FlagName+"="+printable.ShellWord(*line.Own))
 	}
 	add("--state", "state", quoted(t.StateArgument())...)
+	add("--instance", "instance", quoted(t.Instance)...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--database", "database", c.namedDatabase(t.Database))

@@ -44,6 +44,7 @@ it deletes a disk only with --yes.`,
 	c.InputFlags(f, &opts.Inputs)
 	cli.DatabaseFlag(f, &opts.Database)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.LockFlag(f, &opts.LockWait)
 	cli.SkipDrainFlag(f, &opts)
 	cli.CPIFlags(f, &opts)

@@ -41,6 +41,7 @@ again.`,
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)
+	cli.InstanceFlag(cmd.Flags(), &opts.Options)
 	cli.PlanFlags(cmd.Flags(), &opts)
 	ask.Flags(cmd.Flags())
 	f := cmd.Flags()

@@ -83,6 +83,7 @@ the plan, its calls, and how long earlier runs took.`,
 	}
 	f := cmd.Flags()
 	c.DeployFlags(f, &opts)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.PlanFlags(f, &opts)
 	adoptFlags(f, &opts)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")

@@ -25,6 +25,7 @@ func newRecreate(c *cli.Console) *cobra.Command {
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)
+	cli.InstanceFlag(cmd.Flags(), &opts.Options)
 	cli.PlanFlags(cmd.Flags(), &opts)
 	createdFlag(cmd.Flags(), &opts)
 	c.TimingsFlag(cmd.Flags())

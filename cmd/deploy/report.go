@@ -82,6 +82,7 @@ nothing. If the plan cannot be made, it says why and shows the rest; the exit co
 	c.InputFlags(f, &opts.Inputs)
 	cli.DatabaseFlag(f, &opts.Database)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.CPIFlags(f, &opts)
 	cli.AgentFlags(f, &opts)
 	cli.AnswerFlag(f, &opts)

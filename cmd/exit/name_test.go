@@ -32,10 +32,12 @@ import (
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/links"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
 	"bootstrap/internal/named"
+	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
 	"bootstrap/manifest/store"
@@ -101,8 +103,8 @@ func samples() []sample {
 		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "failing"}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page", Ends: 5}}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page"}}},
-		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Bare: true, Group: "web"}},
-		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Group: "web"}},
+		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Bare: true, Instance: "web/0"}},
+		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Instance: "web/0"}},
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
 		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
 		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},
@@ -204,6 +206,9 @@ func nameless() []sample {
 		{"", Locked, &queue.TakenOverError{}},
 		{"", Manifest, &document.FileError{Err: errors.New("cannot read the manifest x: it is a directory")}},
 		{"", Failed, &network.Refused{Kind: network.ReservationError}},
+		{"", Usage, &manifest.SeveralError{Path: "x.yml"}},
+		{"", NoState, &instance.UnknownInstanceError{Instance: "web/7", Known: []string{"web/0"}, Dir: "x-state"}},
+		{"", Manifest, &links.Unresolved{Deployment: "x"}},
 	}
 }
 
@@ -228,6 +233,7 @@ func TestJudge(t *testing.T) {
 		{&plan.AgentSilentError{Err: &agent.UnreachableError{Last: agent.Probe{Cause: agent.CertificateExpired}}, Next: "try this"}, Agent, "try this"},
 		{&plan.AgentSilentError{Err: unauthorized, Next: "try this"}, Agent, "the agent runs, and does not accept this password"},
 		{&plan.AgentSilentError{Err: &agent.Error{Message: "write x: no space left on device"}, Next: "try this"}, Agent, "the disk is full: free space"},
+		{&manifest.SeveralError{}, Usage, "name one with --instance GROUP/INDEX"},
 		{&agent.TaskLostError{Err: unauthorized}, Agent, "the agent runs, and does not accept this password"},
 		{&agent.TaskLostError{Restarted: true, Err: errors.New("unknown task")}, Failed, "run the same command again to continue"},
 		{&deployer.SecondDiskError{Err: unauthorized}, Agent, `run "bootstrap deploy MANIFEST" again: it creates a new VM`},

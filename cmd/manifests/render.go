@@ -39,6 +39,7 @@ It prints the files, or writes them to a folder with --out. Secrets are shown as
 	f.StringVar(&what.Out, "out", "", "write the files to this `FOLDER`")
 	f.BoolVar(&what.ShowSecrets, "show-secrets", false, "show secrets instead of <redacted>")
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.RubyFlag(f, &opts.Ruby)
 	cli.ViaFlag(f, &opts)
 	return cmd

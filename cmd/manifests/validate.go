@@ -32,6 +32,7 @@ check.`,
 	}
 	c.VarFlags(cmd.Flags(), &opts.Inputs)
 	varsFlag(cmd.Flags(), &opts.StateFile)
+	cli.InstanceFlag(cmd.Flags(), &opts.Options)
 	cli.RubyFlag(cmd.Flags(), &opts.Ruby)
 	return cmd
 }

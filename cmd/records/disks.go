@@ -37,6 +37,7 @@ ask the cloud.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
+	cli.InstanceFlag(cmd.Flags(), &choice.one)
 	cmd.AddCommand(newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
 	return cmd
 }
@@ -66,6 +67,7 @@ current one.`,
 	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
 		cli.StateFlag(cmd.Flags(), &opts.StateFile)
+		cli.InstanceFlag(cmd.Flags(), &opts.Options)
 		cli.LockFlag(cmd.Flags(), &opts.LockWait)
 	})
 }
@@ -109,6 +111,7 @@ With --force the CPI is not asked; on a terminal, you are.`,
 func diskFlags(c *cli.Console, f *pflag.FlagSet, opts *deployer.Options) {
 	c.InputFlags(f, &opts.Inputs)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.LockFlag(f, &opts.LockWait)
 	cli.CPIFlags(f, opts)
 	cli.AgentFlags(f, opts)

@@ -44,8 +44,9 @@ A team keeps the state in a store that all reach, with a lock and a history:
 // stateChoice selects the state that a command is about.
 type stateChoice struct {
 	c    *cli.Console
-	file string        // --state
-	wait time.Duration // --lock-wait
+	file string           // --state
+	wait time.Duration    // --lock-wait
+	one  instance.Options // --instance, which only some of these commands have
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -71,7 +72,12 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	case len(others) > max:
 		return "", nil, cli.TooMany(cmd, args)
 	}
-	s.c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file}})
+	s.c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file, Instance: s.one.Instance}})
+	if s.one.Instance != "" {
+		s.one.Manifest, s.one.StateFile = manifest, s.file
+		err = cli.SelectInstance(cmd, &s.one)
+		return s.one.StateFile, others, err
+	}
 	if team.IsAddress(s.file) {
 		return s.file, others, nil
 	}

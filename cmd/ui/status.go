@@ -39,7 +39,7 @@ func conditionFacts(out *Writer, c *observe.Condition, now time.Time) {
 	line := func(name, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
 	line("State file", "%s", c.StateFile)
 	if c.Deployment != "" || c.Group != "" {
-		line("Deployment", "%s, instance %s/0", orDash(c.Deployment), orDash(c.Group))
+		line("Deployment", "%s, instance %s/%d", orDash(c.Deployment), orDash(c.Group), c.Index)
 	}
 	line("VM", "%s", vmText(c))
 	line("Agent", "%s", agentText(c))

@@ -64,6 +64,7 @@ func lifecycle(c *cli.Console, cmd *cobra.Command, run func(context.Context, dep
 	f := cmd.Flags()
 	c.InputFlags(f, &opts.Inputs)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.LockFlag(f, &opts.LockWait)
 	cli.AgentFlags(f, &opts)
 	flags(f, &opts)

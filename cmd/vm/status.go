@@ -70,6 +70,7 @@ func status(ctx context.Context, c *cli.Console, opts deployer.Options) error {
 func reachFlags(c *cli.Console, f *pflag.FlagSet, opts *deployer.Options) {
 	c.VarFlags(f, &opts.Inputs)
 	cli.StateFlag(f, &opts.StateFile)
+	cli.InstanceFlag(f, &opts.Options)
 	cli.AgentFlags(f, opts)
 	cli.AnswerFlag(f, opts)
 }

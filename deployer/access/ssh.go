@@ -100,7 +100,7 @@ func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
 		return errors.New("cannot log in to the VM: the agent does not report the host key of its SSH server")
 	}
-	login.alias = v.Group + "/0"
+	login.alias = v.Instance
 	return fn(login)
 }
 

@@ -16,6 +16,7 @@ type VM struct {
 	Agent      *agent.Client
 	Deployment string
 	Group      string                                                               // the instance group
+	Instance   string                                                               // its name: web/0
 	Dir        string                                                               // of the deployment: logins are recorded there
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
 	Redact     func(string) string

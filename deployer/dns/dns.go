@@ -23,6 +23,7 @@ type Records struct {
 // Instance contains the parts of an instance's names.
 type Instance struct {
 	ID, AgentID, Group, Deployment string
+	Index                          int
 	Addresses                      map[string]string // by network
 }
 
@@ -37,7 +38,7 @@ func RecordsOf(version uint64, i Instance) Records {
 		},
 		RecordInfos: [][]any{},
 	}
-	group, deployment := label(i.Group), label(i.Deployment)
+	group, deployment := Label(i.Group), Label(i.Deployment)
 	names := make([]string, 0, len(i.Addresses))
 	for name := range i.Addresses {
 		names = append(names, name)
@@ -47,17 +48,17 @@ func RecordsOf(version uint64, i Instance) Records {
 	// with the ids of its database, which begin at 1.
 	const first = "1"
 	for n, name := range names {
-		address, network := i.Addresses[name], label(name)
+		address, network := i.Addresses[name], Label(name)
 		d.Records = append(d.Records, [2]string{address, strings.Join([]string{i.ID, group, network, deployment, root}, ".")})
 		d.RecordInfos = append(d.RecordInfos, []any{
-			i.ID, first, group, []string{first}, nil, nil, network, strconv.Itoa(n + 1), deployment, address, root, i.AgentID, 0,
+			i.ID, first, group, []string{first}, nil, nil, network, strconv.Itoa(n + 1), deployment, address, root, i.AgentID, i.Index,
 		})
 	}
 	return d
 }
 
-// label returns a name in the form for domain names.
-func label(name string) string {
+// Label returns a name in the form for domain names.
+func Label(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '_':

@@ -49,6 +49,9 @@ func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Out
 	if err != nil {
 		return network.Outcome{}, a.refused(err)
 	}
+	if err := a.expectRecorded(outcomes[0]); err != nil {
+		return network.Outcome{}, err
+	}
 	return outcomes[0], a.place(in.Zone, outcomes[0])
 }
 

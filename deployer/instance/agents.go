@@ -90,7 +90,7 @@ func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 // Reached is a VM whose agent answers.
 func (a *Agents) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
-		CID: vm, Agent: client, Deployment: a.in.About.Name, Group: a.in.About.Group,
+		CID: vm, Agent: client, Deployment: a.in.About.Name, Group: a.in.About.Group, Instance: a.in.About.Instance(),
 		Dir: a.rec.Dir, Dial: dialAgent(a.in, a.rec), Redact: a.in.Env.Redact, Report: a.in.Out.Root,
 	}
 }

@@ -264,6 +264,16 @@ func (a *Artifacts) CheckGroupJobs() error {
 			errs = append(errs, noJob(ref, "instance group "+a.in.About.Group, rel))
 		}
 	}
+	if a.in.Deployment == nil {
+		return errors.Join(errs...)
+	}
+	for _, g := range a.in.Deployment.Groups { // with which links connect this one
+		for _, ref := range g.Manifest.Group.Jobs {
+			if rel := a.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) == nil && g.Name != a.in.Manifest.Group.Name {
+				errs = append(errs, noJob(ref, "instance group "+g.Name, rel))
+			}
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -314,10 +324,22 @@ func (a *Artifacts) foreignFlaw(p Located) error {
 	return f
 }
 
+// allJobs returns the jobs of the instance group and of those groups to which links
+// connect it.
+func (a *Artifacts) allJobs() []manifest.JobRef {
+	jobs := a.in.Manifest.Group.Jobs
+	if a.in.Deployment != nil {
+		for _, g := range a.in.Deployment.Groups {
+			jobs = append(slices.Clip(jobs), g.Manifest.Group.Jobs...)
+		}
+	}
+	return jobs
+}
+
 // FetchForJobs fetches the releases of the instance group's jobs, without
 // packages, which templates do not need.
 func (a *Artifacts) FetchForJobs(ctx context.Context) error {
-	wanted := a.Of(a.in.Manifest.Group.Jobs)
+	wanted := a.Of(a.allJobs())
 	if err := a.Fetch(ctx, wanted, nil, false); err != nil {
 		return err
 	}

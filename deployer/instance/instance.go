@@ -29,6 +29,12 @@ type Options struct {
 	StateFile string           // path; empty: beside the manifest
 	// Team is the store of which StateFile is this machine's copy; nil: there is none.
 	Team *team.Copy
+	// Instance is GROUP/INDEX or GROUP/ID of a deployment that has several instances;
+	// empty: the manifest describes one. RecordDir is the folder of its record; empty:
+	// the one beside the manifest.
+	Instance, RecordDir string
+	// Of is what SelectInstance has found; nil: the manifest describes one instance.
+	Of *Member
 	// AdoptFrom is the path of the manifest from which another tool created the
 	// VM, for a state that this tool has written; empty: none.
 	AdoptFrom string
@@ -60,7 +66,9 @@ type Inputs struct {
 
 	Manifest *manifest.Manifest // Read; nil: it was not read
 	Adopted  *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
-	Replaced []string           // Read: variables that the VM uses and that get new values
+	// Deployment is all instances of the manifest, if the run is about one of several.
+	Deployment *manifest.Deployment
+	Replaced   []string // Read: variables that the VM uses and that get new values
 	// About is what commands need to know that do not read the manifest: from
 	// the manifest (Read), or from what this machine has recorded of it
 	// (FindInstallation).

@@ -59,7 +59,10 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")
 		}
-		return t.Read(ctx)
+		err := t.Read(ctx)
+		if _, gone := errors.AsType[*GroupGoneError](err); !gone || t.Known.Name == "" {
+			return err
+		}
 	}
 	k := t.Known
 	if k.MBusURL() == nil {
@@ -80,6 +83,9 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 // InstanceID returns the id of the instance of a group, the same for every template and
 // deploy.
 func (rec *Record) InstanceID(group string) string {
+	if rec.From.Of != nil {
+		return rec.From.Of.Instance.ID
+	}
 	return uuid.NewSHA1(rec.Installation, []byte(group+"/0")).String()
 }
 
@@ -103,7 +109,7 @@ func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 	if address == "" {
 		return
 	}
-	text := fmt.Sprintf("Instance '%s/0' is running at %s", t.About.Group, address)
+	text := fmt.Sprintf("Instance '%s' is running at %s", t.About.Instance(), address)
 	if u := t.serviceURL(address); u != "" {
 		t.Out.Info(text + ": " + u)
 		return
@@ -208,7 +214,7 @@ func (rec *Record) recallKnown(ctx context.Context) {
 // read it.
 func aboutManifest(m *manifest.Manifest) kept.Deployment {
 	return kept.Deployment{
-		Manifest: m.Path, Name: m.Name, Group: m.Group.Name,
+		Manifest: m.Path, Name: m.Name, Group: m.Group.Name, Index: m.Index(),
 		MBus: m.CPI.MBus, CA: m.CPI.CA,
 		WatchTime: m.Update.WatchTime, CrashLoops: m.Update.CrashLoops, Protect: m.Protect, UseDNS: m.UseDNS, Tags: m.Tags,
 		Registry: m.CPI.Registry, Health: m.Group.Health,

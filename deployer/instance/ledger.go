@@ -194,6 +194,7 @@ func (a *Addresses) question(replace, swap bool) asked {
 		LastKnown: map[string]netip.Addr{},
 	}}
 	if a.rec.State == nil {
+		in.Held = a.recordedHeld(in.Instance)
 		return in
 	}
 	st := a.rec.State.Get()
@@ -217,6 +218,7 @@ func (a *Addresses) question(replace, swap bool) asked {
 			})
 		}
 	}
+	in.Held = a.recordedHeld(in.Instance)
 	return in
 }
 
@@ -224,11 +226,11 @@ func (a *Addresses) question(replace, swap bool) asked {
 // and its static addresses allow that one, and else the manifest's choice.
 func (a *Addresses) zone() string {
 	p := a.in.Manifest.Placement
-	if p.Own || a.rec.State == nil || a.rec.State.Get().Own.Zone == "" {
+	if p.Own || a.in.Manifest.Identity != nil || a.rec.State == nil || a.rec.State.Get().Own.Zone == "" {
 		return p.Zone
 	}
-	was := network.Member{Instance: a.in.Manifest.Group.Name + "/0", Zone: a.rec.State.Get().Own.Zone}
-	members, err := network.Place(p.Networks, p.Group, []network.Member{was})
+	was := network.Member{Instance: a.in.Manifest.Instance(), Zone: a.rec.State.Get().Own.Zone}
+	members, err := network.Place(network.ByName(p.Networks), p.Group, []network.Member{was})
 	if err != nil || len(members) != 1 {
 		return p.Zone
 	}
@@ -264,7 +266,10 @@ func (a *Addresses) Claims(networks []network.Network) []network.Reservation {
 	} else if addr, err := netip.ParseAddr(st.Own.Address); err == nil {
 		has[""] = addr
 	}
-	owner := network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: cmp.Or(a.in.About.Group, st.Own.Group) + "/0"}
+	owner := a.Owner()
+	if a.in.About.Group == "" {
+		owner.Instance = kept.Deployment{Group: st.Own.Group}.Instance()
+	}
 	var list []network.Reservation
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		r := network.Reservation{
@@ -334,7 +339,7 @@ func (e *Env) Refused(err error, address string) error {
 
 // Owner returns the instance in whose name addresses are reserved.
 func (a *Addresses) Owner() network.Owner {
-	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: a.in.About.Group + "/0"}
+	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: a.in.About.Instance()}
 }
 
 // Has reports whether the instance has the address after the change.

@@ -22,7 +22,7 @@ func (t *Instance) Read(ctx context.Context) error {
 		inputs := t.From.Inputs
 		inputs.Generating = t.generating
 		inputs.Waiting = func(top document.Value) { t.Artifacts.begin(ctx, manifest.Downloads(top)) }
-		m, err := manifest.Load(ctx, t.From.Manifest, inputs)
+		m, err := t.load(ctx, inputs)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (t *Instance) ReadIfAny(ctx context.Context) error {
 	}
 	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
 	t.From.Inputs.Generating = t.generating
-	m, err := manifest.Load(ctx, t.From.Manifest, t.From.Inputs)
+	m, err := t.load(ctx, t.From.Inputs)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (t *Instance) ReadAdopted(ctx context.Context) error {
 func (in *Inputs) SaysProtect(ctx context.Context) bool {
 	inputs := in.From.Inputs
 	inputs.Generate, inputs.Lenient = document.Plan, true
-	m, err := manifest.Load(ctx, in.From.Manifest, inputs)
+	m, err := in.load(ctx, inputs)
 	return err == nil && m.Protect
 }
 

@@ -48,6 +48,9 @@ func (o Options) StateName(path string) string {
 
 // StateArgument returns where the state is, for --state in a command that can be pasted.
 func (o Options) StateArgument() string {
+	if o.Of != nil {
+		return "" // --instance names it
+	}
 	if o.Team != nil {
 		return o.Team.Argument()
 	}

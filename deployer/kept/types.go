@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"fmt"
 	"net/url"
 	"time"
 
@@ -65,6 +66,7 @@ type Deployment struct {
 	Manifest    string             `json:"manifest"` // absolute path
 	Name        string             `json:"name"`
 	Group       string             `json:"group"` // the instance group
+	Index       int                `json:"index,omitempty"`
 	MBus        string             `json:"mbus"`
 	CA          string             `json:"ca"`
 	WatchTime   manifest.WatchTime `json:"update_watch_time"`
@@ -96,6 +98,9 @@ type Deployment struct {
 	// Secrets is not recorded.
 	Sealed []byte `json:"sealed,omitempty"`
 }
+
+// Instance returns the name of the instance for people: web/0.
+func (d Deployment) Instance() string { return fmt.Sprintf("%s/%d", d.Group, d.Index) }
 
 // MBusURL returns the URL of the agent; nil if it is not a URL.
 func (d Deployment) MBusURL() *url.URL {

@@ -21,6 +21,7 @@ type Report struct {
 	Made           time.Time `json:"made"`
 	Deployment     string    `json:"deployment,omitempty"`
 	Group          string    `json:"instance_group,omitempty"`
+	Index          int       `json:"index,omitempty"` // of the instance in the group
 	StateFile      string    `json:"state_file"`
 	InstallationID string    `json:"installation_id,omitempty"`
 
@@ -69,7 +70,7 @@ func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, p
 	c := &Condition{}
 	c.addRecords(st)
 	c.addUnfinished(st)
-	r.Deployment, r.Group = o.About.Name, cmp.Or(st.Own.Group, o.About.Group)
+	r.Deployment, r.Group, r.Index = o.About.Name, cmp.Or(st.Own.Group, o.About.Group), o.About.Index
 	r.StateFile, r.InstallationID = o.From.StateName(o.StatePath), st.InstallationID
 	r.VM, r.LastDeploy, r.Finished, r.Stopped = c.VM, c.LastDeploy, c.Finished, c.Stopped
 	r.Addresses, r.Stemcells, r.Releases, r.Disks, r.Unfinished = c.Addresses, c.Stemcells, c.Releases, c.Disks, c.Unfinished
@@ -109,7 +110,7 @@ func (r *Report) Facts() (list [][2]string) {
 	}
 	add("Deployment", r.Deployment)
 	if r.Group != "" {
-		add("Instance", r.Group+"/0")
+		add("Instance", fmt.Sprintf("%s/%d", r.Group, r.Index))
 	}
 	add("State", r.StateFile)
 	switch {

@@ -24,6 +24,7 @@ type Condition struct {
 	InstallationID string `json:"installation_id"`
 	Deployment     string `json:"deployment,omitempty"`
 	Group          string `json:"instance_group,omitempty"`
+	Index          int    `json:"index,omitempty"` // of the instance in the group
 
 	Well     bool     `json:"well"`
 	Problems []string `json:"problems"` // what is wrong
@@ -118,7 +119,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
 		r.useHealth(c)
 	}
-	c.Deployment, c.Group = r.About.Name, cmp.Or(c.Group, r.About.Group)
+	c.Deployment, c.Group, c.Index = r.About.Name, cmp.Or(c.Group, r.About.Group), r.About.Index
 	c.addRecords(st)
 	c.addUnfinished(st)
 	how := r.Agents.Recall(st.CurrentVMCID)

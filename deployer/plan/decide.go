@@ -113,7 +113,7 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 	because := func(action Action, why ...Reason) { vm.Action, vm.Why = action, why }
 	switch {
 	case st.CurrentVMCID == "":
-		vm.Name = w.Group + "/0"
+		vm.Name = w.Group + "/" + strconv.Itoa(w.Index)
 		because(Create, Reason{Cause: NoVM})
 	case !f.HasVM:
 		because(Create, Reason{Cause: VMGone})

@@ -13,6 +13,7 @@ import (
 type Wishes struct {
 	Digest    string // of the manifest, as create-env computes it
 	Group     string
+	Index     int               // of the instance in the group
 	Stemcell  string            // name/version
 	Light     bool              // the stemcell only names an image of the cloud
 	Releases  []state.Release   // without ids

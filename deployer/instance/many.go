@@ -1,0 +1,171 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"bootstrap/deployment/record"
+	"bootstrap/internal/exitcode"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/network"
+)
+
+// Member is one instance of a deployment with several, as its record has it.
+type Member struct {
+	Record   *record.Record
+	Instance *record.Instance
+}
+
+// UnknownInstanceError says that a deployment has no instance of a name.
+type UnknownInstanceError struct {
+	Instance string
+	Known    []string // the names of those that it has
+	Dir      string   // the folder of the record
+}
+
+func (e *UnknownInstanceError) Error() string {
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("there is no instance %s: %s records none", e.Instance, e.Dir)
+	}
+	return fmt.Sprintf("there is no instance %s: %s records %s", e.Instance, e.Dir, listed(e.Known))
+}
+
+func (e *UnknownInstanceError) ExitCode() exitcode.Code { return exitcode.NoState }
+
+// GroupGoneError says that the manifest has no longer the instance group of an
+// instance.
+type GroupGoneError struct {
+	Instance string
+}
+
+func (e *GroupGoneError) Error() string {
+	return fmt.Sprintf("the manifest has no instance group of the instance %s; `bootstrap delete MANIFEST` deletes the instance", e.Instance)
+}
+
+// mostNamed is how many instances an error names.
+const mostNamed = 10
+
+// listed returns names for the end of a message.
+func listed(list []string) string {
+	text := ""
+	for i, name := range list {
+		switch {
+		case i == mostNamed:
+			return fmt.Sprintf("%s and %d more", text, len(list)-i)
+		case i > 0:
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}
+
+// SelectInstance finds the instance that the options name, and makes its state theirs.
+func (o *Options) SelectInstance() error {
+	if o.Instance == "" {
+		return nil
+	}
+	name, dir := o.Instance, cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+	all, err := record.Load(dir)
+	if err != nil {
+		return err
+	}
+	one, found := all.Find(name)
+	if !found {
+		unknown := &UnknownInstanceError{Instance: name, Dir: dir}
+		for _, in := range all.Instances {
+			unknown.Known = append(unknown.Known, in.Name())
+		}
+		return unknown
+	}
+	o.Of, o.StateFile = &Member{Record: all, Instance: one}, all.StatePath(one)
+	return nil
+}
+
+// load reads the manifest of the run: that of its instance.
+func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.Manifest, error) {
+	if in.From.Of == nil {
+		return manifest.Load(ctx, in.From.Manifest, inputs)
+	}
+	d, err := manifest.LoadDeployment(ctx, in.From.Manifest, inputs)
+	if err != nil {
+		return nil, err
+	}
+	one := in.From.Of.Instance
+	for i := range d.Groups {
+		if d.Groups[i].Name != one.Group {
+			continue
+		}
+		in.Deployment = d
+		return d.Groups[i].Identify(manifest.Identity{ID: one.ID, Index: one.Index, Bootstrap: one.Bootstrap}, one.Zone, one.Addresses)
+	}
+	return nil, &GroupGoneError{Instance: one.Name()}
+}
+
+// recordedHeld returns what the instance holds, with the addresses that the record of
+// the deployment has for it on other networks: links of the other instances name them.
+func (a *Addresses) recordedHeld(of network.Instance) []network.Reservation {
+	p, list := a.in.Manifest.Placement, of.Held
+	for name, block := range a.recordedBlocks() {
+		n, found := network.Find(p.Networks, name)
+		has := slices.ContainsFunc(of.Held, func(r network.Reservation) bool { return r.Network == name })
+		if found && !has && n.Type != network.Dynamic {
+			r := network.Reservation{Scope: n.Scope, Owner: of.Owner, Network: name}
+			r.Block, r.Kind = n.Claim(block.Addr())
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// recordedBlocks returns the addresses by network that the record has for the instance.
+func (a *Addresses) recordedBlocks() map[string]netip.Prefix {
+	if a.in.From.Of == nil || a.in.Manifest.Placement == nil || a.in.Manifest.Placement.Own {
+		return nil
+	}
+	return a.in.From.Of.Instance.Addresses
+}
+
+// MovedInstanceError says that an instance cannot have the address that the record of
+// the deployment has for it.
+type MovedInstanceError struct {
+	Instance, Network string
+	Recorded, Got     netip.Addr // Got is not valid if it gets none
+}
+
+func (e *MovedInstanceError) Error() string {
+	got := "none"
+	if e.Got.IsValid() {
+		got = e.Got.String()
+	}
+	return fmt.Sprintf("the instance %s cannot have the address %s on the network %s, which the record of the deployment has for it and which other instances may use: it would get %s; `bootstrap deploy MANIFEST` for all instances chooses another one", e.Instance, e.Recorded, e.Network, got)
+}
+
+// expectRecorded refuses addresses other than those that the record has.
+func (a *Addresses) expectRecorded(outcome network.Outcome) error {
+	has := map[string]netip.Addr{}
+	for _, c := range outcome.Changes {
+		if Has(c) {
+			has[c.Reservation.Network] = c.Reservation.Block.Addr()
+		}
+	}
+	p := a.in.Manifest.Placement
+	for name, block := range a.recordedBlocks() {
+		n, found := network.Find(p.Networks, name)
+		if !found || n.Type == network.Dynamic {
+			continue
+		}
+		wished := false
+		for _, w := range p.Group.Wishes {
+			wished = wished || w.Network == name
+		}
+		if wished && has[name] != block.Addr() {
+			return &MovedInstanceError{Instance: a.in.Manifest.Instance(), Network: name, Recorded: block.Addr(), Got: has[name]}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/lockfile"
+	"bootstrap/internal/wait"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// siblingPause is how often an instance looks whether another one still has the lock.
+const siblingPause = 200 * time.Millisecond
+
+// LockSiblings waits until no other instance of the deployment uploads or deletes a
+// stemcell, which they share. The caller calls release. It does nothing for the only
+// instance of a manifest.
+func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error) {
+	if rec.From.Of == nil {
+		return func() {}, nil
+	}
+	dir := rec.From.Of.Record.Dir()
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot lock the stemcells of the deployment: %w", err)
+	}
+	for waiting := false; ; waiting = true {
+		lock, err := lockfile.Try(filepath.Join(dir, "stemcells.lock"))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("cannot lock the stemcells of the deployment: %w", err)
+		case lock != nil:
+			return lock.Remove, nil
+		case !waiting:
+			rec.Out.Info("Waiting for another instance, which uploads or deletes a stemcell")
+		}
+		if err := wait.For(ctx, siblingPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// siblings calls do with the state of each other instance of the deployment that has
+// one, until it returns true. err says that the state cannot be read.
+func (rec *Record) siblings(do func(name string, st state.State, err error) bool) {
+	if rec.From.Of == nil {
+		return
+	}
+	for _, other := range rec.From.Of.Record.Instances {
+		if other == rec.From.Of.Instance {
+			continue
+		}
+		path := rec.From.Of.Record.StatePath(other)
+		st, found, err := file.Read(path, rec.Env.Home)
+		if (err != nil || found) && do(other.Name(), st, err) {
+			return
+		}
+	}
+}
+
+// SiblingStemcell returns the stemcell of a name and version that another instance of
+// the deployment has uploaded. gone is the CID of one that does not exist any more.
+func (rec *Record) SiblingStemcell(name, version, gone string) (by string, sc state.Stemcell, ok bool) {
+	rec.siblings(func(other string, st state.State, _ error) bool {
+		if has := st.FindStemcell(name, version); has != nil && has.CID != gone {
+			by, sc, ok = other, *has, true
+		}
+		return ok
+	})
+	return by, sc, ok
+}
+
+// SiblingUses returns which other instance of the deployment records the stemcell, or
+// has a state that cannot be read.
+func (rec *Record) SiblingUses(cid string) (by string, used bool) {
+	rec.siblings(func(other string, st state.State, err error) bool {
+		if err != nil {
+			by, used = other, true
+		}
+		for _, sc := range st.Stemcells {
+			if sc.CID == cid {
+				by, used = other, true
+			}
+		}
+		return used
+	})
+	return by, used
+}

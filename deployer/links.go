@@ -1,0 +1,115 @@
+package deployer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"bootstrap/deployment/links"
+	deployed "bootstrap/deployment/record"
+	"bootstrap/state/file"
+	"bootstrap/templates"
+)
+
+// connect gives the jobs of an instance that is one of several their links to the jobs of
+// all groups. The error is a *links.Unresolved with all that is wrong in the deployment.
+func (j *jobs) connect(jobs []templates.Job) error {
+	d := j.in.Deployment
+	if d == nil {
+		return nil
+	}
+	all, err := links.Resolve(d.Name, j.linkGroups(jobs))
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		c := &jobs[i].Context
+		c.Links, c.Unlinked = map[string]any{}, map[string]string{}
+		for _, link := range all {
+			switch {
+			case link.Consumer.Group != c.Name || link.Consumer.Job != jobs[i].Name:
+			case link.Content != nil:
+				c.Links[link.Consumer.Name] = link.Content
+			default:
+				c.Unlinked[link.Consumer.Name] = link.Why
+			}
+		}
+	}
+	return nil
+}
+
+// linkGroups returns all groups of the deployment as links see them. own are the jobs of
+// the instance's own group.
+func (j *jobs) linkGroups(own []templates.Job) []links.Group {
+	d, m := j.in.Deployment, j.in.Manifest
+	groups := make([]links.Group, len(d.Groups))
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		group := links.Group{Name: g.Name, Default: g.DefaultNetwork()}
+		for _, w := range g.Wishes {
+			group.Networks = append(group.Networks, w.Network)
+		}
+		list := own
+		if g.Name != m.Group.Name {
+			list = j.jobsOf(g.Manifest)
+		}
+		for k := range list {
+			group.Jobs = append(group.Jobs, &list[k])
+		}
+		for _, in := range j.in.From.Of.Record.Instances {
+			if in.Group == g.Name && in.Going == "" {
+				group.Instances = append(group.Instances, j.linkInstance(in, group.Default))
+			}
+		}
+		slices.SortFunc(group.Instances, func(a, b links.Instance) int { return cmp.Compare(a.Index, b.Index) })
+		groups[i] = group
+	}
+	return groups
+}
+
+// linkInstance returns an instance as links see it. Addresses that the cloud chose are
+// those of the last deploy of the instance.
+func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
+	seen := links.Instance{ID: in.ID, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}}
+	for name, block := range in.Addresses {
+		seen.Addresses[name] = block.Addr().String()
+	}
+	switch {
+	case in == j.in.From.Of.Instance && j.address != "":
+		seen.Addresses[main] = j.address
+	case seen.Addresses[main] == "":
+		st, found, err := file.Read(j.in.From.Of.Record.StatePath(in), j.in.Env.Home)
+		if err == nil && found {
+			seen.Addresses[main] = st.Own.Address
+		}
+	}
+	return seen
+}
+
+// fetchAll fetches the artifacts and connects the links, before anything is touched.
+func (r *run) fetchAll(ctx context.Context) error {
+	if err := r.t.Artifacts.FetchAll(ctx); err != nil || r.t.Deployment == nil {
+		return err
+	}
+	_, err := r.jobs.templateJobs()
+	return err
+}
+
+// addConnected adds to the parts of an instance that is one of several what its jobs
+// learn from the others.
+func (r *run) addConnected(parts map[string]any) error {
+	if r.t.Deployment == nil {
+		return nil
+	}
+	jobs, err := r.jobs.templateJobs()
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if c := job.Context; len(c.Links) > 0 || len(c.Provides) > 0 {
+			parts["links: "+job.Name] = []any{c.Links, c.Provides}
+		}
+	}
+	parts["that it is the bootstrap instance"] = r.t.Manifest.Identity.Bootstrap
+	return nil
+}

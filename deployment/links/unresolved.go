@@ -1,0 +1,74 @@
+package links
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"bootstrap/internal/exitcode"
+)
+
+// Unresolved is the error for links that cannot be connected, all of a deployment.
+type Unresolved struct {
+	Deployment string
+	Problems   []Problem
+}
+
+func (e *Unresolved) ExitCode() exitcode.Code { return exitcode.Manifest }
+
+// Problem is what is wrong with one link.
+type Problem struct {
+	Consumer   End
+	Why        string
+	Candidates []End // that provide a link of its type
+}
+
+// Error returns all problems, one paragraph each, with the line of the manifest that
+// would choose each candidate.
+func (e *Unresolved) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cannot connect the links of the deployment %q:", e.Deployment)
+	for _, p := range e.Problems {
+		fmt.Fprintf(&b, "\n- %s: %s", p.Consumer, p.Why)
+		twice := map[string]int{}
+		for _, c := range p.Candidates {
+			twice[cmp.Or(c.As, c.Name)]++
+		}
+		for _, c := range p.Candidates {
+			name := cmp.Or(c.As, c.Name)
+			line := fmt.Sprintf("consumes: {%s: {from: %s}}", p.Consumer.Name, name)
+			if twice[name] > 1 {
+				line = fmt.Sprintf("provides: {%s: {as: %s}} in that job, and consumes: {%s: {from: %s}} here",
+					c.Name, c.Group+"-"+c.Name, p.Consumer.Name, c.Group+"-"+c.Name)
+			}
+			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(), line)
+		}
+	}
+	return b.String()
+}
+
+// String returns the end for people: link, job, group and where the manifest lists
+// the job.
+func (e End) String() string {
+	text := fmt.Sprintf("link %q", e.Name)
+	if e.Type != "" {
+		text += fmt.Sprintf(" (type %q)", e.Type)
+	}
+	text += fmt.Sprintf(" of the job %q in the group %q", e.Job, e.Group)
+	if e.Path != "" {
+		text += " (" + e.Path + ")"
+	}
+	return text
+}
+
+// provider returns a providing end for people.
+func (e End) provider() string {
+	name := fmt.Sprintf("%q", e.Name)
+	if e.As != "" {
+		name = fmt.Sprintf("%q (%q in the job's spec)", e.As, e.Name)
+	}
+	if e.Job == "" {
+		return fmt.Sprintf("the disk %s of the group %q", name, e.Group)
+	}
+	return fmt.Sprintf("the job %q in the group %q as %s", e.Job, e.Group, name)
+}

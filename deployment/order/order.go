@@ -1,0 +1,195 @@
+// Package order decides in which order the instances of a deployment change: which
+// groups at the same time, which zones one after another, which instances first as
+// canaries, and how many at once. It is pure. The rules are those of BOSH's
+// Director; inside a zone instances come by index, and canaries have a VM.
+package order
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Group is an instance group with the rules of its update block.
+type Group struct {
+	Name string
+	// Canaries and MaxInFlight are a number of instances, or a percentage of those
+	// that change: 2, 50%.
+	Canaries, MaxInFlight string
+	Serial                bool // it changes alone; else together with its neighbours that are not serial
+	// ParallelZones is initial_deploy_az_update_strategy: parallel.
+	ParallelZones bool
+	Instances     []Instance
+	Going         []string // ids of the instances that are deleted
+}
+
+// Instance is an instance that the deployment has after the deploy.
+type Instance struct {
+	ID        string
+	Index     int
+	Zone      string // empty: none
+	Bootstrap bool
+	Ignored   bool // nothing may change it
+	Changes   bool
+	New       bool
+	Detached  bool // it is stopped without a VM, and gets none
+}
+
+// Stage is the turns of the groups that change at the same time. Stages follow one
+// another.
+type Stage []Turn
+
+// Turn is what happens to one group.
+type Turn struct {
+	Group  string
+	Delete Deletion
+	Lots   []Lot // one after another
+}
+
+// Deletion is the deletion of the instances that a group no longer has.
+type Deletion struct {
+	IDs   []string
+	Width int  // how many at the same time
+	Last  bool // after the lots, because new instances take their place
+}
+
+// Lot is instances of one group that change together: first the canaries, then the
+// rest, Width of them at the same time.
+type Lot struct {
+	Zone     string // empty: none, or all
+	Width    int
+	Canaries []string // ids
+	Rest     []string
+}
+
+// Stages returns the order of a deploy. first is true if no deploy of the deployment
+// has succeeded. An error names the group and the value that is wrong.
+func Stages(groups []Group, first bool) ([]Stage, error) {
+	var stages []Stage
+	for i, g := range groups {
+		turn, err := turnOf(g, first)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && !g.Serial && !groups[i-1].Serial {
+			last := len(stages) - 1
+			stages[last] = append(stages[last], turn)
+			continue
+		}
+		stages = append(stages, Stage{turn})
+	}
+	return stages, nil
+}
+
+// turnOf returns the turn of a group.
+func turnOf(g Group, first bool) (Turn, error) {
+	turn := Turn{Group: g.Name}
+	if len(g.Going) > 0 {
+		width, err := g.width(len(g.Going))
+		if err != nil {
+			return Turn{}, err
+		}
+		replaced := slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.New })
+		turn.Delete = Deletion{IDs: g.Going, Width: width, Last: replaced}
+	}
+	for i, instances := range lotsOf(g, first) {
+		width, err := g.width(len(instances))
+		if err != nil {
+			return Turn{}, err
+		}
+		lot := Lot{Width: width}
+		canaries := 0
+		if i == 0 {
+			if canaries, err = number(g.Canaries, len(instances)); err != nil {
+				return Turn{}, fmt.Errorf("update.canaries of the instance group %q %w", g.Name, err)
+			}
+		}
+		if len(turn.Lots) > 0 || !first || !g.ParallelZones {
+			lot.Zone = instances[0].Zone
+		}
+		for _, in := range instances {
+			if len(lot.Canaries) < canaries && !in.Detached {
+				lot.Canaries = append(lot.Canaries, in.ID)
+				continue
+			}
+			lot.Rest = append(lot.Rest, in.ID)
+		}
+		turn.Lots = append(turn.Lots, lot)
+	}
+	return turn, nil
+}
+
+// lotsOf returns the instances of the group that change: those of each zone
+// together, or all of them.
+func lotsOf(g Group, first bool) [][]Instance {
+	var lots [][]Instance
+	for _, in := range Sorted(g.Instances) {
+		if !in.Changes || in.Ignored {
+			continue
+		}
+		last := len(lots) - 1
+		if last >= 0 && (first && g.ParallelZones || lots[last][0].Zone == in.Zone) {
+			lots[last] = append(lots[last], in)
+			continue
+		}
+		lots = append(lots, []Instance{in})
+	}
+	return lots
+}
+
+// Sorted returns instances in the order in which they change, which is their order
+// in links, too: the one that bootstraps its group, the others of its zone, those
+// without a zone, then by zone; inside a zone by index.
+func Sorted(instances []Instance) []Instance {
+	zone, found := "", false
+	for _, in := range instances {
+		if in.Bootstrap {
+			zone, found = in.Zone, true
+			break
+		}
+	}
+	rank := func(in Instance) int {
+		switch {
+		case in.Bootstrap:
+			return 0
+		case found && in.Zone == zone:
+			return 1
+		}
+		return 2
+	}
+	sorted := slices.Clone(instances)
+	slices.SortStableFunc(sorted, func(a, b Instance) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Index, b.Index))
+	})
+	return sorted
+}
+
+// width returns how many of size instances may change at the same time.
+func (g *Group) width(size int) (int, error) {
+	n, err := number(g.MaxInFlight, size)
+	if err != nil {
+		return 0, fmt.Errorf("update.max_in_flight of the instance group %q %w", g.Name, err)
+	}
+	return max(n, 1), nil
+}
+
+var (
+	whole   = regexp.MustCompile(`^[-+]?[0-9]+$`)
+	percent = regexp.MustCompile(`^([0-9]+)%$`)
+)
+
+// number returns a number of instances, at most size for a percentage.
+func number(text string, size int) (int, error) {
+	if m := percent.FindStringSubmatch(text); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil && n <= 100 {
+			return n * size / 100, nil
+		}
+		return size, nil
+	}
+	if n, err := strconv.Atoi(text); err == nil && whole.MatchString(text) {
+		return n, nil
+	}
+	return 0, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
+}

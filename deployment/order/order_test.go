@@ -1,0 +1,83 @@
+package order
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+)
+
+// directorCases are the orders in which the classes of BOSH's Director (96f913526a)
+// change random deployments. Ids of instances sort as their indexes do.
+//
+//go:embed testdata/director.json
+var directorCases []byte
+
+func TestDirector(t *testing.T) {
+	var cases []struct {
+		First  bool
+		Groups []struct {
+			Name, Canaries string
+			MaxInFlight    string `json:"max_in_flight"`
+			Serial         bool
+			ParallelZones  bool `json:"parallel_zones"`
+			Instances      []struct {
+				ID, Zone                    string
+				Index                       int
+				Bootstrap, Ignored, Changed bool
+			}
+			Going []string
+		}
+		Stages [][]struct {
+			Group  string
+			Delete struct {
+				Width int
+				IDs   []string
+			}
+			Lots []struct {
+				Width          int
+				Canaries, Rest []string
+			}
+		}
+	}
+	if err := json.Unmarshal(directorCases, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range cases {
+		var groups []Group
+		for _, g := range c.Groups {
+			group := Group{Name: g.Name, Canaries: g.Canaries, MaxInFlight: g.MaxInFlight, Serial: g.Serial, ParallelZones: g.ParallelZones, Going: g.Going}
+			for _, in := range g.Instances {
+				group.Instances = append(group.Instances, Instance{ID: in.ID, Zone: in.Zone, Index: in.Index, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Changes: in.Changed})
+			}
+			groups = append(groups, group)
+		}
+		got, err := Stages(groups, c.First)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []Stage
+		for _, stage := range c.Stages {
+			var turns Stage
+			for _, turn := range stage {
+				w := Turn{Group: turn.Group, Delete: Deletion{IDs: turn.Delete.IDs, Width: turn.Delete.Width}}
+				for _, lot := range turn.Lots {
+					w.Lots = append(w.Lots, Lot{Width: lot.Width, Canaries: lot.Canaries, Rest: lot.Rest})
+				}
+				turns = append(turns, w)
+			}
+			want = append(want, turns)
+		}
+		for _, stage := range got {
+			for i := range stage {
+				for j := range stage[i].Lots {
+					stage[i].Lots[j].Zone = "" // the Director does not report it
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatal(fmt.Sprintf("case %d: have\n%+v\nwant\n%+v\nfor %+v", i, got, want, groups))
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Package record stores which instances a deployment with many instances has: a
+// file deployment.json in the folder of their states. It has no secrets, and no
+// CIDs: those are in the state of each instance.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/internal/atomicfile"
+)
+
+// Format is the format of a Record.
+const Format = 1
+
+// Record is the instances of a deployment, those included that are still to be
+// created or deleted.
+type Record struct {
+	Format    int         `json:"format"`
+	Name      string      `json:"name"`
+	Deployed  *time.Time  `json:"deployed,omitempty"` // when a deploy of all last succeeded; absent: never
+	Instances []*Instance `json:"instances"`
+
+	dir string
+}
+
+// Instance is one instance.
+type Instance struct {
+	ID        string `json:"id"` // a UUID, which never changes
+	Group     string `json:"group"`
+	Index     int    `json:"index"`
+	Zone      string `json:"az,omitempty"`
+	Bootstrap bool   `json:"bootstrap,omitempty"`
+	Ignored   bool   `json:"ignored,omitempty"`
+	Disk      bool   `json:"persistent_disk,omitempty"`
+	// Going is set once it was decided that the instance goes, and until it is
+	// deleted.
+	Going string `json:"going,omitempty"`
+	// State is the name of its state file in the folder, or an absolute path.
+	State     string                  `json:"state"`
+	Addresses map[string]netip.Prefix `json:"addresses,omitempty"` // by network
+	// PostDeploy is set while the post-deploy scripts of its last change have not
+	// succeeded.
+	PostDeploy bool `json:"post_deploy_pending,omitempty"`
+}
+
+// Name returns the name of the instance for people: web/0.
+func (in *Instance) Name() string { return fmt.Sprintf("%s/%d", in.Group, in.Index) }
+
+// Dir returns the folder of the states of a manifest's instances:
+// `<manifest without extension>-state` beside the manifest.
+func Dir(manifest string) string {
+	return strings.TrimSuffix(manifest, filepath.Ext(manifest)) + "-state"
+}
+
+// fileName is the name of the record in the folder.
+const fileName = "deployment.json"
+
+// maxSize limits the size of a record.
+const maxSize = 64 << 20
+
+// Load reads the record in a folder; a new one, without instances, if there is none.
+func Load(dir string) (*Record, error) {
+	path := filepath.Join(dir, fileName)
+	r := &Record{Format: Format, dir: dir}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, nil
+	case err != nil:
+	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
+		err = errors.New("it is not a regular file")
+	case info.Size() > maxSize:
+		err = fmt.Errorf("it is larger than %d MiB", maxSize>>20)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, r)
+	}
+	if err == nil && r.Format != Format {
+		return nil, fmt.Errorf("the record of the deployment, %s, has the format %d, and this bootstrap reads format %d: use the version that wrote it", path, r.Format, Format)
+	}
+	if err == nil {
+		err = r.check()
+	}
+	if failure, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failure.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// check refuses a record whose instances are not told apart, or whose states are
+// outside of its folder.
+func (r *Record) check() error {
+	seen := map[string]bool{}
+	for _, in := range r.Instances {
+		switch {
+		case in == nil || in.ID == "" || in.Group == "" || in.State == "":
+			return errors.New("it is damaged: an instance has no id, group or state")
+		case seen[in.ID] || seen[in.Name()]:
+			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
+		case !filepath.IsAbs(in.State) && filepath.Base(in.State) != in.State:
+			return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
+		}
+		seen[in.ID], seen[in.Name()] = true, true
+	}
+	return nil
+}
+
+// Save writes the record.
+func (r *Record) Save() error {
+	slices.SortStableFunc(r.Instances, func(a, b *Instance) int {
+		if a.Group != b.Group {
+			return strings.Compare(a.Group, b.Group)
+		}
+		return a.Index - b.Index
+	})
+	data, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = atomicfile.MkdirAll(r.dir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(r.dir, fileName), append(data, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the record of the deployment: %w", err)
+	}
+	return nil
+}
+
+// Find returns the instance that a person names: GROUP/INDEX or GROUP/ID.
+func (r *Record) Find(name string) (*Instance, bool) {
+	group, which, _ := strings.Cut(name, "/")
+	for _, in := range r.Instances {
+		if in.Group == group && (which == in.ID || in.Name() == name) {
+			return in, true
+		}
+	}
+	return nil, false
+}
+
+// StatePath returns the path of the state of an instance.
+func (r *Record) StatePath(in *Instance) string {
+	if filepath.IsAbs(in.State) {
+		return in.State
+	}
+	return filepath.Join(r.dir, in.State)
+}
+
+// Dir returns the folder of the record.
+func (r *Record) Dir() string { return r.dir }

@@ -1,0 +1,218 @@
+// Package roster decides which instances a deployment has: from the number, zones
+// and static addresses that its instance groups ask for, and from the instances
+// that exist. It is pure. The rules are those of BOSH's Director, with one
+// exception: of instances with persistent disks, those that leave the zones
+// balanced stay, and among them the ones with the lowest index.
+package roster
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"bootstrap/network"
+)
+
+// Group is what a manifest asks of one instance group.
+type Group struct {
+	network.Group
+	From []Origin // migrated_from
+}
+
+// Origin is an instance group of an earlier manifest whose instances become
+// instances of this group.
+type Origin struct {
+	Name string
+	Zone string // of its instances, if they have none; empty: none
+}
+
+// Recorded is an instance that exists, with or without a VM.
+type Recorded struct {
+	ID        string
+	Group     string
+	Index     int
+	Zone      string // empty: none
+	Bootstrap bool
+	Ignored   bool // nothing may change it
+	Disk      bool // it has a persistent disk
+	Held      []network.Reservation
+}
+
+// Instance is an instance that the deployment has after a deploy.
+type Instance struct {
+	ID        string // empty: a new one
+	Group     string
+	Index     int
+	Zone      string
+	Bootstrap bool
+	Was       *Recorded             // nil: a new one
+	Static    map[string]netip.Addr // its part of static_ips, by network
+}
+
+// Going is an instance that the deployment no longer has after a deploy.
+type Going struct {
+	Recorded
+	Why Why
+}
+
+// Why is the reason for which an instance goes.
+type Why string
+
+// The reasons.
+const (
+	GroupGone    Why = "group gone"     // the manifest has no such group
+	Fewer        Why = "fewer"          // the group has fewer instances, or fewer in this zone
+	ZoneGone     Why = "zone gone"      // the group is no longer in this zone
+	ZonesGiven   Why = "zones given"    // the group has zones, and the instance has none
+	ZonesRemoved Why = "zones removed"  // the group has no zones, and the instance has one
+	StaticGone   Why = "static ip gone" // static_ips has no address left for it in its zone
+)
+
+// Roster is the instances of a deployment.
+type Roster struct {
+	// Instances are in the order of the groups, and by index in each group.
+	Instances []Instance
+	// Going is sorted by group and index.
+	Going []Going
+}
+
+// Make returns the roster of groups. Each instance that stays keeps its index,
+// zone and static address; new ones get the lowest index that no instance of the
+// group has, not even one that goes. An error is a *Refused or a *network.Refused.
+func Make(groups []Group, recorded []Recorded, networks []network.Network) (Roster, error) {
+	var result Roster
+	migrating, err := originsOf(groups, recorded)
+	if err != nil {
+		return Roster{}, err
+	}
+	taken := map[string]map[int]bool{}
+	for _, r := range recorded {
+		take(taken, r.Group, r.Index)
+	}
+	stays := map[string]bool{}
+	for _, g := range groups {
+		p := &placement{group: g, networks: networks, existing: existing(g, recorded)}
+		if err := p.place(); err != nil {
+			return Roster{}, err
+		}
+		for _, in := range p.placed {
+			stays[in.ID] = stays[in.ID] || in.Was != nil
+		}
+		p.number(taken)
+		elect(p.placed)
+		slices.SortFunc(p.placed, func(a, b Instance) int { return cmp.Compare(a.Index, b.Index) })
+		result.Instances = append(result.Instances, p.placed...)
+	}
+	for _, r := range recorded {
+		if stays[r.ID] {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == cmp.Or(migrating[r.Group], r.Group) })
+		if i < 0 && r.Ignored {
+			return Roster{}, &Refused{Kind: IgnoredDeleted, Group: r.Group, Instance: r.ID,
+				Why: "the instance is ignored, and the manifest has no such group; keep the group, or stop to ignore the instance"}
+		}
+		going := Going{Recorded: r, Why: GroupGone}
+		if i >= 0 {
+			going.Why = reason(groups[i], r)
+		}
+		result.Going = append(result.Going, going)
+	}
+	slices.SortStableFunc(result.Going, func(a, b Going) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index))
+	})
+	return result, nil
+}
+
+// reason returns why an instance of a group that stays goes.
+func reason(g Group, r Recorded) Why {
+	switch {
+	case len(g.Zones) > 0 && r.Zone == "":
+		return ZonesGiven
+	case len(g.Zones) == 0 && r.Zone != "":
+		return ZonesRemoved
+	case r.Zone != "" && !slices.Contains(g.Zones, r.Zone):
+		return ZoneGone
+	case g.static():
+		return StaticGone
+	}
+	return Fewer
+}
+
+// static reports whether the group lists static addresses.
+func (g *Group) static() bool {
+	return slices.ContainsFunc(g.Wishes, func(w network.Wish) bool { return len(w.Static) > 0 })
+}
+
+// existing returns the instances of the group, those of the groups that it was
+// migrated from included, by index.
+func existing(g Group, recorded []Recorded) []*Recorded {
+	var all []*Recorded
+	for i := range recorded {
+		if recorded[i].Group == g.Name {
+			all = append(all, &recorded[i])
+		}
+	}
+	for _, from := range g.From {
+		for _, r := range recorded {
+			if r.Group == from.Name && r.Group != g.Name {
+				r.Zone = cmp.Or(r.Zone, from.Zone)
+				all = append(all, &r)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Recorded) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}
+
+// number gives an index to the instances that have none of this group: first to
+// those that migrate, then to new ones.
+func (p *placement) number(taken map[string]map[int]bool) {
+	for _, migrating := range []bool{true, false} {
+		for i := range p.placed {
+			in := &p.placed[i]
+			if migrating != (in.Was != nil) || in.Was != nil && in.Was.Group == p.group.Name {
+				continue
+			}
+			in.Index = lowestFree(taken[p.group.Name])
+			take(taken, p.group.Name, in.Index)
+		}
+	}
+}
+
+// take records that an instance of the group has the index.
+func take(taken map[string]map[int]bool, group string, index int) {
+	if taken[group] == nil {
+		taken[group] = map[int]bool{}
+	}
+	taken[group][index] = true
+}
+
+// lowestFree returns the lowest index that is not taken.
+func lowestFree(taken map[int]bool) int {
+	index := 0
+	for taken[index] {
+		index++
+	}
+	return index
+}
+
+// elect leaves the instance that bootstraps its group as it is, if there is exactly
+// one, and else chooses the one with the lowest index.
+func elect(instances []Instance) {
+	count, lowest := 0, -1
+	for i, in := range instances {
+		if in.Bootstrap {
+			count++
+		}
+		if lowest < 0 || in.Index < instances[lowest].Index {
+			lowest = i
+		}
+	}
+	if count == 1 {
+		return
+	}
+	for i := range instances {
+		instances[i].Bootstrap = i == lowest
+	}
+}

@@ -1,0 +1,252 @@
+package manifest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"bootstrap/internal/exitcode"
+	"bootstrap/manifest/document"
+	"bootstrap/network"
+)
+
+// Deployment is a manifest with any number of instance groups and instances, as
+// BOSH's Director deploys it.
+type Deployment struct {
+	Path     string // absolute; empty for standard input
+	Name     string
+	Groups   []Group // in the order of the manifest
+	Networks []network.Network
+	// Common is what all groups have in common: its Group is empty.
+	Common *Manifest
+}
+
+// Group is an instance group of a Deployment.
+type Group struct {
+	network.Group          // with all of its static_ips, and its zones in the manifest's order
+	From          []Origin // migrated_from
+	Errand        bool
+	Rules         Rules
+	// Manifest is the manifest as if the group were its only one. Identify makes
+	// of it the manifest of one instance.
+	Manifest *Manifest
+}
+
+// Origin is an instance group whose instances become instances of another one.
+type Origin struct {
+	Name string
+	Zone string // of instances that have none; empty: not given
+}
+
+// Rules are the rules by which the instances of a group are updated: the keys of
+// update with the Director's meaning.
+type Rules struct {
+	Canaries, MaxInFlight string // numbers of instances, or percentages
+	Serial                bool
+	ParallelZones         bool // initial_deploy_az_update_strategy: parallel
+}
+
+// Identity is which instance of a deployment a manifest is about.
+type Identity struct {
+	ID        string // a UUID
+	Index     int
+	Bootstrap bool
+}
+
+// Single reports whether the deployment is one that a Manifest describes: one
+// group with one instance.
+func (d *Deployment) Single() bool {
+	return len(d.Groups) == 1 && d.Groups[0].Instances == 1 && !d.Groups[0].Errand
+}
+
+// LoadDeployment evaluates, reads and checks the manifest at path, as Load does, with
+// all of its instance groups. They need a cloud config, unless there is only one
+// instance.
+func LoadDeployment(ctx context.Context, path string, opts document.Options) (*Deployment, error) {
+	d := &Deployment{}
+	m, err := load(ctx, path, opts, d)
+	if err != nil {
+		return nil, err
+	}
+	d.Path, d.Name, d.Common = m.Path, m.Name, m
+	for i := range d.Groups {
+		of := d.Groups[i].Manifest
+		of.Digest = of.concerned()
+		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
+		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
+	}
+	return d, nil
+}
+
+// DefaultNetwork returns the network whose addresses others use for the group's
+// instances; empty: it has none.
+func (g *Group) DefaultNetwork() string {
+	if g.Manifest.Placement == nil {
+		return ""
+	}
+	w, _ := g.Manifest.Placement.main()
+	return w.Network
+}
+
+// concerned returns the digest of what concerns the instances of the group, wherever
+// it is in the manifest: a change of another group is no change of this one.
+func (m *Manifest) concerned() string {
+	group := m.Group
+	group.Pos = document.Position{}
+	jobs := slices.Concat(group.Jobs, m.CPI.Templates)
+	var used []Release
+	for _, rel := range m.Releases {
+		rel.Pos = document.Position{}
+		if slices.ContainsFunc(jobs, func(ref JobRef) bool { return ref.Release == rel.Name }) {
+			used = append(used, rel)
+		}
+	}
+	plain := func(list []JobRef) []JobRef {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Pos, list[i].Path = document.Position{}, ""
+		}
+		return list
+	}
+	group.Jobs = plain(group.Jobs)
+	cpi, pool := m.CPI, m.ResourcePool
+	cpi.Pos, cpi.Templates, cpi.MBusURL, pool.Stemcell.Pos = document.Position{}, plain(cpi.Templates), nil, document.Position{}
+	parts := []any{m.Name, group, used, m.Properties, m.Tags, m.Update, m.Protect, m.UseDNS, pool, cpi}
+	if p := m.Placement; p != nil {
+		wishes := slices.Clone(p.Group.Wishes)
+		for i := range wishes {
+			wishes[i].Static = nil // those of all instances
+		}
+		parts = append(parts, p.kinds, p.Group.Zones, wishes)
+	}
+	data, err := json.Marshal(parts)
+	if err != nil { // values of YAML that JSON does not have
+		data = fmt.Append(nil, parts...)
+	}
+	return fmt.Sprintf("%x", sha512.Sum512(data))
+}
+
+// Instance returns the name of the instance for people: web/0.
+func (m *Manifest) Instance() string { return fmt.Sprintf("%s/%d", m.Group.Name, m.Index()) }
+
+// Index returns the index of the instance in its group.
+func (m *Manifest) Index() int {
+	if m.Identity == nil {
+		return 0
+	}
+	return m.Identity.Index
+}
+
+// SeveralError says that a manifest describes several instances, where one is needed.
+type SeveralError struct {
+	Path string
+}
+
+func (e *SeveralError) Error() string {
+	return fmt.Sprintf("%s describes several instances", cmp.Or(e.Path, "the manifest"))
+}
+
+func (e *SeveralError) ExitCode() exitcode.Code { return exitcode.Usage }
+
+func (e *SeveralError) Hint() string {
+	return "name one with --instance GROUP/INDEX or --instance GROUP/ID"
+}
+
+// Identify returns the manifest of one instance of the group, in a zone, with its
+// addresses by network.
+func (g *Group) Identify(who Identity, zone string, blocks map[string]netip.Prefix) (*Manifest, error) {
+	of := *g.Manifest
+	p := *of.Placement
+	of.Placement, of.Identity = &p, &who
+	p.Group.Wishes = slices.Clone(p.Group.Wishes)
+	for i, w := range p.Group.Wishes {
+		given, listed := blocks[w.Network], len(g.Wishes[i].Static) > 0
+		p.Group.Wishes[i].Static = nil
+		if listed && given.IsValid() {
+			p.Group.Wishes[i].Static = []netip.Addr{given.Addr()}
+		}
+	}
+	return of.Place(zone, blocks)
+}
+
+// readMany reads all instance groups of a deployment.
+func (r *reader) readMany(top document.Value) {
+	common, d := r.manifest, r.many
+	defer func() { r.manifest = common }()
+	if r.shared == nil {
+		top.Fail("has several instances, so it needs a cloud config with networks, vm_types and azs: name it with --cloud-config FILE, or in the key cloud_config")
+		return
+	}
+	d.Networks = r.shared.networks
+	var list names
+	for _, item := range top.Get("instance_groups").Items() {
+		if !item.IsNull() && !sections.Map(item, "instance_groups[]") {
+			continue
+		}
+		one := *common
+		one.Tags = maps.Clone(common.Tags)
+		r.manifest = &one
+		g := Group{Manifest: &one, Rules: r.readRules(top.Get("update"), item.Get("update"))}
+		one.Group = r.readGroup(item)
+		place := item.Get("name")
+		if slices.Contains(list.list, one.Group.Name) {
+			place.Fail("must be unique, but there is another instance group %q", document.Literal(one.Group.Name))
+		}
+		list.add(place, one.Group.Name, one.Group.Name != "")
+		lifecycle, _ := item.Get("lifecycle").Text()
+		g.Errand = lifecycle == "errand"
+		g.From = readOrigins(item.Get("migrated_from"))
+		if p := one.Placement; p != nil {
+			g.Group = p.Group
+			g.Zones = item.Get("azs").Texts() // in their order, which decides between equal zones
+			p.Group.Instances = 1
+			p.mbus = one.CPI.MBusURL
+			one.settle()
+			r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
+		}
+		r.checkCertificates()
+		d.Groups = append(d.Groups, g)
+	}
+}
+
+// readRules reads the rules of a group; those that it does not give are the
+// manifest's.
+func (r *reader) readRules(all, own document.Value) Rules {
+	rules := Rules{Canaries: "1", MaxInFlight: "1", Serial: true}
+	for _, c := range []document.Value{all, own} {
+		for key, to := range map[string]*string{"canaries": &rules.Canaries, "max_in_flight": &rules.MaxInFlight} {
+			if text, ok := c.Get(key).Text(); ok && text != "" {
+				*to = text
+			}
+		}
+		if place := c.Get("serial"); !place.IsNull() {
+			rules.Serial = place.LenientFlag(true)
+		}
+		place := c.Get("initial_deploy_az_update_strategy")
+		if text, ok := place.Text(); ok {
+			if text != "parallel" && text != "serial" {
+				place.Fail("must be serial or parallel, or be left out, but is %q", text)
+			}
+			rules.ParallelZones = text == "parallel"
+		}
+	}
+	return rules
+}
+
+// readOrigins reads migrated_from.
+func readOrigins(list document.Value) []Origin {
+	var origins []Origin
+	for i, item := range list.Items() {
+		name, ok := item.Get("name").Required(fmt.Sprintf("the name of the group in migrated_from[%d]", i))
+		zone, _ := item.Get("az").Text()
+		if ok {
+			origins = append(origins, Origin{Name: name, Zone: zone})
+		}
+	}
+	return origins
+}

@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bootstrap/manifest/document"
+)
+
+// several is a manifest in the Director's style with two groups.
+const several = `
+name: dep
+releases:
+- {name: cpi, url: "file:///cpi.tgz"}
+- {name: a, url: "file:///a.tgz"}
+- {name: b, url: "file:///b.tgz"}
+stemcells: [{alias: default, os: ubuntu-noble, version: "1", url: "file:///stemcell.tgz"}]
+instance_groups:
+- name: db
+  instances: 1
+  azs: [z1]
+  vm_type: small
+  stemcell: default
+  networks: [{name: default, static_ips: [10.0.0.10]}]
+  jobs: [{name: db, release: b, properties: {port: 1}}]
+- name: web
+  instances: 2
+  azs: [z2, z1]
+  vm_type: small
+  stemcell: default
+  networks: [{name: default}]
+  jobs: [{name: web, release: a, properties: {title: x}}]
+update: {update_watch_time: 0-1000}
+cloud_provider:
+  template: {name: cpi, release: cpi}
+  mbus: https://u:p@0.0.0.0:6868
+  properties: {}
+`
+
+const cloud = `
+azs: [{name: z1, cloud_properties: {zone: a}}, {name: z2, cloud_properties: {zone: b}}]
+networks:
+- name: default
+  subnets: [{range: 10.0.0.0/24, gateway: 10.0.0.1, azs: [z1, z2], static: [10.0.0.10]}]
+vm_types: [{name: small}]
+`
+
+// written writes the manifest after replacements, and returns its path and the inputs.
+func written(t *testing.T, pairs ...string) (string, document.Options) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"manifest.yml": strings.NewReplacer(pairs...).Replace(several), "cloud.yml": cloud} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "manifest.yml"), document.Options{CloudConfigs: []string{filepath.Join(dir, "cloud.yml")}}
+}
+
+func deploymentOf(t *testing.T, pairs ...string) *Deployment {
+	t.Helper()
+	path, opts := written(t, pairs...)
+	d, err := LoadDeployment(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A manifest with several instances is not that of one; all that is wrong in it comes
+// first, and so does a cloud config that is missing.
+func TestSeveral(t *testing.T) {
+	t.Parallel()
+	path, opts := written(t)
+	_, err := Load(t.Context(), path, opts)
+	var is *SeveralError
+	if !errors.As(err, &is) || !strings.Contains(is.Hint(), "--instance") {
+		t.Errorf("%v", err)
+	}
+	path, opts = written(t, "release: a", "release: c")
+	if _, err = Load(t.Context(), path, opts); err == nil || errors.As(err, &is) || !strings.Contains(err.Error(), `instance_groups[1].jobs[0].release: must be the name of a release`) {
+		t.Errorf("%v", err)
+	}
+	path, _ = written(t)
+	if _, err = Load(t.Context(), path, document.Options{}); err == nil || !strings.Contains(err.Error(), "--cloud-config FILE") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	d := deploymentOf(t)
+	m, err := d.Groups[1].Identify(Identity{ID: "id", Index: 1}, "z2", map[string]netip.Prefix{"default": netip.MustParsePrefix("10.0.0.3/32")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ip, _ := m.Address()
+	if m.Instance() != "web/1" || ip != "10.0.0.3" || m.Zone() != "z2" || m.CPI.MBusURL.Host != "10.0.0.3:6868" || m.ResourcePool.CloudProperties["zone"] != "b" {
+		t.Errorf("%s %s %s %s %v", m.Instance(), ip, m.Zone(), m.CPI.MBusURL.Host, m.ResourcePool.CloudProperties)
+	}
+	if name := d.Groups[1].DefaultNetwork(); name != "default" {
+		t.Errorf("the default network is %q", name)
+	}
+	if _, err := d.Groups[0].Identify(Identity{ID: "id"}, "z2", nil); err == nil {
+		t.Error("the instance is in a zone that its group does not have")
+	}
+}
+
+// The digest of an instance changes only with what concerns its group.
+func TestDigestOfGroup(t *testing.T) {
+	t.Parallel()
+	before := deploymentOf(t)
+	for name, c := range map[string]struct {
+		pairs   []string
+		db, web bool // its digest changes
+	}{
+		"nothing":               {nil, false, false},
+		"lines":                 {[]string{"releases:", "# a comment\nreleases:"}, false, false},
+		"a property":            {[]string{"port: 1", "port: 2"}, true, false},
+		"a release of one":      {[]string{"file:///a.tgz", "file:///a2.tgz"}, false, true},
+		"the release of CPIs":   {[]string{"file:///cpi.tgz", "file:///cpi2.tgz"}, true, true},
+		"the name":              {[]string{"name: dep", "name: other"}, true, true},
+		"the update":            {[]string{"0-1000", "0-2000"}, true, true},
+		"the number":            {[]string{"instances: 2", "instances: 3"}, false, false},
+		"the order of groups":   {[]string{"- name: db\n", "- name: zero\n  instances: 0\n  azs: [z1]\n  vm_type: small\n  stemcell: default\n  networks: [{name: default}]\n  jobs: []\n- name: db\n"}, false, false},
+		"the agent's password":  {[]string{"u:p@", "u:q@"}, true, true},
+		"zones of one":          {[]string{"azs: [z2, z1]", "azs: [z2]"}, false, true},
+		"the stemcell's source": {[]string{"file:///stemcell.tgz", "file:///other.tgz"}, true, true},
+	} {
+		after := deploymentOf(t, c.pairs...)
+		digest := func(d *Deployment, group string) string {
+			for _, g := range d.Groups {
+				if g.Name == group {
+					return g.Manifest.Digest
+				}
+			}
+			return ""
+		}
+		for group, changes := range map[string]bool{"db": c.db, "web": c.web} {
+			if got := digest(before, group) != digest(after, group); got != changes {
+				t.Errorf("%s: the digest of %s changes: %v", name, group, got)
+			}
+		}
+	}
+}
