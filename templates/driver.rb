@@ -187,8 +187,14 @@ module BootstrapTemplates
       @instances = (data["instances"] || []).map { |instance| Instance.new(name, instance) }
     end
 
+    # The first of several instances is never the address of all: it would get
+    # everything.
     def address(*)
-      @address || (@instances.empty? ? nil : @instances[0].address)
+      return @address if @address
+      if @instances.length > 1
+        raise "link '#{@name}' has #{@instances.length} instances and no address of its own: use its instances, for example link('#{@name}').instances.map(&:address)"
+      end
+      @instances.empty? ? nil : @instances[0].address
     end
 
     def inspect

@@ -79,6 +79,12 @@ func TestLinks(t *testing.T) {
 		"given": {func(db, other, web *Job) {
 			web.Context.Links = map[string]any{"db": map[string]any{"properties": map[string]any{"a": 1}}}
 		}, `{"a":1} nil []`},
+		"connected elsewhere": {func(db, other, web *Job) {
+			web.Context.Consumes = map[string]any{"db": map[string]any{"from": "of another group"}}
+			web.Context.Links = map[string]any{"db": map[string]any{"instances": []any{map[string]any{"index": 3, "address": "a"}}}}
+			web.Context.Unlinked = map[string]string{}
+		}, `{} "a" [[null,null,3,null,"a",null]]`},
+		"missing elsewhere": {func(db, other, web *Job) { web.Context.Unlinked = map[string]string{"db": "no group provides it"} }, "none"},
 	}
 	e := start(t, cfg)
 	for name, test := range tests {
@@ -91,6 +97,23 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
 		}
 	}
+}
+
+// The address of a link with several instances is never the first one's.
+func TestAddressOfSeveral(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, cfg Config) {
+		_, _, web := group(t, `<%= link("db").address %>`)
+		web.Context.Links = map[string]any{"db": map[string]any{"instances": []any{map[string]any{"address": "a"}, map[string]any{"address": "b"}}}}
+		const want = `link 'db' has 2 instances and no address of its own: use its instances, for example link('db').instances.map(&:address)`
+		if err := start(t, cfg).Render(t.Context(), []Job{web}, t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
+		web.Context.Links["db"].(map[string]any)["address"] = "all"
+		if err := start(t, cfg).Render(t.Context(), []Job{web}, t.TempDir()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestMissingLinks has a template that uses a missing link, and manifests with
