@@ -129,7 +129,6 @@ variables: [{name: a, type: ((kind))}]
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	schema := compiled(t)
-	const group = "{name: vm, instances: 1, resource_pool: vms, networks: [{name: default}]}"
 	network := "{name: default, type: dynamic}"
 	for _, c := range []struct{ old, new, place string }{
 		{"name: min", "name: ''", "/name"},

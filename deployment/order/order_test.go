@@ -3,7 +3,6 @@ package order
 import (
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"testing"
 )
@@ -77,7 +76,7 @@ func TestDirector(t *testing.T) {
 			}
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatal(fmt.Sprintf("case %d: have\n%+v\nwant\n%+v\nfor %+v", i, got, want, groups))
+			t.Fatalf("case %d: have\n%+v\nwant\n%+v\nfor %+v", i, got, want, groups)
 		}
 	}
 }
