@@ -30,6 +30,11 @@ type Member struct {
 	Name     string // unique, also where file names ignore case
 	Manifest string // absolute path
 	State    string // absolute path; empty: beside the manifest
+	// Instance is which instance of a manifest with several it is: GROUP/ID. Record is
+	// the folder of the record that has it. Then all else is in the flags of the
+	// program, but for Vars, which is its whole standard input. Empty: the manifest
+	// describes one instance.
+	Instance, Record string
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"regexp"
 	"slices"
 
 	"bootstrap/internal/exitcode"
@@ -62,6 +64,42 @@ type Identity struct {
 // group with one instance.
 func (d *Deployment) Single() bool {
 	return len(d.Groups) == 1 && d.Groups[0].Instances == 1 && !d.Groups[0].Errand
+}
+
+// instancesLine is a line with the number of instances of a group.
+var instancesLine = regexp.MustCompile(`(?m)^\s+(?:-\s+)?["']?instances["']?:\s*(\S+)`)
+
+// LooksSeveral reports whether the file of a manifest, as it is written, describes
+// several instances and has a cloud config, or gets the given one: operations may change
+// that.
+func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool {
+	// What cannot be read, is no file or is too large is found by the command itself.
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > document.MaxFileSize {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	counts := instancesLine.FindAllSubmatch(data, 2)
+	if len(counts) == 0 || len(counts) == 1 && string(counts[0][1]) == "1" {
+		return false
+	}
+	several := false
+	// Variables have no values here, so that it has problems; the command finds them again.
+	_, _ = document.Read(ctx, path, document.Options{Generate: document.Plan}, func(top document.Value) {
+		if len(cloudConfigs) == 0 && !top.Get("cloud_config").HasKey() {
+			return
+		}
+		groups := top.Get("instance_groups").Items()
+		several = len(groups) > 1
+		for _, g := range groups {
+			n, ok := g.Get("instances").Whole()
+			several = several || ok && n != 1
+		}
+	})
+	return several
 }
 
 // LoadDeployment evaluates, reads and checks the manifest at path, as Load does, with

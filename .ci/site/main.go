@@ -77,7 +77,7 @@ func sections() []struct {
 		pages []string
 	}{
 		{"Begin", []string{"README.md", "docs/tutorial.md", "docs/concepts.md", "docs/from-create-env.md", "docs/install.md"}},
-		{"Deploy", []string{"docs/local.md", "docs/dev.md", "docs/platforms.md", "docs/addresses.md", "docs/reach.md", "docs/looking.md", "docs/report.md", "docs/rotation.md"}},
+		{"Deploy", []string{"docs/local.md", "docs/dev.md", "docs/platforms.md", "docs/deployments.md", "docs/addresses.md", "docs/reach.md", "docs/looking.md", "docs/report.md", "docs/rotation.md"}},
 		{"Providers", []string{"docs/providers/"}},
 		{"Examples", []string{"examples/"}},
 		{"In a team", []string{"docs/environment.md", "docs/team.md", "docs/secrets.md", "docs/sources.md", "docs/pipelines.md", "docs/json.md", "docs/fleet.md"}},

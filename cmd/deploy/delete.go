@@ -32,6 +32,9 @@ it deletes a disk only with --yes.`,
 			opts.Manifest = cli.Manifest(args)
 			opts.Inputs.Lenient = true
 			opts.Confirm = c.Confirm(ask)
+			if s, ok := severalOf(c, cmd, opts, ask); ok {
+				return s.delete()
+			}
 			err := c.Deployment(cmd.Context(), opts, deployer.Delete)
 			var missing *file.MissingError
 			if errors.As(err, &missing) {

@@ -23,7 +23,8 @@ with a reason for each change and does exactly that: in place if possible, with 
 VM only if necessary. The persistent disk and its data stay. On a terminal it asks
 before it destroys anything. Every CID is recorded in the state file, beside the
 manifest unless --state names another. To continue an interrupted deploy, run it
-again.`,
+again. A manifest with several instances is deployed as a whole, see
+docs/deployments.md.`,
 		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,6 +32,9 @@ again.`,
 			opts.Manifest = args[0]
 			opts.Confirm = c.Confirm(ask)
 			c.NameTarget(&opts)
+			if s, ok := severalOf(c, cmd, opts, ask); ok {
+				return s.deploy()
+			}
 			if plan != "" {
 				var err error
 				if opts.Planned, err = readPlan(plan); err != nil {

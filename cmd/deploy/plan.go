@@ -50,6 +50,9 @@ the plan, its calls, and how long earlier runs took.`,
 				c.ReportOnly(report.Planned) // on a terminal, the plan is part of the text
 			}
 			opts.Manifest = args[0]
+			if s, ok := severalOf(c, cmd, opts, cli.Asking{}); ok {
+				return s.runPlan()
+			}
 			var made deployer.PlanFile
 			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
 				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {

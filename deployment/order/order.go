@@ -43,25 +43,25 @@ type Stage []Turn
 
 // Turn is what happens to one group.
 type Turn struct {
-	Group  string
-	Delete Deletion
-	Lots   []Lot // one after another
+	Group  string   `json:"group"`
+	Delete Deletion `json:"delete,omitzero"`
+	Lots   []Lot    `json:"lots,omitempty"` // one after another
 }
 
 // Deletion is the deletion of the instances that a group no longer has.
 type Deletion struct {
-	IDs   []string
-	Width int  // how many at the same time
-	Last  bool // after the lots, because new instances take their place
+	IDs   []string `json:"instances"`
+	Width int      `json:"max_in_flight"`  // how many at the same time
+	Last  bool     `json:"last,omitempty"` // after the lots, because new instances take their place
 }
 
 // Lot is instances of one group that change together: first the canaries, then the
 // rest, Width of them at the same time.
 type Lot struct {
-	Zone     string // empty: none, or all
-	Width    int
-	Canaries []string // ids
-	Rest     []string
+	Zone     string   `json:"az,omitempty"` // empty: none, or all
+	Width    int      `json:"max_in_flight"`
+	Canaries []string `json:"canaries,omitempty"` // ids
+	Rest     []string `json:"instances,omitempty"`
 }
 
 // Stages returns the order of a deploy. first is true if no deploy of the deployment

@@ -64,6 +64,19 @@ func Dir(manifest string) string {
 // fileName is the name of the record in the folder.
 const fileName = "deployment.json"
 
+// StemcellLock is the name of the file in the folder with which instances wait for each
+// other while one uploads or deletes a stemcell.
+const StemcellLock = "stemcells.lock"
+
+// LogsIn returns the folder of the output of the last run.
+func LogsIn(dir string) string { return filepath.Join(dir, "logs") }
+
+// Exists reports whether a folder has a record.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return err == nil
+}
+
 // maxSize limits the size of a record.
 const maxSize = 64 << 20
 
@@ -140,6 +153,54 @@ func (r *Record) Save() error {
 		return fmt.Errorf("cannot write the record of the deployment: %w", err)
 	}
 	return nil
+}
+
+// With returns a record of the same folder, with this name and without instances.
+func (r *Record) With(name string) *Record {
+	return &Record{Format: Format, Name: name, Deployed: r.Deployed, dir: r.dir}
+}
+
+// CopyTo writes a copy of the record into another folder, for commands that only read.
+func (r *Record) CopyTo(dir string) error {
+	other := &Record{Format: r.Format, Name: r.Name, Deployed: r.Deployed, dir: dir}
+	for _, in := range r.Instances {
+		one := *in
+		path, err := filepath.Abs(r.StatePath(in))
+		if err != nil {
+			return fmt.Errorf("cannot find the state of %s: %w", in.Name(), err)
+		}
+		one.State = path
+		other.Instances = append(other.Instances, &one)
+	}
+	return other.Save()
+}
+
+// Remove removes an instance that was deleted.
+func (r *Record) Remove(id string) {
+	r.Instances = slices.DeleteFunc(r.Instances, func(in *Instance) bool { return in.ID == id })
+}
+
+// Forget removes the record of a deployment that has no instances any more, and its
+// folder if nothing else is in it.
+func (r *Record) Forget() error {
+	err := os.Remove(filepath.Join(r.dir, fileName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the record of the deployment: %w", err)
+	}
+	for _, left := range []string{LogsIn(r.dir), filepath.Join(r.dir, StemcellLock)} {
+		_ = os.RemoveAll(left)
+	}
+	_ = os.Remove(r.dir) // it may have more in it
+	return nil
+}
+
+// ByID returns the instance with the id.
+func (r *Record) ByID(id string) (*Instance, bool) {
+	i := slices.IndexFunc(r.Instances, func(in *Instance) bool { return in.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return r.Instances[i], true
 }
 
 // Find returns the instance that a person names: GROUP/INDEX or GROUP/ID.

@@ -102,6 +102,9 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	if m.Manifest != "" {
 		list = append(list, m.Manifest)
 	}
+	if m.Instance != "" {
+		return append(list, "--instance="+m.Instance, "--record="+m.Record), m.Vars
+	}
 	list = append(list, "--bootstrap-yml=") // the fleet file contains all flags
 	add := func(flag string, values ...string) {
 		for _, v := range values {

@@ -58,7 +58,7 @@ func AskNow(ctx context.Context, p Program, f *fleet.Fleet, members []fleet.Memb
 	for range min(atOnce, len(members)) {
 		workers = append(workers, guard.Start(ctx, func() error {
 			for i := range next {
-				one := p.status(ctx, members[i])
+				one := p.Status(ctx, members[i])
 				mu.Lock()
 				now.Members[i] = one
 				now.Well = now.Well && one.State == Runs
@@ -97,8 +97,8 @@ type condition struct {
 	ExitCode int    `json:"exit_code"`
 }
 
-// status asks one member how it is.
-func (p Program) status(ctx context.Context, m fleet.Member) NowMember {
+// Status runs bootstrap status for one member.
+func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 	one := NowMember{Name: m.Name, Labels: m.Labels, State: Unknown}
 	if m.Blocked != nil {
 		one.Blocked = m.Blocked.Why

@@ -136,6 +136,13 @@ func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 	return l.try(Fleet, path)
 }
 
+// LockDeployment locks the file at path for a run of a deployment with several
+// instances. The error is a *LockedError if another process holds the lock.
+func LockDeployment(path string, who state.Holder) (*lockfile.Lock, error) {
+	l := locker{who: who}
+	return l.try("the deployment", path)
+}
+
 // lockInstallation locks the folder of the installation, which copies of the state file
 // share. It does nothing if this run has locked it already.
 func (s *Store) lockInstallation(ctx context.Context, id string) error {

@@ -1,0 +1,158 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"bootstrap/deployment"
+	"bootstrap/deployment/order"
+)
+
+// DeploymentPlan prints the plan of a deployment with several instances: one row for
+// each, and in which order they change.
+func DeploymentPlan(out *Writer, p *deployment.Plan) {
+	table := NewTable(out, "INSTANCE", "AZ", "ADDRESS", "PLAN", "IT IS DOWN FOR").
+		Yield("IT IS DOWN FOR", 16).Yield("PLAN", 20).Yield("IT IS DOWN FOR", 0).Yield("PLAN", 12)
+	for _, row := range p.Rows {
+		name := row.Name
+		if row.Bootstrap {
+			name += "*"
+		}
+		table.Row(name, dash(row.Zone), dash(strings.Join(sortedValues(row.Addresses), ", ")), instancePlan(row), dash(strings.Join(row.Down, ", ")))
+	}
+	table.Print()
+	fmt.Fprintln(out, "* is the bootstrap instance of its group")
+	if p.Nothing() {
+		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows), "instance"))
+		return
+	}
+	fmt.Fprintln(out, "\nOrder:")
+	for i, line := range instanceOrder(p) {
+		Say(out, fmt.Sprintf("%3d  %s", i+1, line))
+	}
+}
+
+// are returns a number of things with its verb: "1 instance is", "3 instances are".
+func are(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, what)
+}
+
+// sortedValues returns the values of a map, sorted by their keys.
+func sortedValues(m map[string]string) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[key])
+	}
+	return list
+}
+
+// instancePlan returns what happens to an instance.
+func instancePlan(row deployment.Row) string {
+	switch row.Action {
+	case deployment.Delete:
+		return "delete: " + row.Why
+	case deployment.Keep:
+		return "no changes"
+	}
+	return together(row.Changes)
+}
+
+// instanceOrder returns the order of a plan, one line for each part.
+func instanceOrder(p *deployment.Plan) []string {
+	var lines []string
+	if len(p.Gone) > 0 {
+		lines = append(lines, "delete "+strings.Join(p.Gone, ", "))
+	}
+	for _, stage := range p.Stages {
+		var groups []string
+		for _, turn := range stage {
+			groups = append(groups, groupOrder(turn))
+		}
+		lines = append(lines, strings.Join(groups, "; at the same time "))
+	}
+	return lines
+}
+
+// groupOrder returns in which order the instances of a group change.
+func groupOrder(t order.Turn) string {
+	var parts []string
+	for _, lot := range t.Lots {
+		part := ""
+		if len(lot.Canaries) > 0 {
+			part = "first " + strings.Join(lot.Canaries, ", ")
+		}
+		if len(lot.Rest) > 0 {
+			if part != "" {
+				part += ", then "
+			}
+			part += strings.Join(lot.Rest, ", ")
+			if len(lot.Rest) > 1 {
+				part += fmt.Sprintf(" (up to %d at the same time)", lot.Width)
+			}
+		}
+		parts = append(parts, part)
+	}
+	if len(t.Delete.IDs) > 0 {
+		part := "delete " + strings.Join(t.Delete.IDs, ", ")
+		if t.Delete.Last {
+			parts = append(parts, part)
+		} else {
+			parts = slices.Insert(parts, 0, part)
+		}
+	}
+	return t.Group + ": " + strings.Join(parts, "; then ")
+}
+
+// InstanceQuestion returns what a person is asked before a deployment changes.
+func InstanceQuestion(p *deployment.Plan) []string {
+	var parts []string
+	for _, c := range []struct {
+		action deployment.Action
+		text   string
+	}{{deployment.Create, "created"}, {deployment.Change, "changed"}, {deployment.Delete, "DELETED with their disks"}} {
+		if n := p.Count(c.action); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d will be %s", n, c.text))
+		}
+	}
+	return []string{fmt.Sprintf("Of the instances of %s, %s.", p.Deployment, strings.Join(parts, ", "))}
+}
+
+// DeploymentJSON returns a renderer that prints the events of instances for programs.
+func DeploymentJSON(out *Lines) func(deployment.Event) {
+	return func(e deployment.Event) {
+		e.Time = e.Time.UTC()
+		out.Print("instance", e)
+	}
+}
+
+// DeploymentPlain returns a renderer that writes a line for each start and each end of
+// an instance.
+func DeploymentPlain(out *Writer) func(deployment.Event) {
+	return func(e deployment.Event) {
+		switch e.Status {
+		case deployment.Stepped:
+			return
+		case deployment.Started:
+			what := "started"
+			if e.Canary {
+				what = "started as a canary"
+			}
+			fmt.Fprintf(out, "%s: %s\n", e.Instance, what)
+		default:
+			line := fmt.Sprintf("%s: %s after %s", e.Instance, e.Status, duration(e.Seconds))
+			if e.Error != "" {
+				line += ": " + out.clean(e.Error, maxMessage)
+			}
+			fmt.Fprintln(out, out.sentences(line, 0))
+			if e.Status == deployment.Failed {
+				fmt.Fprintf(out, "  its output: %s\n", e.Log)
+			}
+		}
+		_ = out.Flush() // finish reports the error
+	}
+}

@@ -1,0 +1,178 @@
+// Package deployment deploys a manifest with many instances: it decides which
+// instances there are, which addresses they have and in which order they change, and
+// has each of them deployed by a process of its own, as a person would with
+// `bootstrap deploy MANIFEST --instance GROUP/INDEX`.
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"bootstrap/deployer"
+	"bootstrap/deployment/record"
+	"bootstrap/deployment/roster"
+	"bootstrap/manifest"
+	"bootstrap/network"
+	"bootstrap/state/file"
+)
+
+// VM is what is known of the VM of an instance without asking anybody.
+type VM struct {
+	Installation string // the installation id of its state; empty: it has no state
+	CID          string // empty: it has no VM
+}
+
+// Draft is the instances that a deployment is to have.
+type Draft struct {
+	// Record has the instances that the deployment is to have, and those that are
+	// to go. It is not saved.
+	Record *record.Record
+	// New are the ids of instances that the old record does not have.
+	New map[string]bool
+	// Lost are instances that go because the zones of their group were given or
+	// removed, and that have a disk: their data would be orphaned.
+	Lost []roster.Going
+}
+
+// Make drafts the instances of a deployment: those of the record that stay, those
+// that are new, and those that go, with the addresses of all. vm returns what is known
+// of an instance's VM.
+func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM) (*Draft, error) {
+	d := of.Deployment
+	networks := network.ByName(d.Networks)
+	list, err := roster.Make(groupsOf(d), recordedOf(old), networks)
+	if err != nil {
+		return nil, err
+	}
+	draft := &Draft{Record: old.With(d.Name), New: map[string]bool{}}
+	var asked []network.Instance
+	for _, in := range list.Instances {
+		entry := &record.Instance{ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap}
+		g := groupOf(d, in.Group)
+		entry.Disk = g.Manifest.Group.Disk != nil
+		if in.Was == nil {
+			entry.ID = uuid.NewString()
+			draft.New[entry.ID] = true
+			entry.State = fmt.Sprintf("%s-%s.json", entry.Group, entry.ID[:8])
+		} else if was, found := old.ByID(in.ID); found {
+			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
+		}
+		draft.Record.Instances = append(draft.Record.Instances, entry)
+		asked = append(asked, wishesOf(d, g, in, entry, vm(entry)))
+	}
+	outcomes, err := of.Decide(ctx, d.Networks, asked)
+	if err != nil {
+		return nil, err
+	}
+	for i, entry := range draft.Record.Instances {
+		entry.Addresses = addressesOf(outcomes[i])
+	}
+	for _, g := range list.Going {
+		was, found := old.ByID(g.ID)
+		if !found {
+			continue
+		}
+		going := *was
+		going.Going = string(g.Why)
+		draft.Record.Instances = append(draft.Record.Instances, &going)
+		if g.Disk && (g.Why == roster.ZonesGiven || g.Why == roster.ZonesRemoved) {
+			draft.Lost = append(draft.Lost, g)
+		}
+	}
+	return draft, nil
+}
+
+// groupOf returns the group with the name.
+func groupOf(d *manifest.Deployment, name string) *manifest.Group {
+	i := slices.IndexFunc(d.Groups, func(g manifest.Group) bool { return g.Name == name })
+	return &d.Groups[i]
+}
+
+// groupsOf returns the groups of a deployment as the roster takes them.
+func groupsOf(d *manifest.Deployment) []roster.Group {
+	var groups []roster.Group
+	for _, g := range d.Groups {
+		if g.Errand {
+			continue
+		}
+		group := roster.Group{Group: g.Group}
+		for _, from := range g.From {
+			group.From = append(group.From, roster.Origin(from))
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// recordedOf returns the instances of a record as the roster takes them.
+func recordedOf(r *record.Record) []roster.Recorded {
+	var list []roster.Recorded
+	for _, in := range r.Instances {
+		was := roster.Recorded{
+			ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Disk: in.Disk,
+		}
+		for name, block := range in.Addresses {
+			was.Held = append(was.Held, network.Reservation{Network: name, Block: block})
+		}
+		list = append(list, was)
+	}
+	return list
+}
+
+// wishesOf returns what an instance asks of the ledger, with what it holds.
+func wishesOf(d *manifest.Deployment, g *manifest.Group, in roster.Instance, entry *record.Instance, vm VM) network.Instance {
+	deployment := vm.Installation
+	if deployment == "" {
+		deployment = entry.ID // nothing holds addresses in this name yet
+	}
+	asked := network.Instance{
+		Owner: network.Owner{Deployment: deployment, Name: d.Name, Instance: entry.Name()},
+		Zone:  in.Zone, VM: vm.CID, Wishes: slices.Clone(g.Wishes), LastKnown: map[string]netip.Addr{},
+	}
+	for i := range asked.Wishes {
+		w := &asked.Wishes[i]
+		w.Static = nil
+		if addr, ok := in.Static[w.Network]; ok {
+			w.Static = []netip.Addr{addr}
+		}
+	}
+	for name, block := range entry.Addresses {
+		n, found := network.Find(d.Networks, name)
+		switch {
+		case !found:
+		case n.Type == network.Dynamic:
+			asked.LastKnown[name] = block.Addr()
+		default:
+			_, kind := n.Claim(block.Addr())
+			asked.Held = append(asked.Held, network.Reservation{Scope: n.Scope, Block: block, Owner: asked.Owner, Network: name, Kind: kind, VM: vm.CID})
+		}
+	}
+	return asked
+}
+
+// addressesOf returns the addresses that an instance has after the changes.
+func addressesOf(o network.Outcome) map[string]netip.Prefix {
+	has := map[string]netip.Prefix{}
+	for _, c := range o.Changes {
+		if (c.Action == network.Bind || c.Action == network.Reserve) && c.Reservation.Block.IsValid() {
+			has[c.Reservation.Network] = c.Reservation.Block
+		}
+	}
+	return has
+}
+
+// Recorded returns a function that reads what the states of a record's instances say of
+// their VMs. home is ~/.bosh.
+func Recorded(r *record.Record, home string) func(*record.Instance) VM {
+	return func(in *record.Instance) VM {
+		st, found, err := file.Read(r.StatePath(in), home)
+		if err != nil || !found {
+			return VM{} // its own command says what is wrong
+		}
+		return VM{Installation: st.InstallationID, CID: st.CurrentVMCID}
+	}
+}

@@ -1,0 +1,267 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/deployment/order"
+	"bootstrap/deployment/record"
+	"bootstrap/fleet"
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/guard"
+	"bootstrap/manifest"
+)
+
+// Options is what a run of a deployment gets from outside.
+type Options struct {
+	Manifest string // path
+	Self     string // path of this program
+	Env      []string
+	// Flags are the flags of the person for a command about one instance.
+	Flags  func(command string) []string
+	Stdin  []byte // for each of these commands
+	Logs   string // folder for the output of the commands of this run
+	Report func(Event)
+}
+
+// Action is what happens to an instance.
+type Action string
+
+// The actions.
+const (
+	Create Action = "create"
+	Change Action = "change"
+	Keep   Action = "keep"
+	Delete Action = "delete"
+)
+
+// Row is an instance in the plan of a deployment.
+type Row struct {
+	Name      string            `json:"name"` // GROUP/INDEX
+	ID        string            `json:"id"`
+	Zone      string            `json:"az,omitempty"`
+	Bootstrap bool              `json:"bootstrap,omitempty"`
+	Addresses map[string]string `json:"addresses,omitempty"` // by network
+	Action    Action            `json:"action"`
+	Changes   []string          `json:"changes,omitempty"` // "replace vm"
+	Down      []string          `json:"down,omitempty"`    // steps during which it does not serve
+	Why       string            `json:"why,omitempty"`     // it is deleted
+
+	in *record.Instance
+}
+
+// Plan is the plan of a deployment.
+type Plan struct {
+	Deployment string `json:"deployment"`
+	Rows       []Row  `json:"instances"` // by group and index
+	// Gone are the names of instances of groups that the manifest does not have, which
+	// are deleted first. Stages are what happens then, one after another.
+	Gone   []string      `json:"gone,omitempty"`
+	Stages []order.Stage `json:"stages,omitempty"`
+}
+
+// Nothing reports whether nothing is to be done.
+func (p *Plan) Nothing() bool {
+	return !slices.ContainsFunc(p.Rows, func(r Row) bool { return r.Action != Keep })
+}
+
+// Count returns how many instances have the action.
+func (p *Plan) Count(a Action) int {
+	n := 0
+	for _, r := range p.Rows {
+		if r.Action == a {
+			n++
+		}
+	}
+	return n
+}
+
+// DeleteAll fills in the plan that deletes all instances of a record.
+func (p *Plan) DeleteAll(all *record.Record) {
+	for _, in := range all.Instances {
+		p.Rows = append(p.Rows, rowOf(in))
+		p.Gone = append(p.Gone, in.Name())
+	}
+}
+
+// rowOf returns the row of an instance whose plan is not known.
+func rowOf(in *record.Instance) Row {
+	row := Row{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}, Action: Keep, in: in}
+	for name, block := range in.Addresses {
+		row.Addresses[name] = block.Addr().String()
+	}
+	if in.Going != "" {
+		row.Action, row.Why = Delete, in.Going
+	}
+	return row
+}
+
+// UnplannedError says which instances cannot be planned.
+type UnplannedError struct {
+	Reasons []string // one for each instance, which begins with its name
+}
+
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("%d instances cannot be planned, so nothing was changed:\n- %s", len(e.Reasons), strings.Join(e.Reasons, "\n- "))
+}
+
+// atOnce is how many instances are planned at the same time: they mostly wait for
+// agents.
+const atOnce = 8
+
+// program returns how a command about one instance is started.
+func (o *Options) program(command string) rollout.Program {
+	return rollout.Program{Self: o.Self, Env: o.Env, Flags: o.Flags(command)}
+}
+
+// member returns an instance for a command that finds it in the record of a folder.
+func (o *Options) member(in *record.Instance, dir string) fleet.Member {
+	return fleet.Member{
+		Name: fmt.Sprintf("%s-%d", in.Group, in.Index), Manifest: o.Manifest,
+		Instance: in.Group + "/" + in.ID, Record: dir, Vars: o.Stdin,
+	}
+}
+
+// MakePlan plans all instances of a draft, each by `bootstrap plan`. It changes nothing.
+func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Draft, first bool) (*Plan, error) {
+	if len(draft.Lost) > 0 {
+		lost := draft.Lost[0]
+		return nil, fmt.Errorf("the instance %s/%d would be replaced, and its disk would be orphaned, because the group has %s: to keep it, write in the group: migrated_from: [{name: %s, az: ZONE}]", lost.Group, lost.Index, lost.Why, lost.Group)
+	}
+	dir, err := os.MkdirTemp("", "bootstrap-plan-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a folder for the plan: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := draft.Record.CopyTo(dir); err != nil {
+		return nil, err
+	}
+	p := &Plan{Deployment: d.Name}
+	for _, in := range draft.Record.Instances {
+		p.Rows = append(p.Rows, rowOf(in))
+	}
+	if err := p.planEach(ctx, o, draft, dir); err != nil {
+		return nil, err
+	}
+	if err := p.order(d, first); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// planEach plans each instance that stays.
+func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft, dir string) error {
+	made := make([]rollout.Plan, len(p.Rows))
+	next := make(chan int)
+	var workers []<-chan error
+	program := o.program("plan")
+	for range min(atOnce, len(p.Rows)) {
+		workers = append(workers, guard.Start(ctx, func() error {
+			for i := range next {
+				made[i] = program.MakePlan(ctx, rollout.Task{Member: o.member(p.Rows[i].in, dir), Action: fleet.UpdateStrategy})
+			}
+			return nil
+		}))
+	}
+	for i := range p.Rows {
+		if p.Rows[i].Action == Delete {
+			continue
+		}
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	var errs []error
+	for _, w := range workers {
+		errs = append(errs, <-w)
+	}
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return err
+	}
+	var reasons []string
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		switch {
+		case row.Action == Delete:
+		case made[i].ExitCode == exitcode.Done:
+		case made[i].ExitCode == exitcode.Changes && made[i].View != nil:
+			row.Action = Change
+			if draft.New[row.ID] || creates(made[i].View) {
+				row.Action = Create
+			}
+			row.Changes, row.Down = changesOf(made[i].View), made[i].View.Down
+		default:
+			reason := row.Name + ": " + made[i].Error
+			if made[i].Hint != "" {
+				reason += " (" + made[i].Hint + ")"
+			}
+			reasons = append(reasons, reason)
+		}
+	}
+	if len(reasons) > 0 {
+		return &UnplannedError{Reasons: reasons}
+	}
+	return nil
+}
+
+// creates reports whether a plan creates a VM where there is none.
+func creates(v *plan.View) bool {
+	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == "vm" })
+}
+
+// changesOf returns what a plan does, in short.
+func changesOf(v *plan.View) []string {
+	var list []string
+	for _, c := range v.Changes {
+		if c.Action != plan.Keep {
+			list = append(list, fmt.Sprintf("%s %s", c.Action, c.What))
+		}
+	}
+	return list
+}
+
+// order fills in in which order instances change.
+func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
+	var groups []order.Group
+	known := map[string]bool{}
+	for _, g := range d.Groups {
+		if g.Errand {
+			continue
+		}
+		known[g.Name] = true
+		group := order.Group{
+			Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, Serial: g.Rules.Serial, ParallelZones: g.Rules.ParallelZones,
+		}
+		for _, row := range p.Rows {
+			switch {
+			case row.in.Group != g.Name:
+			case row.Action == Delete:
+				group.Going = append(group.Going, row.Name)
+			default:
+				group.Instances = append(group.Instances, order.Instance{
+					ID: row.Name, Index: row.in.Index, Zone: row.Zone, Bootstrap: row.Bootstrap, Ignored: row.in.Ignored,
+					Changes: row.Action != Keep, New: row.Action == Create,
+				})
+			}
+		}
+		groups = append(groups, group)
+	}
+	for _, row := range p.Rows {
+		if row.Action == Delete && !known[row.in.Group] {
+			p.Gone = append(p.Gone, row.Name)
+		}
+	}
+	p.Stages, err = order.Stages(groups, first)
+	p.Stages = slices.DeleteFunc(p.Stages, func(s order.Stage) bool {
+		return !slices.ContainsFunc(s, func(t order.Turn) bool { return len(t.Lots) > 0 || len(t.Delete.IDs) > 0 })
+	})
+	return err
+}
