@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,22 +42,9 @@ const (
 	Done    Status = "done"
 	Deleted Status = "deleted"
 	Failed  Status = "failed"
+	// Interrupted is an instance that a signal ended at a safe step.
+	Interrupted Status = "interrupted"
 )
-
-// EndedError says that a run of a deployment did not end well.
-type EndedError struct {
-	Deployment string
-	Failures   []string // what failed, each with its reason
-	Left       int      // instances that were not started
-}
-
-func (e *EndedError) Error() string {
-	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s", e.Deployment, strings.Join(e.Failures, "; "))
-	if e.Left > 0 {
-		text += fmt.Sprintf("; %d instances were not started", e.Left)
-	}
-	return text + "; the same command does what is left"
-}
 
 // errStopped ends the parts of a run after a failure.
 var errStopped = errors.New("the run ends")
@@ -79,6 +65,7 @@ type runner struct {
 	ran     map[string]bool // instances that ran when the run began
 	busy    map[string]bool // instances that change
 	left    int             // instances that are still to be started
+	halted  int             // instances that a signal ended
 	failure []string
 }
 
@@ -117,10 +104,8 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		}
 	}
 	switch {
-	case len(r.failure) > 0:
-		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left}
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
+		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
 	case err != nil:
 		return err
 	}
@@ -205,7 +190,7 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err != nil {
 		return err
 	}
-	return r.ended(row, outcome, Done)
+	return r.ended(ctx, row, outcome, Done)
 }
 
 // delete deletes one instance, and removes it from the record.
@@ -214,7 +199,7 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
-	if err := r.ended(row, outcome, Deleted); err != nil {
+	if err := r.ended(ctx, row, outcome, Deleted); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -247,7 +232,7 @@ func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, actio
 }
 
 // ended reports how the command about an instance ended.
-func (r *runner) ended(row *Row, outcome rollout.Outcome, well Status) error {
+func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, well Status) error {
 	r.mu.Lock()
 	took := time.Since(r.begun[row.Name])
 	r.mu.Unlock()
@@ -261,7 +246,12 @@ func (r *runner) ended(row *Row, outcome rollout.Outcome, well Status) error {
 	}
 	e.Status, e.Error, e.Hint = Failed, outcome.Error, outcome.Hint
 	r.mu.Lock()
-	r.failure = append(r.failure, fmt.Sprintf("%s: %s", row.Name, outcome.Error))
+	if ctx.Err() != nil && outcome.Verdict == schedule.Interrupted {
+		e.Status, e.Error, e.Hint = Interrupted, "", ""
+		r.halted++
+	} else {
+		r.failure = append(r.failure, fmt.Sprintf("%s: %s", row.Name, outcome.Error))
+	}
 	r.mu.Unlock()
 	r.report(row, e)
 	return errStopped

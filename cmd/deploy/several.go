@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/manifest"
@@ -85,15 +87,18 @@ func (s *several) options(opts deployer.Options) deployment.Options {
 	}
 }
 
+// await waits for commands about instances that another run has started.
+func (s *several) await(ctx context.Context, opts deployer.Options, r *record.Record) error {
+	return deployment.Await(ctx, r, func(instance string, by error) {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("Waiting for another process that changes %s: %v", instance, by)})
+	})
+}
+
 // plan plans the deployment, and prints the plan.
-func (s *several) plan(ctx context.Context, opts deployer.Options) (*deployment.Plan, *deployment.Draft, error) {
-	old, err := record.Load(s.dir)
-	if err != nil {
-		return nil, nil, err
-	}
+func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.Record) (*deployment.Plan, *deployment.Draft, error) {
 	var p *deployment.Plan
 	var draft *deployment.Draft
-	err = deployer.ReadSeveral(ctx, opts, func(of deployer.Several) (err error) {
+	err := deployer.ReadSeveral(ctx, opts, func(of deployer.Several) (err error) {
 		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home)); err != nil {
 			return err
 		}
@@ -133,7 +138,11 @@ func (s *several) runPlan() error {
 	}
 	s.opts.Inputs.Generate = document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		p, _, err := s.plan(ctx, opts)
+		old, err := record.Load(s.dir)
+		if err != nil {
+			return err
+		}
+		p, _, err := s.plan(ctx, opts, old)
 		if err == nil && !p.Nothing() {
 			err = &exit.ChangesError{}
 		}
@@ -153,7 +162,14 @@ func (s *several) deploy() error {
 			return err
 		}
 		defer unlock()
-		p, draft, err := s.plan(ctx, opts)
+		old, err := record.Load(s.dir)
+		if err == nil {
+			err = s.await(ctx, opts, old)
+		}
+		if err != nil {
+			return err
+		}
+		p, draft, err := s.plan(ctx, opts, old)
 		if err != nil || p.Nothing() {
 			return err
 		}
@@ -204,6 +220,9 @@ func (s *several) delete() error {
 			return err
 		}
 		defer unlock()
+		if err := s.await(ctx, opts, old); err != nil {
+			return err
+		}
 		p := &deployment.Plan{Deployment: old.Name}
 		for _, in := range old.Instances {
 			in.Going = "deployment deleted"

@@ -1,0 +1,45 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"bootstrap/deployment/record"
+	"bootstrap/internal/wait"
+	"bootstrap/state/file"
+)
+
+// mostAwaited is how long a run waits for one that still changes an instance.
+const mostAwaited = 2 * time.Hour
+
+// awaitEvery is how often it looks.
+const awaitEvery = 200 * time.Millisecond
+
+// Await waits until no other process changes an instance of the record: commands about
+// instances survive a deploy of all that was killed. It calls notify once for each
+// instance that it waits for.
+func Await(ctx context.Context, r *record.Record, notify func(instance string, by error)) error {
+	limited, cancel := context.WithTimeout(ctx, mostAwaited)
+	defer cancel()
+	for _, in := range r.Instances {
+		var by *file.LockedError
+		err := wait.Poll(limited, awaitEvery, func() (ended bool, err error) {
+			locked, err := file.LockedBy(r.StatePath(in))
+			if locked != nil && by == nil {
+				notify(in.Name(), locked)
+			}
+			by = locked
+			return locked == nil, err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && by != nil:
+			return by
+		case err != nil:
+			return fmt.Errorf("cannot find out whether another process changes %s: %w", in.Name(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package deployment
+
+import (
+	"fmt"
+	"strings"
+
+	"bootstrap/internal/exitcode"
+)
+
+// EndedError says that a run of a deployment did not end well.
+type EndedError struct {
+	Deployment  string
+	Failures    []string // what failed, each with its reason
+	Left        int      // instances that were not started
+	Interrupted int      // instances that a signal ended at a safe step; 0 unless Signal
+	Signal      bool     // a signal ended the run
+}
+
+func (e *EndedError) Error() string {
+	if e.Signal {
+		return e.interruption()
+	}
+	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s", e.Deployment, strings.Join(e.Failures, "; "))
+	if e.Left > 0 {
+		text += fmt.Sprintf("; %d instances were not started", e.Left)
+	}
+	return text + "; the same command does what is left"
+}
+
+// interruption returns the message of a run that a signal ended.
+func (e *EndedError) interruption() string {
+	parts := []string{fmt.Sprintf("the run on the deployment %q was interrupted", e.Deployment)}
+	if e.Interrupted > 0 {
+		parts = append(parts, fmt.Sprintf("%d instances ended at a safe step", e.Interrupted))
+	}
+	if e.Left > 0 {
+		parts = append(parts, fmt.Sprintf("%d instances were not started", e.Left))
+	}
+	parts = append(parts, e.Failures...)
+	return strings.Join(append(parts, "nothing is lost: run the same command again to continue"), "; ")
+}
+
+func (e *EndedError) ExitCode() exitcode.Code {
+	if e.Signal {
+		return exitcode.Interrupted
+	}
+	return exitcode.Failed
+}
+
+func (e *EndedError) Name() string {
+	if e.Signal {
+		return "interrupted"
+	}
+	return ""
+}
