@@ -11,8 +11,9 @@ import (
 	"bootstrap/templates"
 )
 
-// connect gives the jobs of an instance that is one of several their links to the jobs of
-// all groups. The error is a *links.Unresolved with all that is wrong in the deployment.
+// connect connects the jobs of the run's instance to the jobs of all groups of the
+// deployment. The error is an *links.Unresolved that lists all problems of the
+// deployment.
 func (j *jobs) connect(jobs []templates.Job) error {
 	d := j.in.Deployment
 	if d == nil {
@@ -38,8 +39,8 @@ func (j *jobs) connect(jobs []templates.Job) error {
 	return nil
 }
 
-// linkGroups returns all groups of the deployment as links see them. own are the jobs of
-// the instance's own group.
+// linkGroups returns all groups of the deployment in the form that links.Resolve takes.
+// own are the jobs of the run's group.
 func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 	d, m := j.in.Deployment, j.in.Manifest
 	groups := make([]links.Group, len(d.Groups))
@@ -67,8 +68,8 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 	return groups
 }
 
-// linkInstance returns an instance as links see it. Addresses that the cloud chose are
-// those of the last deploy of the instance.
+// linkInstance returns an instance in the form that links.Resolve takes. If the cloud
+// chose an address, it is that of the instance's last deploy.
 func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 	seen := links.Instance{ID: in.ID, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}}
 	for name, block := range in.Addresses {
@@ -86,7 +87,7 @@ func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 	return seen
 }
 
-// fetchAll fetches the artifacts and connects the links, before anything is touched.
+// fetchAll fetches the artifacts and connects the links, before anything is changed.
 func (r *run) fetchAll(ctx context.Context) error {
 	if err := r.t.Artifacts.FetchAll(ctx); err != nil || r.t.Deployment == nil {
 		return err
@@ -95,8 +96,8 @@ func (r *run) fetchAll(ctx context.Context) error {
 	return err
 }
 
-// addConnected adds to the parts of an instance that is one of several what its jobs
-// learn from the others.
+// addConnected adds the links of the instance's jobs to parts, which a later plan
+// compares. It does nothing for the only instance of a manifest.
 func (r *run) addConnected(parts map[string]any) error {
 	if r.t.Deployment == nil {
 		return nil

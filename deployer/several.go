@@ -11,16 +11,16 @@ import (
 	"bootstrap/network"
 )
 
-// Several is a manifest with several instances that was read.
+// Several is a manifest with several instances.
 type Several struct {
 	*manifest.Deployment
-	// Decide decides which addresses instances get by the ledger of the deployment.
-	// It reserves none.
+	// Decide decides on the addresses of instances with the ledger of the deployment. It
+	// reserves none.
 	Decide func(ctx context.Context, networks []network.Network, instances []network.Instance) ([]network.Outcome, error)
 }
 
-// ReadSeveral reads a manifest with several instances, and calls do with it. It
-// generates variables if opts.Inputs.Generate says so, and changes nothing else.
+// ReadSeveral reads a manifest with several instances, and calls do with it. It generates
+// variables if opts.Inputs.Generate is set, and changes nothing else.
 func ReadSeveral(ctx context.Context, opts Options, do func(Several) error) error {
 	r := newRun(opts)
 	defer r.t.Env.Close()

@@ -1,7 +1,7 @@
-// Package deployment deploys a manifest with many instances: it decides which
-// instances there are, which addresses they have and in which order they change, and
-// has each of them deployed by a process of its own, as a person would with
-// `bootstrap deploy MANIFEST --instance GROUP/INDEX`.
+// Package deployment deploys a manifest with many instances. It decides which instances
+// there are, which addresses they have and in which order they change. It deploys each of
+// them in a process of its own, with the command that a person would use: `bootstrap
+// deploy MANIFEST --instance GROUP/INDEX`.
 package deployment
 
 import (
@@ -20,27 +20,26 @@ import (
 	"bootstrap/state/file"
 )
 
-// VM is what is known of the VM of an instance without asking anybody.
+// VM is what the state of an instance says of its VM.
 type VM struct {
 	Installation string // the installation id of its state; empty: it has no state
 	CID          string // empty: it has no VM
 }
 
-// Draft is the instances that a deployment is to have.
+// Draft has the instances of a deployment after a deploy.
 type Draft struct {
-	// Record has the instances that the deployment is to have, and those that are
-	// to go. It is not saved.
+	// Record has the instances that stay, the new ones, and those that the deploy
+	// deletes. It is not saved.
 	Record *record.Record
 	// New are the ids of instances that the old record does not have.
 	New map[string]bool
-	// Lost are instances that go because the zones of their group were given or
-	// removed, and that have a disk: their data would be orphaned.
+	// Lost are instances with a persistent disk that would be deleted because their group
+	// was given zones, or has none any more: their data would be orphaned.
 	Lost []roster.Going
 }
 
-// Make drafts the instances of a deployment: those of the record that stay, those
-// that are new, and those that go, with the addresses of all. vm returns what is known
-// of an instance's VM.
+// Make drafts the instances of a deployment: those of the record that stay, new ones, and
+// those to delete, with the addresses of all. vm returns the VM of an instance.
 func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM) (*Draft, error) {
 	d := of.Deployment
 	networks := network.ByName(d.Networks)
@@ -92,7 +91,7 @@ func groupOf(d *manifest.Deployment, name string) *manifest.Group {
 	return &d.Groups[i]
 }
 
-// groupsOf returns the groups of a deployment as the roster takes them.
+// groupsOf returns the groups of a deployment in the form that roster.Make takes.
 func groupsOf(d *manifest.Deployment) []roster.Group {
 	var groups []roster.Group
 	for _, g := range d.Groups {
@@ -108,7 +107,7 @@ func groupsOf(d *manifest.Deployment) []roster.Group {
 	return groups
 }
 
-// recordedOf returns the instances of a record as the roster takes them.
+// recordedOf returns the instances of a record in the form that roster.Make takes.
 func recordedOf(r *record.Record) []roster.Recorded {
 	var list []roster.Recorded
 	for _, in := range r.Instances {
@@ -123,11 +122,12 @@ func recordedOf(r *record.Record) []roster.Recorded {
 	return list
 }
 
-// wishesOf returns what an instance asks of the ledger, with what it holds.
+// wishesOf returns the addresses that an instance asks the ledger for, and those that it
+// has.
 func wishesOf(d *manifest.Deployment, g *manifest.Group, in roster.Instance, entry *record.Instance, vm VM) network.Instance {
 	deployment := vm.Installation
 	if deployment == "" {
-		deployment = entry.ID // nothing holds addresses in this name yet
+		deployment = entry.ID // no address is reserved under this name yet
 	}
 	asked := network.Instance{
 		Owner: network.Owner{Deployment: deployment, Name: d.Name, Instance: entry.Name()},
@@ -165,13 +165,13 @@ func addressesOf(o network.Outcome) map[string]netip.Prefix {
 	return has
 }
 
-// Recorded returns a function that reads what the states of a record's instances say of
-// their VMs. home is ~/.bosh.
+// Recorded returns a function that reads the VM of an instance from its state. home is
+// ~/.bosh.
 func Recorded(r *record.Record, home string) func(*record.Instance) VM {
 	return func(in *record.Instance) VM {
 		st, found, err := file.Read(r.StatePath(in), home)
 		if err != nil || !found {
-			return VM{} // its own command says what is wrong
+			return VM{} // The command about the instance reports what is wrong with its state.
 		}
 		return VM{Installation: st.InstallationID, CID: st.CurrentVMCID}
 	}

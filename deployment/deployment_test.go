@@ -15,7 +15,7 @@ import (
 	"bootstrap/network"
 )
 
-// cluster returns a deployment of one group on one network of two zones.
+// cluster returns a deployment with one group. Its network has the given zones.
 func cluster(t *testing.T, instances int, zones ...string) deployer.Several {
 	t.Helper()
 	networks := []network.Network{{Name: "default", Type: network.Manual}}

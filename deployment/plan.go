@@ -18,15 +18,16 @@ import (
 	"bootstrap/manifest"
 )
 
-// Options is what a run of a deployment gets from outside.
+// Options are the parameters of a run of a deployment.
 type Options struct {
-	Manifest string // path
+	Manifest string // its path
 	Self     string // path of this program
 	Env      []string
-	// Flags are the flags of the person for a command about one instance.
+	// Flags returns the flags of this command line that a command about one instance also
+	// has.
 	Flags  func(command string) []string
-	Stdin  []byte // for each of these commands
-	Logs   string // folder for the output of the commands of this run
+	Stdin  []byte // standard input of each of these commands
+	Logs   string // folder for their output
 	Report func(Event)
 }
 
@@ -49,9 +50,9 @@ type Row struct {
 	Bootstrap bool              `json:"bootstrap,omitempty"`
 	Addresses map[string]string `json:"addresses,omitempty"` // by network
 	Action    Action            `json:"action"`
-	Changes   []string          `json:"changes,omitempty"` // "replace vm"
-	Down      []string          `json:"down,omitempty"`    // steps during which it does not serve
-	Why       string            `json:"why,omitempty"`     // it is deleted
+	Changes   []string          `json:"changes,omitempty"` // such as "replace vm"
+	Down      []string          `json:"down,omitempty"`    // steps during which the instance does not serve
+	Why       string            `json:"why,omitempty"`     // why it is deleted
 
 	in *record.Instance
 }
@@ -60,13 +61,13 @@ type Row struct {
 type Plan struct {
 	Deployment string `json:"deployment"`
 	Rows       []Row  `json:"instances"` // by group and index
-	// Gone are the names of instances of groups that the manifest does not have, which
-	// are deleted first. Stages are what happens then, one after another.
+	// Gone are the names of instances whose group is not in the manifest: they are
+	// deleted first. Then the stages follow, one after another.
 	Gone   []string      `json:"gone,omitempty"`
 	Stages []order.Stage `json:"stages,omitempty"`
 }
 
-// Nothing reports whether nothing is to be done.
+// Nothing reports whether the plan changes nothing.
 func (p *Plan) Nothing() bool {
 	return !slices.ContainsFunc(p.Rows, func(r Row) bool { return r.Action != Keep })
 }
@@ -82,7 +83,7 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
-// DeleteAll fills in the plan that deletes all instances of a record.
+// DeleteAll makes it the plan that deletes all instances of a record.
 func (p *Plan) DeleteAll(all *record.Record) {
 	for _, in := range all.Instances {
 		p.Rows = append(p.Rows, rowOf(in))
@@ -104,23 +105,22 @@ func rowOf(in *record.Instance) Row {
 
 // UnplannedError says which instances cannot be planned.
 type UnplannedError struct {
-	Reasons []string // one for each instance, which begins with its name
+	Reasons []string // one for each instance, beginning with its name
 }
 
 func (e *UnplannedError) Error() string {
 	return fmt.Sprintf("%d instances cannot be planned, so nothing was changed:\n- %s", len(e.Reasons), strings.Join(e.Reasons, "\n- "))
 }
 
-// atOnce is how many instances are planned at the same time: they mostly wait for
-// agents.
+// atOnce is how many instances are planned at the same time. They mostly wait for agents.
 const atOnce = 8
 
-// program returns how a command about one instance is started.
+// program returns the program that runs a command about one instance.
 func (o *Options) program(command string) rollout.Program {
 	return rollout.Program{Self: o.Self, Env: o.Env, Flags: o.Flags(command)}
 }
 
-// member returns an instance for a command that finds it in the record of a folder.
+// member returns an instance as a member of a fleet. dir is the folder of the record.
 func (o *Options) member(in *record.Instance, dir string) fleet.Member {
 	return fleet.Member{
 		Name: fmt.Sprintf("%s-%d", in.Group, in.Index), Manifest: o.Manifest,
@@ -128,7 +128,8 @@ func (o *Options) member(in *record.Instance, dir string) fleet.Member {
 	}
 }
 
-// MakePlan plans all instances of a draft, each by `bootstrap plan`. It changes nothing.
+// MakePlan plans all instances of a draft, each with `bootstrap plan`. It changes
+// nothing.
 func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Draft, first bool) (*Plan, error) {
 	if len(draft.Lost) > 0 {
 		lost := draft.Lost[0]
@@ -155,7 +156,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	return p, nil
 }
 
-// planEach plans each instance that stays.
+// planEach plans each instance that is not deleted.
 func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft, dir string) error {
 	made := make([]rollout.Plan, len(p.Rows))
 	next := make(chan int)
@@ -212,12 +213,12 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft, dir string
 	return nil
 }
 
-// creates reports whether a plan creates a VM where there is none.
+// creates reports whether a plan creates a VM and replaces none.
 func creates(v *plan.View) bool {
 	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == "vm" })
 }
 
-// changesOf returns what a plan does, in short.
+// changesOf lists the changes of a plan in a few words.
 func changesOf(v *plan.View) []string {
 	var list []string
 	for _, c := range v.Changes {
@@ -228,7 +229,7 @@ func changesOf(v *plan.View) []string {
 	return list
 }
 
-// order fills in in which order instances change.
+// order fills in the order in which instances change.
 func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 	var groups []order.Group
 	known := map[string]bool{}

@@ -18,21 +18,21 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Event is what happens to an instance while a deployment is deployed.
+// Event is a change of the status of an instance during a run.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Instance string    `json:"instance"` // GROUP/INDEX
 	Status   Status    `json:"status"`
 	Step     string    `json:"step,omitempty"` // the step that begins
-	Down     bool      `json:"down,omitempty"` // it does not serve during the step
+	Down     bool      `json:"down,omitempty"` // true: the instance does not serve during the step
 	Canary   bool      `json:"canary,omitempty"`
-	Seconds  float64   `json:"seconds,omitempty"` // since it was started
+	Seconds  float64   `json:"seconds,omitempty"` // since the instance was started
 	Error    string    `json:"error,omitempty"`
 	Hint     string    `json:"hint,omitempty"`
-	Log      string    `json:"log,omitempty"` // path of its output
+	Log      string    `json:"log,omitempty"` // path of the file with its output
 }
 
-// Status is what becomes of an instance.
+// Status is the status of an instance during a run.
 type Status string
 
 // The statuses.
@@ -46,30 +46,30 @@ const (
 	Interrupted Status = "interrupted"
 )
 
-// errStopped ends the parts of a run after a failure.
+// errStopped ends the other parts of a run after a failure.
 var errStopped = errors.New("the run ends")
 
-// runner runs a plan.
+// runner carries out a plan.
 type runner struct {
 	Options
-	dir    string // of the record
+	dir    string // folder of the record
 	record *record.Record
-	rows   map[string]*Row // by name
-	of     map[string]*Row // by the name of the member
+	rows   map[string]*Row // by the name of the instance
+	of     map[string]*Row // by the name of the fleet member
 
 	deploys, deletes *rollout.Here
 
 	mu      sync.Mutex
-	ends    map[string]chan rollout.Outcome // of running instances, by the name of the member
+	ends    map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
 	begun   map[string]time.Time
-	ran     map[string]bool // instances that ran when the run began
+	ran     map[string]bool // instances that were running when the run began
 	busy    map[string]bool // instances that change
-	left    int             // instances that are still to be started
+	left    int             // instances that are not started yet
 	halted  int             // instances that a signal ended
 	failure []string
 }
 
-// Run does what the plan says, and saves the record of the draft before. The error is an
+// Run saves the record of the draft, and carries out the plan. The error is an
 // *EndedError if an instance fails.
 func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) error {
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
@@ -154,8 +154,8 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 	return nil
 }
 
-// each does something with the instances of a list, some at the same time, and starts no
-// further one after a failure.
+// each calls do for the named instances, at most width at the same time. After a failure
+// it starts no other one.
 func (r *runner) each(ctx context.Context, names []string, width int, do func(context.Context, *Row) error) error {
 	next := make(chan string)
 	var workers []<-chan error
@@ -208,7 +208,7 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	return r.record.Save()
 }
 
-// start starts the command about an instance and waits for its end.
+// start starts a command about an instance and waits for its end.
 func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, action fleet.Strategy, canary bool) (rollout.Outcome, error) {
 	m := r.member(row.in, r.dir)
 	end := make(chan rollout.Outcome, 1)
@@ -231,7 +231,7 @@ func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, actio
 	return outcome, nil
 }
 
-// ended reports how the command about an instance ended.
+// ended reports how a command about an instance ended.
 func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, well Status) error {
 	r.mu.Lock()
 	took := time.Since(r.begun[row.Name])
@@ -265,7 +265,7 @@ func (r *runner) report(row *Row, e Event) {
 	r.Report(e)
 }
 
-// tell takes what a running command does.
+// tell handles the progress of a command.
 func (r *runner) tell(p rollout.Progress) {
 	switch {
 	case p.Ended != nil:
@@ -278,7 +278,7 @@ func (r *runner) tell(p rollout.Progress) {
 	}
 }
 
-// findRunning finds out which instances of groups that change run.
+// findRunning finds out which instances are running, if any instance changes.
 func (r *runner) findRunning(ctx context.Context, p *Plan) {
 	var names []string
 	for _, row := range p.Rows {
@@ -287,7 +287,7 @@ func (r *runner) findRunning(ctx context.Context, p *Plan) {
 		}
 	}
 	if !slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Action == Change }) {
-		return // nothing that serves is stopped
+		return // no instance is stopped
 	}
 	_ = r.each(ctx, names, atOnce, func(ctx context.Context, row *Row) error {
 		seen := r.status(ctx, row)
@@ -298,13 +298,13 @@ func (r *runner) findRunning(ctx context.Context, p *Plan) {
 	})
 }
 
-// status asks an instance how it is.
+// status asks for the present status of an instance.
 func (r *runner) status(ctx context.Context, row *Row) rollout.NowMember {
 	return r.program("status").Status(ctx, r.member(row.in, r.dir))
 }
 
-// guard refuses to stop an instance while another one of its group, which ran when the
-// run began, does not run.
+// guard refuses to stop an instance if another one of its group was running when the run
+// began, and does not run any more.
 func (r *runner) guard(ctx context.Context, row *Row) error {
 	if row.Action != Change {
 		return nil

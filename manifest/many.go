@@ -24,56 +24,56 @@ type Deployment struct {
 	Name     string
 	Groups   []Group // in the order of the manifest
 	Networks []network.Network
-	// Common is what all groups have in common: its Group is empty.
+	// Common is the manifest without its groups.
 	Common *Manifest
 }
 
 // Group is an instance group of a Deployment.
 type Group struct {
-	network.Group          // with all of its static_ips, and its zones in the manifest's order
+	network.Group          // with all of its static_ips, and with zones in the manifest's order
 	From          []Origin // migrated_from
 	Errand        bool
 	Rules         Rules
-	// Manifest is the manifest as if the group were its only one. Identify makes
-	// of it the manifest of one instance.
+	// Manifest is the manifest with this group alone. Identify returns the manifest of
+	// one of its instances.
 	Manifest *Manifest
 }
 
-// Origin is an instance group whose instances become instances of another one.
+// Origin is an instance group whose instances become instances of another group.
 type Origin struct {
 	Name string
-	Zone string // of instances that have none; empty: not given
+	Zone string // for instances that have none; empty: not given
 }
 
-// Rules are the rules by which the instances of a group are updated: the keys of
-// update with the Director's meaning.
+// Rules say how the instances of a group are updated: the keys of update, with the
+// Director's meaning.
 type Rules struct {
 	Canaries, MaxInFlight string // numbers of instances, or percentages
 	Serial                bool
 	ParallelZones         bool // initial_deploy_az_update_strategy: parallel
 }
 
-// Identity is which instance of a deployment a manifest is about.
+// Identity says to which instance of a deployment a manifest belongs.
 type Identity struct {
 	ID        string // a UUID
 	Index     int
 	Bootstrap bool
 }
 
-// Single reports whether the deployment is one that a Manifest describes: one
-// group with one instance.
+// Single reports whether the deployment is one group with one instance, which a Manifest
+// describes.
 func (d *Deployment) Single() bool {
 	return len(d.Groups) == 1 && d.Groups[0].Instances == 1 && !d.Groups[0].Errand
 }
 
-// instancesLine is a line with the number of instances of a group.
+// instancesLine matches the line with the number of instances of a group.
 var instancesLine = regexp.MustCompile(`(?m)^\s+(?:-\s+)?["']?instances["']?:\s*(\S+)`)
 
-// LooksSeveral reports whether the file of a manifest, as it is written, describes
-// several instances and has a cloud config, or gets the given one: operations may change
-// that.
+// LooksSeveral reports whether a manifest describes several instances, and names or gets
+// a cloud config. It reads the file alone: operations may change the answer.
 func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool {
-	// What cannot be read, is no file or is too large is found by the command itself.
+	// The command itself reports a file that cannot be read, is too large, or is not a
+	// file.
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > document.MaxFileSize {
 		return false
@@ -87,7 +87,8 @@ func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool 
 		return false
 	}
 	several := false
-	// Variables have no values here, so that it has problems; the command finds them again.
+	// Variables have no values here, so reading reports problems; the command reads the
+	// manifest again.
 	_, _ = document.Read(ctx, path, document.Options{Generate: document.Plan}, func(top document.Value) {
 		if len(cloudConfigs) == 0 && !top.Get("cloud_config").HasKey() {
 			return
@@ -102,9 +103,8 @@ func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool 
 	return several
 }
 
-// LoadDeployment evaluates, reads and checks the manifest at path, as Load does, with
-// all of its instance groups. They need a cloud config, unless there is only one
-// instance.
+// LoadDeployment evaluates, reads and checks the manifest at path with all of its
+// instance groups. They need a cloud config, unless there is only one instance.
 func LoadDeployment(ctx context.Context, path string, opts document.Options) (*Deployment, error) {
 	d := &Deployment{}
 	m, err := load(ctx, path, opts, d)
@@ -121,7 +121,7 @@ func LoadDeployment(ctx context.Context, path string, opts document.Options) (*D
 	return d, nil
 }
 
-// DefaultNetwork returns the network whose addresses others use for the group's
+// DefaultNetwork returns the network whose addresses other groups use for the group's
 // instances; empty: it has none.
 func (g *Group) DefaultNetwork() string {
 	if g.Manifest.Placement == nil {
@@ -131,8 +131,8 @@ func (g *Group) DefaultNetwork() string {
 	return w.Network
 }
 
-// concerned returns the digest of what concerns the instances of the group, wherever
-// it is in the manifest: a change of another group is no change of this one.
+// concerned returns a digest of everything in the manifest that affects the instances of
+// the group. A change of another group does not change it.
 func (m *Manifest) concerned() string {
 	group := m.Group
 	group.Pos = document.Position{}
@@ -158,12 +158,12 @@ func (m *Manifest) concerned() string {
 	if p := m.Placement; p != nil {
 		wishes := slices.Clone(p.Group.Wishes)
 		for i := range wishes {
-			wishes[i].Static = nil // those of all instances
+			wishes[i].Static = nil // they belong to all instances
 		}
 		parts = append(parts, p.kinds, p.Group.Zones, wishes)
 	}
 	data, err := json.Marshal(parts)
-	if err != nil { // values of YAML that JSON does not have
+	if err != nil { // YAML has values that JSON does not have.
 		data = fmt.Append(nil, parts...)
 	}
 	return fmt.Sprintf("%x", sha512.Sum512(data))
@@ -180,7 +180,8 @@ func (m *Manifest) Index() int {
 	return m.Identity.Index
 }
 
-// SeveralError says that a manifest describes several instances, where one is needed.
+// SeveralError says that a manifest describes several instances, but the command needs a
+// single one.
 type SeveralError struct {
 	Path string
 }
@@ -241,7 +242,7 @@ func (r *reader) readMany(top document.Value) {
 		g.From = readOrigins(item.Get("migrated_from"))
 		if p := one.Placement; p != nil {
 			g.Group = p.Group
-			g.Zones = item.Get("azs").Texts() // in their order, which decides between equal zones
+			g.Zones = item.Get("azs").Texts() // The manifest's order decides between zones that are equal otherwise.
 			p.Group.Instances = 1
 			p.mbus = one.CPI.MBusURL
 			one.settle()
@@ -252,8 +253,7 @@ func (r *reader) readMany(top document.Value) {
 	}
 }
 
-// readRules reads the rules of a group; those that it does not give are the
-// manifest's.
+// readRules reads the rules of a group. The manifest's rules apply where it has none.
 func (r *reader) readRules(all, own document.Value) Rules {
 	rules := Rules{Canaries: "1", MaxInFlight: "1", Serial: true}
 	for _, c := range []document.Value{all, own} {

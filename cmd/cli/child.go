@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ChildFlags returns the flags of the command line, those of bootstrap.yml included,
-// that another command of this program has, too, for processes that do a part of the
-// work. Flags about the output are left out.
+// ChildFlags returns the flags of the command line and of bootstrap.yml that the command
+// other also has. Processes that do a part of the work get them. Flags about the output
+// are left out.
 func (c *Console) ChildFlags(cmd, other *cobra.Command) []string {
 	own := []string{"json", "events", "plain", "color", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state"}
-	list := []string{"--bootstrap-yml="} // these are all flags
+	list := []string{"--bootstrap-yml="} // The list has all flags already, so no bootstrap.yml is read.
 	args := c.line.full.Args
 	for i := 0; i < len(args); i++ {
 		word := args[i]

@@ -23,17 +23,17 @@ import (
 	"bootstrap/state/file"
 )
 
-// several is a command about a deployment with several instances.
+// several runs a command about a deployment with several instances.
 type several struct {
 	c    *cli.Console
 	cmd  *cobra.Command
 	opts deployer.Options
 	ask  cli.Asking
-	dir  string // of the record
+	dir  string // folder of the record
 }
 
-// severalOf returns the command about a deployment, and false if the options name one
-// instance, or the manifest describes only one.
+// severalOf returns the command about a deployment, and true; false if the options name
+// one instance, or if the manifest describes only one.
 func severalOf(c *cli.Console, cmd *cobra.Command, opts deployer.Options, ask cli.Asking) (*several, bool) {
 	if opts.Instance != "" || opts.Manifest == "" || opts.Manifest == "-" {
 		return nil, false
@@ -53,11 +53,11 @@ func (s *several) lock(opts deployer.Options) (unlock func(), err error) {
 	}
 	return func() {
 		lock.Remove()
-		_ = os.Remove(s.dir) // if nothing was recorded
+		_ = os.Remove(s.dir) // It stays if it contains a record.
 	}, nil
 }
 
-// options returns what a run gets.
+// options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
 	report := ui.DeploymentPlain(s.c.Writer(s.c.Out()))
 	if s.c.JSON() {
@@ -112,7 +112,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 	return p, draft, nil
 }
 
-// refused returns an error for a flag that is about one instance.
+// refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
 	for _, name := range []string{"plan", "out", "html", "format", "previous", "templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
@@ -131,7 +131,7 @@ func (s *several) show(p *deployment.Plan) {
 	s.c.Print(func(out *ui.Writer) { ui.DeploymentPlan(out, p) })
 }
 
-// runPlan prints the plan of a deployment.
+// runPlan plans a deployment and prints the plan.
 func (s *several) runPlan() error {
 	if err := s.refused(); err != nil {
 		return err
@@ -182,14 +182,14 @@ func (s *several) deploy() error {
 	})
 }
 
-// run does what a plan says.
+// run carries out a plan.
 func (s *several) run(ctx context.Context, opts deployer.Options, draft *deployment.Draft, p *deployment.Plan) error {
 	o := s.options(opts)
-	_ = os.RemoveAll(o.Logs) // of the run before
+	_ = os.RemoveAll(o.Logs) // from an earlier run
 	return deployment.Run(ctx, o, draft, p, s.dir)
 }
 
-// agreed asks before instances change. data is true if disks are deleted.
+// agreed asks a person before instances change. data is true if disks are deleted.
 func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) error {
 	confirm := s.c.Confirm(s.ask)
 	if confirm == nil {
@@ -202,7 +202,7 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 	return err
 }
 
-// delete deletes all instances that the record has.
+// delete deletes all instances of the record.
 func (s *several) delete() error {
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
 		old, err := record.Load(s.dir)

@@ -11,7 +11,7 @@ import (
 )
 
 // DeploymentPlan prints the plan of a deployment with several instances: one row for
-// each, and in which order they change.
+// each, and the order in which they change.
 func DeploymentPlan(out *Writer, p *deployment.Plan) {
 	table := NewTable(out, "INSTANCE", "AZ", "ADDRESS", "PLAN", "IT IS DOWN FOR").
 		Yield("IT IS DOWN FOR", 16).Yield("PLAN", 20).Yield("IT IS DOWN FOR", 0).Yield("PLAN", 12)
@@ -51,7 +51,7 @@ func sortedValues(m map[string]string) []string {
 	return list
 }
 
-// instancePlan returns what happens to an instance.
+// instancePlan describes what the plan does with an instance.
 func instancePlan(row deployment.Row) string {
 	switch row.Action {
 	case deployment.Delete:
@@ -62,7 +62,7 @@ func instancePlan(row deployment.Row) string {
 	return together(row.Changes)
 }
 
-// instanceOrder returns the order of a plan, one line for each part.
+// instanceOrder describes the order of a plan, one line for each part.
 func instanceOrder(p *deployment.Plan) []string {
 	var lines []string
 	if len(p.Gone) > 0 {
@@ -78,7 +78,7 @@ func instanceOrder(p *deployment.Plan) []string {
 	return lines
 }
 
-// groupOrder returns in which order the instances of a group change.
+// groupOrder describes the order in which the instances of a group change.
 func groupOrder(t order.Turn) string {
 	var parts []string
 	for _, lot := range t.Lots {
@@ -108,7 +108,7 @@ func groupOrder(t order.Turn) string {
 	return t.Group + ": " + strings.Join(parts, "; then ")
 }
 
-// InstanceQuestion returns what a person is asked before a deployment changes.
+// InstanceQuestion returns the lines that ask a person before a deployment changes.
 func InstanceQuestion(p *deployment.Plan) []string {
 	var parts []string
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func InstanceQuestion(p *deployment.Plan) []string {
 	return []string{fmt.Sprintf("Of the instances of %s, %s.", p.Deployment, strings.Join(parts, ", "))}
 }
 
-// DeploymentJSON returns a renderer that prints the events of instances for programs.
+// DeploymentJSON returns a function that prints events as JSON.
 func DeploymentJSON(out *Lines) func(deployment.Event) {
 	return func(e deployment.Event) {
 		e.Time = e.Time.UTC()
@@ -130,8 +130,8 @@ func DeploymentJSON(out *Lines) func(deployment.Event) {
 	}
 }
 
-// DeploymentPlain returns a renderer that writes a line for each start and each end of
-// an instance.
+// DeploymentPlain returns a function that prints a line when an instance starts and when
+// it ends.
 func DeploymentPlain(out *Writer) func(deployment.Event) {
 	return func(e deployment.Event) {
 		switch e.Status {
@@ -153,6 +153,6 @@ func DeploymentPlain(out *Writer) func(deployment.Event) {
 				fmt.Fprintf(out, "  its output: %s\n", e.Log)
 			}
 		}
-		_ = out.Flush() // finish reports the error
+		_ = out.Flush() // The method finish reports the error.
 	}
 }

@@ -14,17 +14,17 @@ import (
 	"bootstrap/network"
 )
 
-// Member is one instance of a deployment with several, as its record has it.
+// Member is one instance of a deployment with several, and the record that has it.
 type Member struct {
 	Record   *record.Record
 	Instance *record.Instance
 }
 
-// UnknownInstanceError says that a deployment has no instance of a name.
+// UnknownInstanceError says that a deployment has no instance with this name.
 type UnknownInstanceError struct {
 	Instance string
-	Known    []string // the names of those that it has
-	Dir      string   // the folder of the record
+	Known    []string // names of its instances
+	Dir      string   // folder of the record
 }
 
 func (e *UnknownInstanceError) Error() string {
@@ -36,8 +36,8 @@ func (e *UnknownInstanceError) Error() string {
 
 func (e *UnknownInstanceError) ExitCode() exitcode.Code { return exitcode.NoState }
 
-// GroupGoneError says that the manifest has no longer the instance group of an
-// instance.
+// GroupGoneError says that the instance group of an instance is not in the manifest any
+// more.
 type GroupGoneError struct {
 	Instance string
 }
@@ -46,10 +46,10 @@ func (e *GroupGoneError) Error() string {
 	return fmt.Sprintf("the manifest has no instance group of the instance %s; `bootstrap delete MANIFEST` deletes the instance", e.Instance)
 }
 
-// mostNamed is how many instances an error names.
+// mostNamed is how many instances an error names at most.
 const mostNamed = 10
 
-// listed returns names for the end of a message.
+// listed joins names for the end of a message.
 func listed(list []string) string {
 	text := ""
 	for i, name := range list {
@@ -64,7 +64,8 @@ func listed(list []string) string {
 	return text
 }
 
-// SelectInstance finds the instance that the options name, and makes its state theirs.
+// SelectInstance finds the instance that the options name, and sets the path of its state
+// in them.
 func (o *Options) SelectInstance() error {
 	if o.Instance == "" {
 		return nil
@@ -86,7 +87,7 @@ func (o *Options) SelectInstance() error {
 	return nil
 }
 
-// load reads the manifest of the run: that of its instance.
+// load reads the manifest of the run's instance.
 func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.Manifest, error) {
 	if in.From.Of == nil {
 		return manifest.Load(ctx, in.From.Manifest, inputs)
@@ -106,8 +107,9 @@ func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.
 	return nil, &GroupGoneError{Instance: one.Name()}
 }
 
-// recordedHeld returns what the instance holds, with the addresses that the record of
-// the deployment has for it on other networks: links of the other instances name them.
+// recordedHeld returns the reservations of the instance, together with the addresses that
+// the record of the deployment has for it on other networks, which links of other
+// instances use.
 func (a *Addresses) recordedHeld(of network.Instance) []network.Reservation {
 	p, list := a.in.Manifest.Placement, of.Held
 	for name, block := range a.recordedBlocks() {
@@ -122,7 +124,7 @@ func (a *Addresses) recordedHeld(of network.Instance) []network.Reservation {
 	return list
 }
 
-// recordedBlocks returns the addresses by network that the record has for the instance.
+// recordedBlocks returns the addresses that the record has for the instance, by network.
 func (a *Addresses) recordedBlocks() map[string]netip.Prefix {
 	if a.in.From.Of == nil || a.in.Manifest.Placement == nil || a.in.Manifest.Placement.Own {
 		return nil
@@ -134,7 +136,7 @@ func (a *Addresses) recordedBlocks() map[string]netip.Prefix {
 // the deployment has for it.
 type MovedInstanceError struct {
 	Instance, Network string
-	Recorded, Got     netip.Addr // Got is not valid if it gets none
+	Recorded, Got     netip.Addr // Got is invalid if the instance gets no address.
 }
 
 func (e *MovedInstanceError) Error() string {
@@ -145,7 +147,7 @@ func (e *MovedInstanceError) Error() string {
 	return fmt.Sprintf("the instance %s cannot have the address %s on the network %s, which the record of the deployment has for it and which other instances may use: it would get %s; `bootstrap deploy MANIFEST` for all instances chooses another one", e.Instance, e.Recorded, e.Network, got)
 }
 
-// expectRecorded refuses addresses other than those that the record has.
+// expectRecorded refuses addresses that differ from those of the record.
 func (a *Addresses) expectRecorded(outcome network.Outcome) error {
 	has := map[string]netip.Addr{}
 	for _, c := range outcome.Changes {

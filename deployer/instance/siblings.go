@@ -13,12 +13,13 @@ import (
 	"bootstrap/state/file"
 )
 
-// siblingPause is how often an instance looks whether another one still has the lock.
+// siblingPause is how long an instance waits before it asks for the lock of another one
+// again.
 const siblingPause = 200 * time.Millisecond
 
 // LockSiblings waits until no other instance of the deployment uploads or deletes a
-// stemcell, which they share. The caller calls release. It does nothing for the only
-// instance of a manifest.
+// stemcell: the instances share stemcells. The caller must call release. For the only
+// instance of a manifest, it does nothing.
 func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error) {
 	if rec.From.Of == nil {
 		return func() {}, nil
@@ -43,8 +44,9 @@ func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error)
 	}
 }
 
-// siblings calls do with the state of each other instance of the deployment that has
-// one, until it returns true. err says that the state cannot be read.
+// siblings calls do with the state of each other instance of the deployment, until do
+// returns true. Instances without a state are left out. err says why a state cannot be
+// read.
 func (rec *Record) siblings(do func(name string, st state.State, err error) bool) {
 	if rec.From.Of == nil {
 		return
@@ -61,8 +63,9 @@ func (rec *Record) siblings(do func(name string, st state.State, err error) bool
 	}
 }
 
-// SiblingStemcell returns the stemcell of a name and version that another instance of
-// the deployment has uploaded. gone is the CID of one that does not exist any more.
+// SiblingStemcell finds a stemcell by name and version that another instance of the
+// deployment has uploaded, and returns the name of that instance. It ignores the stemcell
+// with the CID gone, which does not exist any more.
 func (rec *Record) SiblingStemcell(name, version, gone string) (by string, sc state.Stemcell, ok bool) {
 	rec.siblings(func(other string, st state.State, _ error) bool {
 		if has := st.FindStemcell(name, version); has != nil && has.CID != gone {
@@ -73,8 +76,8 @@ func (rec *Record) SiblingStemcell(name, version, gone string) (by string, sc st
 	return by, sc, ok
 }
 
-// SiblingUses returns which other instance of the deployment records the stemcell, or
-// has a state that cannot be read.
+// SiblingUses reports whether another instance of the deployment records the stemcell, or
+// has a state that cannot be read, and names that instance.
 func (rec *Record) SiblingUses(cid string) (by string, used bool) {
 	rec.siblings(func(other string, st state.State, err error) bool {
 		if err != nil {

@@ -1,7 +1,7 @@
-// Package links connects the jobs of a deployment with many instance groups: it
-// finds for each link that a job consumes the job that provides it, and returns what
-// templates see of it. It is pure. The rules are those of BOSH's Director; in
-// addition, names in consumes and provides that no job knows are errors.
+// Package links connects the jobs of a deployment with many instance groups: for each
+// link that a job consumes, it finds the job that provides it, and returns what templates
+// see of it. It is pure. The rules are those of BOSH's Director; in addition, names in
+// consumes and provides that no job knows are errors.
 package links
 
 import (
@@ -17,12 +17,11 @@ import (
 // Group is an instance group with its jobs and instances.
 type Group struct {
 	Name string
-	// Jobs have in their Context what the manifest says of their links, and the
-	// properties.
+	// Context of each job has its properties and the links of the manifest.
 	Jobs     []*templates.Job
 	Disks    []string // names of persistent disks that other groups may consume as links of the type disk
 	Networks []string
-	Default  string // the network whose addresses others use
+	Default  string // the network whose addresses other groups use
 	// Instances are in the order in which consumers see them.
 	Instances []Instance
 }
@@ -42,17 +41,17 @@ type End struct {
 	Group      string
 	Job        string // empty: a disk
 	Name       string // in the job's spec
-	As         string // its name in the manifest, of a provider that has another one
+	As         string // its name in the manifest, if that differs
 	Type       string
 	Path       string // of the job in the manifest
 }
 
-// Link is what became of one link that a job consumes.
+// Link is a link that a job consumes, and the job that provides it.
 type Link struct {
 	Consumer End
-	Provider *End           // nil: the manifest describes it, or there is none
-	Content  map[string]any // as templates.Context.Links has it; nil: there is none
-	Why      string         // why there is none, for people
+	Provider *End           // nil: the manifest describes the link, or it has no provider
+	Content  map[string]any // in the form of templates.Context.Links; nil: no provider
+	Why      string         // why it has no provider, for people
 }
 
 // disk is the type of links to persistent disks.
@@ -61,14 +60,14 @@ const disk = "disk"
 // offer is a link that a group provides.
 type offer struct {
 	End
-	name       string // under which it is found: its alias or name
+	name       string // the name that consumers ask for: its alias or name
 	group      *Group
 	properties map[string]any
 	shared     bool
 }
 
-// Resolve returns the links of all jobs, in the order of groups, jobs and their
-// specs. The error is an *Unresolved with all that is wrong.
+// Resolve returns the links of all jobs, in the order of groups, jobs and specs. The
+// error is an *Unresolved that lists all problems.
 func Resolve(deployment string, groups []Group) ([]Link, error) {
 	r := resolver{deployment: deployment}
 	for i := range groups {
@@ -96,7 +95,7 @@ func Resolve(deployment string, groups []Group) ([]Link, error) {
 	return r.links, nil
 }
 
-// resolver is one resolution.
+// resolver resolves the links of one deployment.
 type resolver struct {
 	deployment string
 	offers     []offer
@@ -216,7 +215,7 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 	return link
 }
 
-// connect fills a link with what its provider offers.
+// connect fills in the provider of a link and its content.
 func (r *resolver) connect(link *Link, o offer, asked request) {
 	network := o.group.Default
 	if asked.network != "" {

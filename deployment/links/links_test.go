@@ -10,7 +10,7 @@ import (
 	"bootstrap/templates"
 )
 
-// job returns a job with links and what a manifest says of them.
+// job returns a job with links; context is the manifest's part.
 func job(name string, provides, consumes []artifact.Link, context templates.Context) *templates.Job {
 	return &templates.Job{Job: &artifact.Job{Name: name, Provides: provides, Consumes: consumes}, Context: context}
 }
@@ -25,8 +25,8 @@ func instances(group string, n int) []Instance {
 	return list
 }
 
-// deployment is a database group with two instances and a web group; change is called
-// before it is resolved.
+// deployment returns a database group with two instances and a web group, which change
+// has changed.
 func deployment(change func(groups []Group)) []Group {
 	sql := []artifact.Link{{Name: "conn", Type: "sql", Properties: []string{"port"}}}
 	db := Group{Name: "db", Networks: []string{"default", "other"}, Default: "default", Instances: instances("db", 2),

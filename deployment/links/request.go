@@ -10,12 +10,12 @@ import (
 // request is what a manifest says about a consumed link.
 type request struct {
 	from       string // name or alias of the provider
-	deployment string // empty: the same one
+	deployment string // empty: this deployment
 	network    string // empty: the provider's default
 	manual     bool   // the manifest describes the link itself
 }
 
-// read reads an entry of consumes; why is what is wrong with it.
+// read reads an entry of consumes. why says what is wrong with it; empty: nothing.
 func (q *request) read(m map[string]any, name string) (why string) {
 	q.from = name
 	for _, key := range sortedKeys(m) {
@@ -69,10 +69,10 @@ func manual(m map[string]any) map[string]any {
 	return link
 }
 
-// sortedKeys returns the keys of a map in their order.
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// ends returns the providing ends of offers.
+// ends returns the providers of offers.
 func ends(offers []offer) []End {
 	all := make([]End, len(offers))
 	for i, o := range offers {

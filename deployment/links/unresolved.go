@@ -8,7 +8,7 @@ import (
 	"bootstrap/internal/exitcode"
 )
 
-// Unresolved is the error for links that cannot be connected, all of a deployment.
+// Unresolved is the error for all links of a deployment that cannot be connected.
 type Unresolved struct {
 	Deployment string
 	Problems   []Problem
@@ -16,15 +16,15 @@ type Unresolved struct {
 
 func (e *Unresolved) ExitCode() exitcode.Code { return exitcode.Manifest }
 
-// Problem is what is wrong with one link.
+// Problem is a link that cannot be connected, with the reason.
 type Problem struct {
 	Consumer   End
 	Why        string
-	Candidates []End // that provide a link of its type
+	Candidates []End // providers of a link of its type
 }
 
-// Error returns all problems, one paragraph each, with the line of the manifest that
-// would choose each candidate.
+// Error returns all problems, one paragraph each. For each candidate, it has the line of
+// the manifest that would choose it.
 func (e *Unresolved) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cannot connect the links of the deployment %q:", e.Deployment)
@@ -47,8 +47,8 @@ func (e *Unresolved) Error() string {
 	return b.String()
 }
 
-// String returns the end for people: link, job, group and where the manifest lists
-// the job.
+// String describes the end for people: link, job, group and the place of the job in the
+// manifest.
 func (e End) String() string {
 	text := fmt.Sprintf("link %q", e.Name)
 	if e.Type != "" {
@@ -61,7 +61,7 @@ func (e End) String() string {
 	return text
 }
 
-// provider returns a providing end for people.
+// provider describes a providing end for people.
 func (e End) provider() string {
 	name := fmt.Sprintf("%q", e.Name)
 	if e.As != "" {

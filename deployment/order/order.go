@@ -1,7 +1,8 @@
-// Package order decides in which order the instances of a deployment change: which
-// groups at the same time, which zones one after another, which instances first as
-// canaries, and how many at once. It is pure. The rules are those of BOSH's
-// Director; inside a zone instances come by index, and canaries have a VM.
+// Package order decides in which order the instances of a deployment change: which groups
+// at the same time, which zones one after another, which instances first as canaries, and
+// how many at the same time. It is pure. The rules are those of BOSH's Director, except
+// that the instances of a zone are sorted by index, and only instances with a VM are
+// canaries.
 package order
 
 import (
@@ -15,14 +16,14 @@ import (
 // Group is an instance group with the rules of its update block.
 type Group struct {
 	Name string
-	// Canaries and MaxInFlight are a number of instances, or a percentage of those
-	// that change: 2, 50%.
+	// Canaries and MaxInFlight are a number of instances (2), or a percentage of those
+	// that change (50%).
 	Canaries, MaxInFlight string
-	Serial                bool // it changes alone; else together with its neighbours that are not serial
+	Serial                bool // true: it changes alone; false: together with its neighbours that are not serial
 	// ParallelZones is initial_deploy_az_update_strategy: parallel.
 	ParallelZones bool
 	Instances     []Instance
-	Going         []string // ids of the instances that are deleted
+	Going         []string // ids of the instances to delete
 }
 
 // Instance is an instance that the deployment has after the deploy.
@@ -31,41 +32,40 @@ type Instance struct {
 	Index     int
 	Zone      string // empty: none
 	Bootstrap bool
-	Ignored   bool // nothing may change it
+	Ignored   bool // true: nothing may change it
 	Changes   bool
 	New       bool
-	Detached  bool // it is stopped without a VM, and gets none
+	Detached  bool // true: it is stopped, and has no VM until it is started
 }
 
-// Stage is the turns of the groups that change at the same time. Stages follow one
-// another.
+// Stage has the turns of groups that change at the same time. Stages follow one another.
 type Stage []Turn
 
-// Turn is what happens to one group.
+// Turn says how one group changes.
 type Turn struct {
 	Group  string   `json:"group"`
 	Delete Deletion `json:"delete,omitzero"`
 	Lots   []Lot    `json:"lots,omitempty"` // one after another
 }
 
-// Deletion is the deletion of the instances that a group no longer has.
+// Deletion says how the instances that a group loses are deleted.
 type Deletion struct {
 	IDs   []string `json:"instances"`
-	Width int      `json:"max_in_flight"`  // how many at the same time
-	Last  bool     `json:"last,omitempty"` // after the lots, because new instances take their place
+	Width int      `json:"max_in_flight"`  // how many are deleted at the same time
+	Last  bool     `json:"last,omitempty"` // true: after the lots, because new instances replace them
 }
 
-// Lot is instances of one group that change together: first the canaries, then the
-// rest, Width of them at the same time.
+// Lot is a set of instances of one group: first its canaries change, then the rest, at
+// most Width at the same time.
 type Lot struct {
-	Zone     string   `json:"az,omitempty"` // empty: none, or all
+	Zone     string   `json:"az,omitempty"` // empty: the group has none, or the lot has all of them
 	Width    int      `json:"max_in_flight"`
 	Canaries []string `json:"canaries,omitempty"` // ids
 	Rest     []string `json:"instances,omitempty"`
 }
 
-// Stages returns the order of a deploy. first is true if no deploy of the deployment
-// has succeeded. An error names the group and the value that is wrong.
+// Stages returns the order of a deploy. first is true if no deploy of the deployment has
+// succeeded yet. An error names the group and the wrong value.
 func Stages(groups []Group, first bool) ([]Stage, error) {
 	var stages []Stage
 	for i, g := range groups {
@@ -121,8 +121,8 @@ func turnOf(g Group, first bool) (Turn, error) {
 	return turn, nil
 }
 
-// lotsOf returns the instances of the group that change: those of each zone
-// together, or all of them.
+// lotsOf returns the instances of the group that change, by zone; or in one list, if
+// zones change at the same time.
 func lotsOf(g Group, first bool) [][]Instance {
 	var lots [][]Instance
 	for _, in := range Sorted(g.Instances) {
@@ -139,9 +139,10 @@ func lotsOf(g Group, first bool) [][]Instance {
 	return lots
 }
 
-// Sorted returns instances in the order in which they change, which is their order
-// in links, too: the one that bootstraps its group, the others of its zone, those
-// without a zone, then by zone; inside a zone by index.
+// Sorted returns instances in the order in which they change, which is also their order
+// in links. First comes the one that bootstraps its group, then the others of its zone,
+// then instances without a zone, then the other zones. Inside a zone they are sorted by
+// index.
 func Sorted(instances []Instance) []Instance {
 	zone, found := "", false
 	for _, in := range instances {
@@ -180,7 +181,7 @@ var (
 	percent = regexp.MustCompile(`^([0-9]+)%$`)
 )
 
-// number returns a number of instances, at most size for a percentage.
+// number reads a number, or a percentage of size. A percentage is at most size.
 func number(text string, size int) (int, error) {
 	if m := percent.FindStringSubmatch(text); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil && n <= 100 {

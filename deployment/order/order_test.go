@@ -71,7 +71,7 @@ func TestDirector(t *testing.T) {
 		for _, stage := range got {
 			for i := range stage {
 				for j := range stage[i].Lots {
-					stage[i].Lots[j].Zone = "" // the Director does not report it
+					stage[i].Lots[j].Zone = "" // The Director does not report it.
 				}
 			}
 		}

@@ -1,6 +1,6 @@
-// Package record stores which instances a deployment with many instances has: a
-// file deployment.json in the folder of their states. It has no secrets, and no
-// CIDs: those are in the state of each instance.
+// Package record stores the instances of a deployment with many instances in a file
+// deployment.json, in the folder of their states. It has no secrets, and no CIDs: those
+// are in the state of each instance.
 package record
 
 import (
@@ -21,12 +21,12 @@ import (
 // Format is the format of a Record.
 const Format = 1
 
-// Record is the instances of a deployment, those included that are still to be
-// created or deleted.
+// Record has the instances of a deployment, including those that are not created or not
+// deleted yet.
 type Record struct {
 	Format    int         `json:"format"`
 	Name      string      `json:"name"`
-	Deployed  *time.Time  `json:"deployed,omitempty"` // when a deploy of all last succeeded; absent: never
+	Deployed  *time.Time  `json:"deployed,omitempty"` // when a deploy of all instances last succeeded; absent: never
 	Instances []*Instance `json:"instances"`
 
 	dir string
@@ -41,8 +41,7 @@ type Instance struct {
 	Bootstrap bool   `json:"bootstrap,omitempty"`
 	Ignored   bool   `json:"ignored,omitempty"`
 	Disk      bool   `json:"persistent_disk,omitempty"`
-	// Going is set once it was decided that the instance goes, and until it is
-	// deleted.
+	// Going is the reason for which the instance is to be deleted; empty: it stays.
 	Going string `json:"going,omitempty"`
 	// State is the name of its state file in the folder, or an absolute path.
 	State     string                  `json:"state"`
@@ -55,8 +54,8 @@ type Instance struct {
 // Name returns the name of the instance for people: web/0.
 func (in *Instance) Name() string { return fmt.Sprintf("%s/%d", in.Group, in.Index) }
 
-// Dir returns the folder of the states of a manifest's instances:
-// `<manifest without extension>-state` beside the manifest.
+// Dir returns the folder for the states of the instances of a manifest: `<manifest
+// without extension>-state` beside the manifest.
 func Dir(manifest string) string {
 	return strings.TrimSuffix(manifest, filepath.Ext(manifest)) + "-state"
 }
@@ -64,11 +63,11 @@ func Dir(manifest string) string {
 // fileName is the name of the record in the folder.
 const fileName = "deployment.json"
 
-// StemcellLock is the name of the file in the folder with which instances wait for each
-// other while one uploads or deletes a stemcell.
+// StemcellLock is the name of a lock file in the folder: only the instance that has the
+// lock uploads or deletes a stemcell.
 const StemcellLock = "stemcells.lock"
 
-// LogsIn returns the folder of the output of the last run.
+// LogsIn returns the folder for the output of the last run.
 func LogsIn(dir string) string { return filepath.Join(dir, "logs") }
 
 // Exists reports whether a folder has a record.
@@ -80,7 +79,8 @@ func Exists(dir string) bool {
 // maxSize limits the size of a record.
 const maxSize = 64 << 20
 
-// Load reads the record in a folder; a new one, without instances, if there is none.
+// Load reads the record in a folder. Without one, it returns a new record without
+// instances.
 func Load(dir string) (*Record, error) {
 	path := filepath.Join(dir, fileName)
 	r := &Record{Format: Format, dir: dir}
@@ -89,7 +89,7 @@ func Load(dir string) (*Record, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return r, nil
 	case err != nil:
-	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
+	case !info.Mode().IsRegular(): // Opening a pipe would wait for its writer.
 		err = errors.New("it is not a regular file")
 	case info.Size() > maxSize:
 		err = fmt.Errorf("it is larger than %d MiB", maxSize>>20)
@@ -116,8 +116,8 @@ func Load(dir string) (*Record, error) {
 	return r, nil
 }
 
-// check refuses a record whose instances are not told apart, or whose states are
-// outside of its folder.
+// check refuses a record if two instances have the same name or id, if one lacks an id,
+// group or state, or if a state is outside of the folder.
 func (r *Record) check() error {
 	seen := map[string]bool{}
 	for _, in := range r.Instances {
@@ -155,7 +155,7 @@ func (r *Record) Save() error {
 	return nil
 }
 
-// With returns a record of the same folder, with this name and without instances.
+// With returns a new record in the same folder, with the name, and without instances.
 func (r *Record) With(name string) *Record {
 	return &Record{Format: Format, Name: name, Deployed: r.Deployed, dir: r.dir}
 }

@@ -1,8 +1,8 @@
-// Package roster decides which instances a deployment has: from the number, zones
-// and static addresses that its instance groups ask for, and from the instances
-// that exist. It is pure. The rules are those of BOSH's Director, with one
-// exception: of instances with persistent disks, those that leave the zones
-// balanced stay, and among them the ones with the lowest index.
+// Package roster decides which instances a deployment has: from the number, zones and
+// static addresses that its instance groups ask for, and from the existing instances. It
+// is pure. The rules are those of BOSH's Director, with one exception. If some of the
+// instances with persistent disks must be deleted, those stay that balance the zones
+// best, and of these the ones with the lowest index.
 package roster
 
 import (
@@ -16,46 +16,46 @@ import (
 // Group is what a manifest asks of one instance group.
 type Group struct {
 	network.Group
-	From []Origin // migrated_from
+	From []Origin // from migrated_from
 }
 
 // Origin is an instance group of an earlier manifest whose instances become
 // instances of this group.
 type Origin struct {
 	Name string
-	Zone string // of its instances, if they have none; empty: none
+	Zone string // of its instances that have none; empty: none
 }
 
-// Recorded is an instance that exists, with or without a VM.
+// Recorded is an existing instance, with or without a VM.
 type Recorded struct {
 	ID        string
 	Group     string
 	Index     int
 	Zone      string // empty: none
 	Bootstrap bool
-	Ignored   bool // nothing may change it
+	Ignored   bool // true: nothing may change it
 	Disk      bool // it has a persistent disk
 	Held      []network.Reservation
 }
 
 // Instance is an instance that the deployment has after a deploy.
 type Instance struct {
-	ID        string // empty: a new one
+	ID        string // empty: the instance is new
 	Group     string
 	Index     int
 	Zone      string
 	Bootstrap bool
-	Was       *Recorded             // nil: a new one
+	Was       *Recorded             // nil: the instance is new
 	Static    map[string]netip.Addr // its part of static_ips, by network
 }
 
-// Going is an instance that the deployment no longer has after a deploy.
+// Going is an instance that a deploy deletes.
 type Going struct {
 	Recorded
 	Why Why
 }
 
-// Why is the reason for which an instance goes.
+// Why is the reason for which an instance is deleted.
 type Why string
 
 // The reasons.
@@ -65,20 +65,20 @@ const (
 	ZoneGone     Why = "zone gone"      // the group is no longer in this zone
 	ZonesGiven   Why = "zones given"    // the group has zones, and the instance has none
 	ZonesRemoved Why = "zones removed"  // the group has no zones, and the instance has one
-	StaticGone   Why = "static ip gone" // static_ips has no address left for it in its zone
+	StaticGone   Why = "static ip gone" // no address of static_ips is left for the instance in its zone
 )
 
-// Roster is the instances of a deployment.
+// Roster has the instances of a deployment.
 type Roster struct {
-	// Instances are in the order of the groups, and by index in each group.
+	// Instances are in the order of their groups, and in each group by index.
 	Instances []Instance
 	// Going is sorted by group and index.
 	Going []Going
 }
 
-// Make returns the roster of groups. Each instance that stays keeps its index,
-// zone and static address; new ones get the lowest index that no instance of the
-// group has, not even one that goes. An error is a *Refused or a *network.Refused.
+// Make returns the roster of groups. Each instance that stays keeps its index, zone and
+// static address. New ones get the lowest free index of their group; the index of an
+// instance that is deleted is not free. The error is a *Refused or a *network.Refused.
 func Make(groups []Group, recorded []Recorded, networks []network.Network) (Roster, error) {
 	var result Roster
 	migrating, err := originsOf(groups, recorded)
@@ -124,7 +124,7 @@ func Make(groups []Group, recorded []Recorded, networks []network.Network) (Rost
 	return result, nil
 }
 
-// reason returns why an instance of a group that stays goes.
+// reason returns why an instance is deleted although its group stays; empty: it may stay.
 func reason(g Group, r Recorded) Why {
 	switch {
 	case len(g.Zones) > 0 && r.Zone == "":
@@ -144,8 +144,8 @@ func (g *Group) static() bool {
 	return slices.ContainsFunc(g.Wishes, func(w network.Wish) bool { return len(w.Static) > 0 })
 }
 
-// existing returns the instances of the group, those of the groups that it was
-// migrated from included, by index.
+// existing returns the instances of the group and of the groups that it was migrated
+// from, by index.
 func existing(g Group, recorded []Recorded) []*Recorded {
 	var all []*Recorded
 	for i := range recorded {
@@ -165,8 +165,8 @@ func existing(g Group, recorded []Recorded) []*Recorded {
 	return all
 }
 
-// number gives an index to the instances that have none of this group: first to
-// those that migrate, then to new ones.
+// number gives an index to instances that have none in this group: first to migrated
+// ones, then to new ones.
 func (p *placement) number(taken map[string]map[int]bool) {
 	for _, migrating := range []bool{true, false} {
 		for i := range p.placed {
@@ -180,7 +180,7 @@ func (p *placement) number(taken map[string]map[int]bool) {
 	}
 }
 
-// take records that an instance of the group has the index.
+// take marks an index of a group as taken.
 func take(taken map[string]map[int]bool, group string, index int) {
 	if taken[group] == nil {
 		taken[group] = map[int]bool{}
@@ -197,8 +197,8 @@ func lowestFree(taken map[int]bool) int {
 	return index
 }
 
-// elect leaves the instance that bootstraps its group as it is, if there is exactly
-// one, and else chooses the one with the lowest index.
+// elect chooses the instance that bootstraps its group: the only one that does so
+// already, or the one with the lowest index.
 func elect(instances []Instance) {
 	count, lowest := 0, -1
 	for i, in := range instances {

@@ -62,7 +62,7 @@ func address(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// values returns the case as Make takes it.
+// values returns the arguments of Make for the case.
 func (c *directorCase) values() ([]Group, []Recorded, []network.Network) {
 	var networks []network.Network
 	for _, n := range c.Config.Networks {
@@ -115,7 +115,7 @@ func TestDirector(t *testing.T) {
 			case errors.As(err, &mine) && mine.Kind == c.Result.Error, errors.As(err, &placing) && placing.Kind == c.Result.Error:
 				return
 			case c.Result.Error == "JobStaticIpsFromInvalidAvailabilityZone" && err != nil:
-				return // network.ParseGroup reports these before a roster is made
+				return // network.ParseGroup reports these errors before Make is called.
 			case err != nil || c.Result.Error != "":
 				t.Fatalf("%v, want %q", err, c.Result.Error)
 			}
@@ -152,8 +152,8 @@ func TestDirector(t *testing.T) {
 	}
 }
 
-// unevenness adds up the squares of the numbers of instances that the groups have
-// in their zones: the lower, the more balanced.
+// unevenness returns the sum of the squares of the numbers of instances in each zone of
+// each group: the lower, the better the balance.
 func unevenness(instances []Instance) int {
 	counts := map[[2]string]int{}
 	for _, in := range instances {
@@ -166,7 +166,7 @@ func unevenness(instances []Instance) int {
 	return sum
 }
 
-// uneven returns the unevenness of what the Director decides.
+// uneven returns the unevenness of the Director's decision.
 func (c *directorCase) uneven() int {
 	var instances []Instance
 	for _, w := range c.Result.Wanted {
