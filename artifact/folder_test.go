@@ -92,6 +92,24 @@ func TestFolderRelease(t *testing.T) {
 	}
 }
 
+// The schema of a job's properties is a part of the job.
+func TestFolderReleaseHasSchema(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "release")
+	files := releaseFiles()
+	writeFolder(t, dir, files)
+	s := testStore(t)
+	without := readRelease(t, s, local("web", dir, "")).Job("web")
+	writeFolder(t, dir, map[string]string{"jobs/web/" + PropertiesSchema: "{}"})
+	with := readRelease(t, s, local("web", dir, "")).Job("web")
+	if got := treeOf(t, with.Dir); got != "job.MF monit properties_schema.json templates/ctl.erb templates/web.yml.erb" {
+		t.Errorf("the job's folder holds %s", got)
+	}
+	if with.Fingerprint == without.Fingerprint {
+		t.Error("the job has the fingerprint of the one without")
+	}
+}
+
 func treeOf(t testing.TB, dir string) string {
 	t.Helper()
 	var names []string

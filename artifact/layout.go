@@ -426,6 +426,10 @@ func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, err
 	for _, t := range j.job.Templates {
 		from[path.Join("templates", t.Source)] = path.Join(dir, "templates", t.Source)
 	}
+	schema := dir + "/" + PropertiesSchema
+	if _, err := fs.Stat(b.fsys, schema); err == nil {
+		from[PropertiesSchema] = schema
+	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", spec.Name)
 	for _, name := range sortedKeys(from) {

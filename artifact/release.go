@@ -27,8 +27,12 @@ type Job struct {
 	Properties  []Property // in the order of their Name
 	Consumes    []Link     // links that its templates use
 	Provides    []Link     // links that it offers to other jobs
-	Dir         string     // extracted: job.MF, monit, templates/<Source>
+	Dir         string     // extracted: job.MF, monit, templates/<Source>, PropertiesSchema if the job has one
 }
+
+// PropertiesSchema is the name of the file in which a job describes its properties as
+// JSON Schema (cloudfoundry/community, RFC-0035).
+const PropertiesSchema = "properties_schema.json"
 
 // Short returns the beginning of a fingerprint, which is enough for people to
 // distinguish two of them.

@@ -54,7 +54,8 @@ func (p *program) cache() string { return filepath.Join(p.dir, "cache") }
 var self = newProgram()
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	// The clock of regexp2 ends a second after the last pattern.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"), goleak.Cleanup(func(code int) {
 		if self.dir != "" {
 			_ = os.RemoveAll(self.dir)
 		}

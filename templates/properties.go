@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,13 +107,11 @@ func blocked(source any, name string) (at, found string) {
 	return "", ""
 }
 
+// propertiesAt returns the path at which the manifest sets the job's properties.
+func (j *Job) propertiesAt() string { return cmp.Or(j.Context.PropertiesPath, "properties") }
+
 // setAt returns the path at which the manifest sets a property of the job.
-func (j *Job) setAt(name string) string {
-	if j.Context.PropertiesPath == "" {
-		return "properties." + name
-	}
-	return j.Context.PropertiesPath + "." + name
-}
+func (j *Job) setAt(name string) string { return j.propertiesAt() + "." + name }
 
 // consumesAt returns the path at which the manifest describes a link of the job.
 func (j *Job) consumesAt(link string) string {
