@@ -156,6 +156,12 @@ func (r *run) peek(ctx context.Context) error {
 	return err
 }
 
+// readAdopted reads the manifest from which another tool created the VM.
+func (r *run) readAdopted(ctx context.Context) (err error) {
+	r.adopted, err = r.t.ReadAdopted(ctx)
+	return err
+}
+
 // lookByCPI asks the CPI for what the agent did not report, if a plan needs
 // that.
 func (r *run) lookByCPI(ctx context.Context) error { return r.look.ByCPI(ctx, r.settle) }

@@ -51,7 +51,7 @@ func (r *run) lookPhases() []phase {
 	return []phase{
 		{name: "start ruby", group: instance.Validating, do: r.t.WarmRuby},
 		{name: "fetch artifacts", group: instance.Validating, do: r.fetchAll},
-		{name: "adopt", do: r.t.ReadAdopted},
+		{name: "adopt", do: r.readAdopted},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "look", do: r.lookByCPI},
 		{name: "look for an unrecorded VM", do: r.look.RefuseUnrecorded},

@@ -280,8 +280,8 @@ func (r *run) makePlan(ctx context.Context) error {
 		return err
 	}
 	st, _ := plan.Settled(r.t.State.Get(), r.look.Facts)
-	if r.t.Adopted != nil {
-		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.t.Adopted))
+	if r.adopted != nil {
+		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.adopted))
 	}
 	choice, err := plan.Decide(w, st, r.look.Facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {

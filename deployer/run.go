@@ -9,6 +9,7 @@ import (
 	"bootstrap/deployer/journal"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/manifest"
 )
 
 // Options contains everything that a run gets from outside: environment,
@@ -41,6 +42,8 @@ type run struct {
 	at    string    // the running phase or step
 	plan  plan.Plan // doers get their steps of it
 	view  plan.View // the last plan that was reported
+
+	adopted *manifest.Manifest // from which another tool created the VM; nil: none is named
 
 	vms       *vms
 	disks     *disks

@@ -56,8 +56,13 @@ type Request struct {
 	From Options
 	Out  *report.Output
 
-	StatePath string   // SayPaths; empty: the run needs no state
-	ends      []func() // functions that run at the end, the last one first
+	StatePath string // SayPaths; empty: the run needs no state
+	// About is what commands need to know that do not read the manifest: from the
+	// manifest (Read), or from what this machine has recorded of it (FindInstallation).
+	About kept.Deployment
+
+	address netip.Addr // UseInstallation: of the instance, by the state
+	ends    []func()   // functions that run at the end, the last one first
 }
 
 // Inputs is the manifest of a deployment, read and checked.
@@ -65,16 +70,9 @@ type Inputs struct {
 	*Request
 
 	Manifest *manifest.Manifest // Read; nil: it was not read
-	Adopted  *manifest.Manifest // ReadAdopted: the manifest from which another tool created the VM
 	// Deployment is all instances of the manifest, if the run is about one of several.
 	Deployment *manifest.Deployment
 	Replaced   []string // Read: variables that the VM uses and that get new values
-	// About is what commands need to know that do not read the manifest: from
-	// the manifest (Read), or from what this machine has recorded of it
-	// (FindInstallation).
-	About kept.Deployment
-
-	address netip.Addr // UseInstallation: of the instance, by the state
 }
 
 // Record is the state of a deployment and what this machine has recorded of it: Lock

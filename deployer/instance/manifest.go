@@ -78,35 +78,35 @@ func (t *Instance) readOnce(ctx context.Context) error {
 	return t.Read(ctx)
 }
 
-// ReadAdopted reads the manifest from which another tool created the VM.
-func (t *Instance) ReadAdopted(ctx context.Context) error {
-	if t.From.AdoptFrom == "" {
-		return nil
+// ReadAdopted returns the manifest from which another tool created the VM; nil: none is
+// named, or it is not needed.
+func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) {
+	if rec.From.AdoptFrom == "" {
+		return nil, nil
 	}
-	st := t.State.Get()
+	st := rec.State.Get()
 	if st.CurrentVMCID == "" || len(st.Own.Made) > 0 {
 		// The file is not needed, but a mistyped name is still an error.
-		if _, err := os.Stat(t.From.AdoptFrom); err != nil {
+		if _, err := os.Stat(rec.From.AdoptFrom); err != nil {
 			if at, ok := errors.AsType[*fs.PathError](err); ok {
 				err = at.Err // without the name of the system call
 			}
-			return &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", t.From.AdoptFrom, err)}
+			return nil, &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", rec.From.AdoptFrom, err)}
 		}
-		t.Out.Warning("--adopt-from is not needed: there is no VM, or the state file records what the VM was made from")
-		return nil
+		rec.Out.Warning("--adopt-from is not needed: there is no VM, or the state file records what the VM was made from")
+		return nil, nil
 	}
-	inputs := t.From.Inputs
+	inputs := rec.From.Inputs
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
 	inputs.CloudConfigs = nil // another tool's manifest has networks and resource pools of its own
-	m, err := manifest.Load(ctx, t.From.AdoptFrom, inputs)
+	m, err := manifest.Load(ctx, rec.From.AdoptFrom, inputs)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.Env.Secret(m.Secrets...)
-	t.Env.publish(m.Names...)
-	t.Adopted = m
-	return nil
+	rec.Env.Secret(m.Secrets...)
+	rec.Env.publish(m.Names...)
+	return m, nil
 }
 
 // SaysProtect reports whether the manifest file contains protect: true; it may
