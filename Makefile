@@ -49,7 +49,7 @@ quickstart: build ## one VM on this machine, serving a page
 	@echo
 	@echo "The page: http://127.0.0.1:8787/"
 
-# Most tests wait, so more of them run in parallel than there are cores.
+# Most tests wait, so more tests than cores run at the same time.
 unit: image ## the tests of each package and of the layout; without e2e, without compiling Ruby, without the race detector
 	CGO_ENABLED=0 $(GO) test -short -parallel 8 $$($(GO) list ./... | grep -v '/e2e$$')
 
@@ -65,8 +65,8 @@ full: image ## all tests again and again, every kill and fault, and the fuzzers 
 	$(MAKE) fuzz FUZZTIME=2m
 	$(MAKE) check-image CHECK=-profile
 
-# The module .ci/lint pins the linters. With the flags of make build, they reuse the packages
-# that it has compiled.
+# The module in .ci/lint pins the versions of the linters. With the flags of make build,
+# they reuse the packages that it has compiled.
 lint: export CGO_ENABLED = 0
 lint: export GOFLAGS := $(shell $(GO) env GOFLAGS) $(FLAGS)
 lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec

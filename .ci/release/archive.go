@@ -132,7 +132,7 @@ func open(f file, use func(from io.Reader, size int64) error) error {
 
 // checksums writes SHA256SUMS of all other files in a folder, in the form of sha256sum.
 func checksums(dir string) error {
-	entries, err := os.ReadDir(dir) // sorted
+	entries, err := os.ReadDir(dir) // ReadDir sorts by name.
 	if err != nil {
 		return err
 	}

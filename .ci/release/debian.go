@@ -23,7 +23,7 @@ import (
 // debianPackage is an unpacked package of Debian.
 type debianPackage struct {
 	Name, Version, Arch string
-	SHA256              string // of its file, in hex
+	SHA256              string // of the package's file, in hex
 	control             []byte
 	entries             []entry
 }
@@ -49,7 +49,7 @@ func readDebs(dir string) (list []debianPackage, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", p, err)
 		}
-		if d.Name != "debconf" { // only scripts of packages ask
+		if d.Name != "debconf" { // only scripts of packages use it
 			list = append(list, d)
 		}
 	}
@@ -111,7 +111,7 @@ func readDeb(path string) (d debianPackage, err error) {
 	return d, nil
 }
 
-// untar reads a tar archive that is compressed as the end of its name says.
+// untar reads a tar archive. The end of its name says how it is compressed.
 func untar(from io.Reader, form string) (list []entry, err error) {
 	switch form {
 	case "":

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// formula writes a formula of Homebrew that installs the archives of this release. Its
-// addresses begin with the one that was given.
+// formula writes a Homebrew formula that installs the archives of this release. Their
+// URLs begin with the given one.
 func (r *release) formula() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# bootstrap %s, as make dist wrote it.
@@ -58,8 +58,8 @@ end
 	})
 }
 
-// rubyText returns a text in quotes, in which Ruby replaces nothing.
+// rubyText quotes a text so that Ruby replaces nothing in it.
 func rubyText(text string) string { return strings.ReplaceAll(strconv.Quote(text), "#", `\#`) }
 
-// at returns the address of a file of this release.
+// at returns the URL of a file of this release.
 func (r *release) at(name string) string { return strings.TrimSuffix(r.url, "/") + "/" + name }

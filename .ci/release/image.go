@@ -29,8 +29,9 @@ import (
 )
 
 // image makes the container image of all processors, as a tar archive of an OCI layout,
-// and the list of its components. Its first layer has Debian's packages, its second the
-// program. manifest.json beside it is for docker load of versions that know no OCI layout.
+// and the list of its components. The first layer has Debian's packages, the second the
+// program. manifest.json beside the layout is for versions of docker load that do not
+// know OCI layouts.
 func (r *release) image(platforms []platform) error {
 	dir := filepath.Join(r.work, "image")
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -95,7 +96,7 @@ func (r *release) image(platforms []platform) error {
 	return writeBOM(r.name("image.cdx.json"), r.bom("bootstrap", cdx.ComponentTypeContainer), slices.CompactFunc(components, same))
 }
 
-// tag returns the version as a tag, in which a plus is not allowed.
+// tag returns the version as a tag of an image, which may not contain a plus sign.
 func (r *release) tag() string { return strings.ReplaceAll(r.version.Go, "+", "_") }
 
 // imageOf makes the image of one processor.
@@ -218,8 +219,8 @@ func without(name string) bool {
 		strings.Contains(name, "/gconv/")
 }
 
-// baseTree returns the files that Debian's packages install, and those that their scripts
-// would make: names of alternatives, the bundle of certificates, users.
+// baseTree returns the files that Debian's packages install, and the files that their
+// scripts would write: names of alternatives, the bundle of certificates, users.
 func baseTree(debs []debianPackage) (tree, error) {
 	t := tree{}
 	for _, d := range debs {
@@ -250,7 +251,7 @@ func baseTree(debs []debianPackage) (tree, error) {
 	return t, t.parents()
 }
 
-// parents adds the folders that are missing above files.
+// parents adds missing folders.
 func (t tree) parents() error {
 	for name := range maps.Clone(t) {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {

@@ -16,11 +16,10 @@ func (r *release) noticePath(p platform) string {
 	return filepath.Join(r.work, "NOTICE-"+p.String())
 }
 
-// legal matches the files of a module that have to be given to whoever gets a program
-// with it.
+// legal matches the files of a module that must be distributed with the program.
 var legal = regexp.MustCompile(`^(?i:licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// licences writes the notices of a program: those of what it embeds, and of the Go modules
+// licences writes the notices of everything that a program embeds, and of the Go modules
 // that are linked into it.
 func (r *release) licences(p platform) error {
 	info, err := buildinfo.ReadFile(r.path(p))
@@ -49,7 +48,7 @@ func (r *release) licences(p platform) error {
 
 // texts writes the legal texts of a module, which must have one.
 func texts(to io.Writer, name, dir string) error {
-	entries, err := os.ReadDir(dir) // sorted
+	entries, err := os.ReadDir(dir) // ReadDir sorts by name.
 	if err != nil {
 		return fmt.Errorf("cannot read the licence of %s: %w", name, err)
 	}

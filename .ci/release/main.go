@@ -1,8 +1,8 @@
-// Release makes the files for users from the programs that .ci/dist has built:
-// archives, packages for Debian, Fedora and Alpine, a container image, lists of
-// components (SBOM), a formula for Homebrew, and the checksums of all of these. The same
-// input makes the same bytes: every time is that of SOURCE_DATE_EPOCH, every owner is
-// root, and everything is sorted by its name.
+// Release makes the files for users from the programs that .ci/dist has built: archives,
+// packages for Debian, Fedora and Alpine, a container image, lists of components (SBOM),
+// a formula for Homebrew, and the checksums of all of these. The same input makes the
+// same bytes: every time is SOURCE_DATE_EPOCH, every owner is root, and everything is
+// sorted by name.
 package main
 
 import (
@@ -22,20 +22,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// input is what a release is made from.
+// input has the parameters of a release.
 type input struct {
 	programs   string    // folder with OS-ARCH/bootstrap of each platform
 	pages      string    // folder that cmd/pages wrote
-	notice     string    // file with the licences of what is embedded
+	notice     string    // file with the licences of embedded parts
 	modules    string    // folder with the source of the Go modules (GOMODCACHE)
-	goroot     string    // folder with that of the standard library
+	goroot     string    // folder with the source of the standard library (GOROOT)
 	source     string    // folder of the repository
 	ruby       string    // about.json of the embedded Ruby; empty: none is embedded
 	debs       string    // folder with ARCH/*.deb for the container image; empty: make none
-	out        string    // folder for what is made; it must exist
-	url        string    // address of the folder out on the net, for the formula
-	maintainer string    // name and address for packages
-	date       time.Time // of everything that is made
+	out        string    // folder for the release; it must exist
+	url        string    // URL at which the release will be published, for the formula
+	maintainer string    // name and address, for packages
+	date       time.Time // date of all files
 }
 
 func main() {
@@ -59,7 +59,7 @@ func run(args []string) error {
 	flags.StringVar(&in.out, "out", "dist", "`folder` for what is made")
 	flags.StringVar(&in.url, "url", "", "`address` from which the files will be downloaded, for the formula")
 	flags.StringVar(&in.maintainer, "maintainer", "bootstrap <bootstrap@localhost>", "`name` and address of who answers for the packages")
-	_ = flags.Parse(args) // it exits
+	_ = flags.Parse(args) // Parse exits after an error.
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		return errors.New("SOURCE_DATE_EPOCH has to be the date of the release, in seconds since 1970")
@@ -122,7 +122,7 @@ func (in input) release() error {
 	return checksums(in.out)
 }
 
-// built returns the platforms for which there are programs, and how they were built. All
+// built returns the platforms with a program, and the build information. All programs
 // must be of the same version.
 func (in input) built() (list []platform, build *buildinfo.BuildInfo, err error) {
 	for _, os := range []string{"linux", "darwin", "windows"} {
@@ -147,15 +147,15 @@ func (in input) built() (list []platform, build *buildinfo.BuildInfo, err error)
 	return list, build, nil
 }
 
-// path returns where the program of a platform is.
+// path returns the path of the program of a platform.
 func (in input) path(p platform) string { return filepath.Join(in.programs, p.String(), p.program()) }
 
-// release is one release while it is made.
+// release makes the files of one release.
 type release struct {
 	input
 	version version
 	commit  string // empty: unknown
-	work    string // folder for files that are put into others
+	work    string // folder for files that become parts of other files
 }
 
 // name returns the name of a file of this release.
@@ -170,7 +170,7 @@ type file struct {
 	mode   fs.FileMode
 }
 
-// documents returns the files for people to read, below dir.
+// documents returns the documents for users, below dir.
 func (r *release) documents(dir string, p platform) (list []file, err error) {
 	add := func(name, source string) {
 		list = append(list, file{name: dir + name, source: source, mode: 0o644})

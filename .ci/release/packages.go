@@ -20,12 +20,12 @@ the VM what the manifest says, and shows a plan before it changes anything.`
 )
 
 // packages makes the packages of a processor for Debian, Fedora and Alpine. Scripts of
-// packages and CPIs want bash; VMs on this machine reach the net with slirp4netns or
-// passt.
+// packages and CPIs need bash; VMs on this machine reach other networks with slirp4netns
+// or passt.
 func (r *release) packages(arch string) error {
 	for _, p := range []struct {
 		packager nfpm.Packager
-		zsh      string // where zsh looks
+		zsh      string // folder in which zsh looks for completions
 		version  string
 		file     string
 		named    func(*nfpm.Info)

@@ -41,8 +41,8 @@ func sh(t *testing.T, dir string, command ...string) string {
 	return string(out)
 }
 
-// program returns a program to release: PROGRAM, as make build makes it, or one that is
-// built for this test.
+// program returns a program to release: the file PROGRAM, as make build makes it, or a
+// program that is built for this test.
 func program(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("PROGRAM")
@@ -57,7 +57,7 @@ func program(t *testing.T) string {
 	return path
 }
 
-// package1 writes a package for the container image. The programs of the real ones are
+// package1 writes a Debian package for the container image. Programs of real packages are
 // tried by hand.
 func package1(t *testing.T, dir, name, form string, contents map[string]string) {
 	t.Helper()
@@ -80,8 +80,8 @@ func package1(t *testing.T, dir, name, form string, contents map[string]string) 
 	}
 }
 
-// A release that is made again in another folder has the same bytes, and the tools of each
-// format find in it what they look for.
+// A release that is made in another folder has the same bytes, and the tools of each
+// format find its content.
 func TestRelease(t *testing.T) {
 	bin := program(t)
 	work := t.TempDir()
@@ -186,8 +186,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// complete asks bash what follows on a command line, as the tab key does, with the script
-// and the program in a folder.
+// complete returns the completions of bash for a command line, with the script and the
+// program in a folder.
 func complete(t *testing.T, dir string) {
 	const library = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err != nil {
@@ -251,7 +251,8 @@ func same(t *testing.T, a, b string) {
 	}
 }
 
-// installed looks for what a package installs in the listing of its tool.
+// installed checks that the listing of a package's tool has all files that the package
+// must install.
 func installed(t *testing.T, listing, program, zsh string) {
 	t.Helper()
 	for _, want := range []string{
@@ -298,7 +299,7 @@ func components(t *testing.T, path, bin string) {
 	}
 }
 
-// image unpacks the image as an engine does, and looks at what a container would see.
+// image unpacks the image as an engine does, and checks the files of a container.
 func image(t *testing.T, path, arch string) {
 	dir, root := t.TempDir(), t.TempDir()
 	sh(t, dir, "tar", "xf", path)
@@ -368,8 +369,8 @@ func image(t *testing.T, path, arch string) {
 	}
 }
 
-// action runs the steps of the action of this repository, as a runner does, with a server
-// that has the release.
+// action runs the steps of this repository's action as a runner does, with a server that
+// has the release.
 func action(t *testing.T, out, version string, p platform) {
 	var file struct {
 		Inputs map[string]struct{ Default string }
@@ -395,7 +396,7 @@ func action(t *testing.T, out, version string, p platform) {
 	defer tampered.Close()
 	for _, c := range []struct {
 		name, url, version, arch, args string
-		want                           string // in what the steps print
+		want                           string // part of the output of the steps
 		fails                          bool
 	}{
 		{"install", server.URL, version, "", "", "formats   state 1", false},
@@ -422,7 +423,7 @@ func action(t *testing.T, out, version string, p platform) {
 				if failed || step.If != "" && c.args == "" {
 					continue
 				}
-				// as https://docs.github.com says of shell: bash
+				// in the way that https://docs.github.com describes for shell: bash
 				cmd := exec.Command("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step.Run)
 				cmd.Dir = work
 				cmd.Env = []string{"PATH=" + path, "HOME=" + work, "RUNNER_OS=Linux", "RUNNER_ARCH=" + arch, "RUNNER_TEMP=" + filepath.Join(work, "temp"), "GITHUB_PATH=" + filepath.Join(work, "path"), "GITHUB_OUTPUT=" + filepath.Join(work, "output")}
@@ -475,7 +476,7 @@ func headers(t *testing.T, path string) map[string]*tar.Header {
 	}
 }
 
-// An error names what is missing, and nothing is written.
+// An error names the missing part, and nothing is written.
 func TestRefusals(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
 	if err := run([]string{"-out", t.TempDir()}); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {

@@ -17,8 +17,8 @@ import (
 
 func (r *release) sbomPath(p platform) string { return r.name(p.String() + ".cdx.json") }
 
-// sbom writes the list of components of a program, in the form of CycloneDX: the modules
-// that the program itself records, and the Ruby that is embedded.
+// sbom writes the list of components of a program in the CycloneDX format: the Go modules
+// that the program records, and the embedded Ruby.
 func (r *release) sbom(p platform) error {
 	info, err := buildinfo.ReadFile(r.path(p))
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *release) sbom(p platform) error {
 	return writeBOM(r.sbomPath(p), bom, components)
 }
 
-// bom begins a list. It has no serial number, which would have to be a new one each time.
+// bom begins a list. It sets no serial number, because that would have to be unique.
 func (r *release) bom(name string, kind cdx.ComponentType) *cdx.BOM {
 	bom := cdx.NewBOM()
 	purl := "pkg:generic/bootstrap@" + r.version.Go
@@ -99,7 +99,7 @@ func properties(info *debug.BuildInfo, keys ...string) *[]cdx.Property {
 	return &list
 }
 
-// embeddedRuby returns the npm package of the Ruby that is embedded, with its digest in
+// embeddedRuby returns the npm package of the embedded Ruby, with its digest in
 // package-lock.json beside it, and the Ruby itself.
 func embeddedRuby(path string) ([]cdx.Component, error) {
 	var about struct{ Package, Ruby string }

@@ -10,11 +10,11 @@ import (
 
 // version is a version of the program in the forms that package formats sort.
 type version struct {
-	Go string // v1.2.3, v1.2.3-rc.1, or what Go makes of a commit: v0.0.0-20261123071030-2688745abcde
+	Go string // v1.2.3, v1.2.3-rc.1, or Go's version of a commit: v0.0.0-20261123071030-2688745abcde
 }
 
-// newVersion returns the version that the build recorded. A program that was built
-// without version control has the date of its commit alone.
+// newVersion returns the version that the build recorded. For a program that was built
+// without version control, it is made of the date alone.
 func newVersion(recorded string, date time.Time) version {
 	if !semver.IsValid(recorded) {
 		recorded = "v0.0.0-" + date.UTC().Format("20060102150405") + "-devel"
@@ -37,7 +37,7 @@ func (v version) debian() string {
 	return text + strings.ReplaceAll(semver.Build(v.Go), "-", ".")
 }
 
-// alpine returns the version for apk, which knows a few words and numbers after them:
+// alpine returns the version for apk, which allows only a few words, followed by numbers:
 // 0.0.0_pre20261123071030.
 func (v version) alpine() string {
 	pre := semver.Prerelease(v.Go)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Later versions are later for the tools that install them.
+// The tools that install packages sort later versions after earlier ones.
 func TestVersionsAreSorted(t *testing.T) {
 	day := time.Date(2026, 11, 23, 7, 10, 30, 0, time.UTC)
 	for _, c := range []struct{ recorded, debian, alpine string }{

@@ -1,4 +1,4 @@
-// The S3 server of the tests: versitygw, which keeps buckets as folders.
+// S3server is the S3 server of the tests: versitygw, which keeps buckets as folders.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/versity/versitygw/embedgw"
 )
 
-// Its arguments are a folder and an address to listen at; the keys are in the
-// environment. It ends with its standard input.
+// Its arguments are a folder and the address to listen at; the keys are in the
+// environment. It ends when its standard input is closed.
 func main() {
 	if err := run(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,9 +1,9 @@
-// Site makes a static site of the Markdown pages of the repository: README.md, docs,
-// and the pages of examples. It asks no other server for anything. Its only script is
+// Site makes a static site of the Markdown pages of the repository: README.md, docs, and
+// the pages of examples. The site loads nothing from other servers. Its only script is
 // that of the search, and each page can be read without it.
 //
-// Every link between pages, to a heading and to a file of the repository is followed;
-// one that leads nowhere is an error.
+// Every link between pages, to a heading and to a file of the repository is followed; one
+// without a target is an error.
 package main
 
 import (
@@ -53,9 +53,9 @@ type page struct {
 	Source  string // its path in the repository: docs/team.md
 	Path    string // its path in the site: docs/team.html
 	Title   string
-	Headers []header // of the second level
+	Headers []header // headings of the second level
 	Body    template.HTML
-	Parts   []part // what the search finds
+	Parts   []part // parts for the search
 }
 
 type header struct{ ID, Text string }
@@ -66,8 +66,8 @@ type section struct {
 	Pages []*page
 }
 
-// sections are the parts of the navigation with their pages, in the order of a reader
-// who begins. Pages that no section names are in the one that names "".
+// sections returns the parts of the navigation with their pages, in the order for a new
+// reader. Pages that no section names are in the section "".
 func sections() []struct {
 	title string
 	pages []string
@@ -96,7 +96,7 @@ func build(root, out string) (int, error) {
 		return 0, err
 	}
 	var pages []*page
-	files := map[string]bool{} // of the repository, to which pages link
+	files := map[string]bool{} // files of the repository that pages link to
 	for _, source := range sources {
 		text, err := os.ReadFile(filepath.Join(root, source))
 		if err != nil {
@@ -129,8 +129,8 @@ func build(root, out string) (int, error) {
 	return len(pages), errors.Join(put(out, "style.css", style), check(out))
 }
 
-// removeSite removes an earlier site. It refuses to remove any other folder, which a
-// person may have named by mistake.
+// removeSite removes an earlier site. It refuses any other folder, which a person may
+// have named by mistake.
 func removeSite(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +163,7 @@ func find(root string) ([]string, error) {
 	return list, nil
 }
 
-// inSite returns where a page is in the site.
+// inSite returns the path of a page in the site.
 func inSite(source string) string {
 	dir, name := path.Split(source)
 	if name == "README.md" {
@@ -174,8 +174,8 @@ func inSite(source string) string {
 
 var comment = regexp.MustCompile(`(?s)<!--.*?-->\n?`)
 
-// convert returns the page of a source, and the files of the repository to which it
-// links.
+// convert converts a source to a page, and returns it with the files of the repository
+// that it links to.
 func convert(root, source string, text []byte, sources []string) (*page, []string, error) {
 	text = comment.ReplaceAll(text, nil)
 	// The pages are our own, so their HTML, such as the anchors of the glossary, is kept.
@@ -244,8 +244,8 @@ func appendFile(files []string, file string) []string {
 	return append(files, file)
 }
 
-// target returns where a link of a page leads in the site, and the file of the
-// repository, if it is one that is no page.
+// target returns the target of a link in the site. If that is a file of the repository,
+// and not a page, it also returns the file.
 func target(root, source, to string, sources []string) (string, string, error) {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") || strings.HasPrefix(to, "#") {
 		return to, "", nil
@@ -274,8 +274,8 @@ func target(root, source, to string, sources []string) (string, string, error) {
 	return relative(source, copied(at)), at, nil
 }
 
-// copied returns where a file of the repository is in the site. Go files get another
-// ending, because a site below the repository would be a package of it.
+// copied returns the path of a file of the repository in the site. Go files get another
+// extension, because a site below the repository would be a Go package.
 func copied(file string) string {
 	if strings.HasSuffix(file, ".go") {
 		return file + ".txt"
@@ -283,7 +283,7 @@ func copied(file string) string {
 	return file
 }
 
-// relative returns the link from a page to a path of the site.
+// relative returns the link from a page to a path in the site.
 func relative(source, to string) string {
 	up := strings.Repeat("../", strings.Count(source, "/"))
 	return up + to
@@ -301,7 +301,7 @@ func plain(n ast.Node, text []byte) string {
 	return b.String()
 }
 
-// ids makes anchors of headings as GitHub does.
+// ids makes the anchors of headings in GitHub's way.
 type ids struct{ seen map[string]int }
 
 func (i *ids) Generate(value []byte, _ ast.NodeKind) []byte {
@@ -326,7 +326,7 @@ var linkText = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 
 func (i *ids) Put(value []byte) { i.seen[string(value)]++ }
 
-// navigation returns the sections that have pages.
+// navigation returns the sections with pages.
 func navigation(pages []*page) []section {
 	var named []string
 	for _, s := range sections() {
@@ -394,7 +394,7 @@ var (
 	named  = regexp.MustCompile(`\bid="([^"]*)"`)
 )
 
-// check follows every link of the site as a browser would.
+// check follows every link of the site in the way of a browser.
 func check(out string) error {
 	texts := map[string]string{}
 	err := filepath.WalkDir(out, func(at string, d fs.DirEntry, err error) error {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A site is built of the pages, and a link that leads nowhere is an error.
+// A site is made from pages, and a link without a target is an error.
 func TestBuild(t *testing.T) {
 	const readme = "# A `tool`\n\n<!-- not run: x -->\n```sh\nls <x>\n```\n\n[b](docs/b.md#the-second-part) ![p](docs/p.svg) [o](https://example.com) [e](examples/one) [g](x_test.go)\n\n| a | b |\n|---|---|\n| <a id=\"c\"></a>c | [d](#c) |\n"
 	for name, c := range map[string]struct {
@@ -56,7 +56,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// Only a folder that is empty or has a site is removed.
+// Only an empty folder or an earlier site is removed.
 func TestRemoveSite(t *testing.T) {
 	dir := t.TempDir()
 	if err := put(dir, "index.html", nil); err != nil {

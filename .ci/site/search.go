@@ -13,15 +13,15 @@ import (
 //go:embed search.js
 var search []byte
 
-// part is what the search finds: the text below a heading, or behind an anchor such as
-// that of a word of the glossary.
+// part is a result of the search: the text below a heading, or after an anchor, such as
+// that of a glossary entry.
 type part struct {
 	Page    string `json:"page"` // its path in the site
 	Title   string `json:"title"`
 	ID      string `json:"id"`
 	Heading string `json:"heading"`
 	Text    string `json:"text"`
-	Made    bool   `json:"made,omitempty"` // the page is made from the program, or a list of changes: found last
+	Made    bool   `json:"made,omitempty"` // true: generated from the program, or a list of changes; these come last
 }
 
 var (
@@ -49,7 +49,7 @@ func parts(p *page, body string) []part {
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
-		group := 2 // of the ID in m
+		group := 2 // index of the ID in m
 		if m[2] < 0 {
 			group = 6
 		}
@@ -69,7 +69,7 @@ func textOf(body string) string {
 
 // putSearch writes the script of the search and its index, in the order of the
 // navigation. The index is a script, because a page that is opened as a file may load
-// scripts and no data.
+// scripts, but no data.
 func putSearch(out string, nav []section) error {
 	var all []part
 	for _, s := range nav {

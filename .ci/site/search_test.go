@@ -31,10 +31,11 @@ func site(t *testing.T) (string, []part) {
 	return out, index
 }
 
-// Every page is in the index, with all of its text, and each part leads somewhere.
+// Every page is in the index with all of its text, and the links of all parts have
+// targets.
 func TestSearchIndex(t *testing.T) {
 	out, index := site(t)
-	words := map[string]int{} // of a page, in the index
+	words := map[string]int{} // words of a page that the index has
 	pages := map[string]string{}
 	for _, p := range index {
 		if pages[p.Page] == "" {
@@ -74,7 +75,7 @@ func TestSearchIndex(t *testing.T) {
 	}
 }
 
-// Pages that are made from the program are the last of the navigation, and of the index.
+// Generated pages come last in the navigation and in the index.
 func TestMadePagesAreLast(t *testing.T) {
 	_, index := site(t)
 	var order []string
@@ -88,7 +89,7 @@ func TestMadePagesAreLast(t *testing.T) {
 	}
 }
 
-// The search finds what the pages say, and puts the best part first.
+// The search finds the texts of the pages, and lists the best part first.
 func TestSearch(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -105,7 +106,7 @@ console.log(JSON.stringify(found));
 `)); err != nil {
 		t.Fatal(err)
 	}
-	for query, want := range map[string]string{ // the first that is found; empty: nothing
+	for query, want := range map[string]string{ // the first result; empty: none
 		"stemcell":                    "docs/concepts.html#stemcell",
 		"Orphaned Disk":               "docs/concepts.html#orphaned-disk",
 		"what survives what":          "docs/concepts.html#what-survives-what",

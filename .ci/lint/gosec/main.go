@@ -32,8 +32,7 @@ func main() {
 	}
 }
 
-// check prints what is found in the packages below dir, and reports whether there
-// is anything.
+// check prints the findings in the packages below dir, and reports whether there are any.
 func check(configFile, dir string) (found bool, err error) {
 	config, excluded, err := read(configFile)
 	if err != nil {
@@ -51,7 +50,7 @@ func check(configFile, dir string) (found bool, err error) {
 	if len(list) == 0 {
 		return false, errors.New("there are no packages")
 	}
-	// A rule asks for this version at every loop, and starts go list each time.
+	// A rule asks for the Go version at every loop, and starts go list each time.
 	if m := list[0].Module; m != nil {
 		if err := os.Setenv("GOSECGOVERSION", "go"+m.GoVersion); err != nil {
 			return false, err
@@ -72,7 +71,7 @@ func check(configFile, dir string) (found bool, err error) {
 	return true, report.CreateReport(os.Stdout, "text", false, []string{dir}, gosec.NewReportInfo(issues, metrics, problems))
 }
 
-// read returns the configuration and the rules that it excludes.
+// read returns the configuration, and the rules that it excludes.
 func read(path string) (config gosec.Config, excluded []string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
