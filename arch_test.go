@@ -125,6 +125,7 @@ func imports() map[string][]string {
 			"manifest/document",
 			"templates",
 		},
+		"cmd/instances": {"cmd/cli", "deployer", "deployer/instance", "deployment/record", "manifest"},
 		"cmd/manifests": {
 			"cmd/cli",
 			"cmd/environment",
@@ -200,6 +201,7 @@ func imports() map[string][]string {
 			"cmd/cli",
 			"cmd/environment",
 			"cmd/exit",
+			"cmd/instances",
 			"cmd/ui",
 			"cmd/values",
 			"deployer",
@@ -294,6 +296,7 @@ func imports() map[string][]string {
 			"deployer/report",
 			"deployer/instance",
 			"deployer/timeline",
+			"deployment/record",
 			"manifest",
 			"manifest/document",
 			"network",

@@ -73,6 +73,7 @@ func together() [][2]string {
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
 		{"delete", "keep-disk fix skip-if-missing skip-drain"},
+		{"status", "ps vitals"},
 		{"logs", "agent system only dir"},
 		{"logs", "agent system only out"},
 		{"logs", "agent system only tail follow"},

@@ -43,7 +43,7 @@ func printed() map[string]any {
 		"variable": manifests.VariableLine{}, "rotation": manifests.RotatedLine{}, "secrets": secrets.Result{}, "cached": records.Cached{}, "initialized": scaffold.Result{},
 		"timings": timeline.Timeline{}, "report": observe.Report{},
 		"fleet_run": rollout.Record{}, "fleet_members": rollout.Now{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
-		"instances": deployment.Plan{}, "instance": deployment.Event{},
+		"instances": deployment.Plan{}, "instance": deployment.Event{}, "instance_states": observe.InstanceStates{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {
 		kinds[string(kind)] = report.Event{}

@@ -101,9 +101,9 @@ func StateFlag(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, "state", "", "the state `FILE` (or BOOTSTRAP_STATE; default: NAME-state.json)")
 }
 
-// InstanceFlag adds the flags that select one instance of a deployment with several.
+// InstanceFlag adds the flags that select instances of a deployment with several.
 func InstanceFlag(f *pflag.FlagSet, from *instance.Options) {
-	f.StringVar(&from.Instance, "instance", "", "one of several: `INSTANCE` is GROUP/INDEX or GROUP/ID")
+	f.Var((*values.Instances)(&from.Instance), "instance", "of several, only GROUP, GROUP/INDEX or GROUP/ID; repeatable")
 	f.StringVar(&from.RecordDir, "record", "", "the `FOLDER` of the record of the instances")
 	f.Lookup("record").Hidden = true
 }

@@ -12,6 +12,7 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/values"
+	"bootstrap/deployer"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/printable"
 	"bootstrap/state/file"
@@ -54,6 +55,15 @@ func (c *Console) WithTarget(text string) string {
 		}
 		return strings.TrimSuffix(words+" "+c.targetArgs(strings.Fields(words)[1:]), " ")
 	})
+}
+
+// WithTargetOf completes the commands in a text about another deployment than the run's, or
+// about one of its instances.
+func (c *Console) WithTargetOf(opts *deployer.Options, text string) string {
+	own := c.line.target
+	defer c.NameTarget(own)
+	c.NameTarget(opts)
+	return c.WithTarget(text)
 }
 
 // targetArgs returns the arguments that name this run's deployment for another

@@ -170,6 +170,30 @@ func (v *Names) Set(list string) error {
 	return nil
 }
 
+// Instances are names of instances and groups, separated by commas.
+type Instances string
+
+// Type returns the word for the value in help texts.
+func (v *Instances) Type() string { return "INSTANCE" }
+
+// String returns the default for help texts.
+func (v *Instances) String() string { return string(*v) }
+
+// Set adds names separated by commas.
+func (v *Instances) Set(list string) error {
+	for one := range strings.SplitSeq(list, ",") {
+		group, which, slash := strings.Cut(one, "/")
+		if group == "" || slash && which == "" || strings.Contains(which, "/") {
+			return Refusal(fmt.Sprintf("--instance %s: expected GROUP, GROUP/INDEX or GROUP/ID", list))
+		}
+	}
+	if *v != "" {
+		list = string(*v) + "," + list
+	}
+	*v = Instances(list)
+	return nil
+}
+
 // Paths is a list of files, whose names may contain commas.
 type Paths []string
 

@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -17,6 +18,7 @@ import (
 
 func newStatus(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
+	var ps, vitals bool
 	cmd := &cobra.Command{
 		Use:   "status {MANIFEST | --state FILE}",
 		Short: "Show the state of the VM, its jobs, disks and certificates",
@@ -27,20 +29,35 @@ to reach the agent.
 
 The exit code is 0 if all is well, 1 if something is wrong (also a job that was
 stopped on purpose, an unfinished deploy or an expired certificate), 69 if the agent
-does not answer, and 66 if there is no state file. See docs/looking.md.`,
+does not answer, and 66 if there is no state file. See docs/looking.md.
+
+Of a deployment with several instances it shows a row for each, all asked at the same
+time; --instance selects some. The exit code is 0 if all of them are well.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
-			"  bootstrap status --state manifest-state.json --json",
+			"  bootstrap status --state manifest-state.json --json\n" +
+			"  bootstrap status cluster.yml --instance web --ps --vitals",
 		Args: cli.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			opts.Manifest = cli.Manifest(args)
 			c.ReportBy(func(report.Event) {}) // print only the result
-			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error { return status(ctx, c, opts) })
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				if several != nil {
+					return statusOfAll(ctx, c, several, opts, ps, vitals)
+				}
+				return status(ctx, c, opts)
+			})
 		},
 	}
 	reachFlags(c, cmd.Flags(), &opts)
 	cli.ExpiryFlag(cmd.Flags(), &opts.Inputs)
+	cmd.Flags().BoolVar(&ps, "ps", false, "of several: also the processes (of one: always)")
+	cmd.Flags().BoolVar(&vitals, "vitals", false, "of several: also load, memory and disks (of one: always)")
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"bootstrap/deployment/record"
 	"bootstrap/internal/exitcode"
@@ -28,13 +29,32 @@ type UnknownInstanceError struct {
 }
 
 func (e *UnknownInstanceError) Error() string {
-	if len(e.Known) == 0 {
-		return fmt.Sprintf("there is no instance %s: %s records none", e.Instance, e.Dir)
+	what, known := "instance", "none"
+	if !strings.Contains(e.Instance, "/") {
+		what = "instance group"
 	}
-	return fmt.Sprintf("there is no instance %s: %s records %s", e.Instance, e.Dir, listed(e.Known))
+	if len(e.Known) > 0 {
+		known = listed(e.Known)
+	}
+	return fmt.Sprintf("there is no %s %s: %s records %s", what, e.Instance, e.Dir, known)
 }
 
 func (e *UnknownInstanceError) ExitCode() exitcode.Code { return exitcode.NoState }
+
+// ManySelectedError says that --instance selects several instances for a command that works
+// on one.
+type ManySelectedError struct {
+	Selection string
+	Names     []string // of the instances
+}
+
+func (e *ManySelectedError) Error() string {
+	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, listed(e.Names))
+}
+
+func (e *ManySelectedError) ExitCode() exitcode.Code { return exitcode.Usage }
+
+func (e *ManySelectedError) Hint() string { return "name one with --instance GROUP/INDEX" }
 
 // GroupGoneError says that the instance group of an instance is not in the manifest any
 // more.
@@ -64,27 +84,41 @@ func listed(list []string) string {
 	return text
 }
 
+// Selected returns the instances that the options name, all if they name none, and the
+// record that has them. The error is an *UnknownInstanceError if a name selects none.
+func (o *Options) Selected() (*record.Record, []*record.Instance, error) {
+	dir := cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+	all, err := record.Load(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, unknown := all.Select(o.Instance)
+	if unknown != "" || o.Instance != "" && len(list) == 0 {
+		return nil, nil, &UnknownInstanceError{Instance: cmp.Or(unknown, o.Instance), Known: record.Names(all.Instances), Dir: dir}
+	}
+	return all, list, nil
+}
+
 // SelectInstance finds the instance that the options name, and sets the path of its state
 // in them.
 func (o *Options) SelectInstance() error {
 	if o.Instance == "" {
 		return nil
 	}
-	name, dir := o.Instance, cmp.Or(o.RecordDir, record.Dir(o.Manifest))
-	all, err := record.Load(dir)
+	all, list, err := o.Selected()
 	if err != nil {
 		return err
 	}
-	one, found := all.Find(name)
-	if !found {
-		unknown := &UnknownInstanceError{Instance: name, Dir: dir}
-		for _, in := range all.Instances {
-			unknown.Known = append(unknown.Known, in.Name())
-		}
-		return unknown
+	if len(list) > 1 {
+		return &ManySelectedError{Selection: o.Instance, Names: record.Names(list)}
 	}
-	o.Of, o.StateFile = &Member{Record: all, Instance: one}, all.StatePath(one)
+	o.Select(all, list[0])
 	return nil
+}
+
+// Select makes the options those of an instance of a record.
+func (o *Options) Select(all *record.Record, one *record.Instance) {
+	o.Of, o.StateFile = &Member{Record: all, Instance: one}, all.StatePath(one)
 }
 
 // load reads the manifest of the run's instance.

@@ -203,17 +203,6 @@ func (r *Record) ByID(id string) (*Instance, bool) {
 	return r.Instances[i], true
 }
 
-// Find returns the instance that a person names: GROUP/INDEX or GROUP/ID.
-func (r *Record) Find(name string) (*Instance, bool) {
-	group, which, _ := strings.Cut(name, "/")
-	for _, in := range r.Instances {
-		if in.Group == group && (which == in.ID || in.Name() == name) {
-			return in, true
-		}
-	}
-	return nil, false
-}
-
 // StatePath returns the path of the state of an instance.
 func (r *Record) StatePath(in *Instance) string {
 	if filepath.IsAbs(in.State) {

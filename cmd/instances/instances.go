@@ -1,0 +1,115 @@
+// Package instances has what commands about several instances of a deployment have in
+// common: which instances a person selects, and how a command works on all of them at the
+// same time.
+package instances
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployment/record"
+	"bootstrap/internal/exitcode"
+	"bootstrap/internal/guard"
+	"bootstrap/manifest"
+)
+
+// Selection is the instances of a deployment that a command is about.
+type Selection struct {
+	Record *record.Record
+	List   []*record.Instance // in the order of the record
+	All    bool               // the person has selected none of them
+}
+
+// Looks reports whether the options name a deployment with several instances, whose record
+// is or will be in a folder.
+func Looks(ctx context.Context, from *instance.Options) (dir string, several bool) {
+	if from.Manifest == "" || from.Manifest == "-" || from.StateFile != "" {
+		return "", false
+	}
+	dir = record.Dir(from.Manifest)
+	if from.RecordDir != "" {
+		dir = from.RecordDir
+	}
+	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs.CloudConfigs)
+}
+
+// NoneError says that a deployment has no instances yet.
+type NoneError struct {
+	Manifest, Dir string
+}
+
+func (e *NoneError) Error() string {
+	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
+}
+
+// ExitCode returns that of a missing state.
+func (e *NoneError) ExitCode() exitcode.Code { return exitcode.NoState }
+
+// Select returns the instances that the options select, of those that were deployed; nil if
+// they are about one, or about the only one of a manifest. The error is a *NoneError if
+// none was deployed.
+func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selection, error) {
+	from := &opts.Options
+	c.NameTarget(opts) // for errors
+	dir, several := Looks(ctx, from)
+	if !several {
+		return nil, nil
+	}
+	all, list, err := from.Selected()
+	switch {
+	case err != nil:
+		return nil, err
+	case from.Instance != "" && len(list) == 1:
+		return nil, nil
+	case len(list) == 0:
+		return nil, &NoneError{Manifest: from.Manifest, Dir: dir}
+	}
+	s := &Selection{Record: all, List: list, All: from.Instance == ""}
+	from.Instance = ""
+	return s, nil
+}
+
+// atOnce is for how many instances a command works at the same time: it mostly waits for
+// agents.
+const atOnce = 32
+
+// Each calls do for each selected instance, many at the same time, with the options for it,
+// and returns their errors in the order of the instances.
+func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx context.Context, i int, opts deployer.Options) error) []error {
+	errs := make([]error, len(s.List))
+	next := make(chan int)
+	var workers []<-chan error
+	for range min(atOnce, len(s.List)) {
+		workers = append(workers, guard.Start(ctx, func() error {
+			for i := range next {
+				errs[i] = do(ctx, i, s.Options(opts, i))
+			}
+			return nil
+		}))
+	}
+	for i := range s.List {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			errs[i] = ctx.Err()
+		}
+	}
+	close(next)
+	for _, w := range workers {
+		if err := <-w; err != nil { // a panic
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// Options returns the options for a selected instance.
+func (s *Selection) Options(opts deployer.Options, i int) deployer.Options {
+	opts.Instance = s.List[i].Name()
+	opts.Select(s.Record, s.List[i])
+	return opts
+}

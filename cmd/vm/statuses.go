@@ -1,0 +1,46 @@
+package vm
+
+import (
+	"context"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/instances"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/observe"
+)
+
+// statusOfAll prints the states of several instances.
+func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, opts deployer.Options, ps, vitals bool) error {
+	all := &observe.InstanceStates{Deployment: of.Record.Name, Well: true, Instances: make([]observe.InstanceState, len(of.List))}
+	seen := make([]*observe.Condition, len(of.List))
+	errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) (err error) {
+		seen[i], err = observe.Status(ctx, opts.Config, opts.Options)
+		return err
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	silent := false
+	for i, in := range of.List {
+		s := observe.StateOf(in, seen[i], errs[i])
+		one := of.Options(opts, i)
+		for j, text := range s.Problems {
+			s.Problems[j] = c.WithTargetOf(&one, text)
+		}
+		all.Instances[i], all.Well, silent = s, all.Well && s.Well, silent || s.State == observe.Unreachable
+	}
+	if c.JSON() {
+		c.PrintObject("instance_states", all)
+	} else {
+		c.Print(func(out *ui.Writer) { ui.InstanceStates(out, all, ps, vitals) })
+	}
+	switch {
+	case all.Well:
+		return exit.Code(exit.Done)
+	case silent:
+		return exit.Code(exit.Agent)
+	}
+	return exit.Code(exit.Failed)
+}

@@ -1,0 +1,109 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"bootstrap/deployment/record"
+	"bootstrap/state/file"
+)
+
+// InstanceCondition is what an instance does.
+type InstanceCondition string
+
+// The conditions of instances.
+const (
+	Running     InstanceCondition = "running"     // all processes and health checks
+	Stopped     InstanceCondition = "stopped"     // with bootstrap stop
+	Failing     InstanceCondition = "failing"     // a process or a health check
+	Unreachable InstanceCondition = "unreachable" // the agent does not answer
+	NoVM        InstanceCondition = "no VM"
+	Unknown     InstanceCondition = "unknown" // the state cannot be read
+)
+
+// InstanceStates are the states of instances of a deployment.
+type InstanceStates struct {
+	Deployment string          `json:"deployment"`
+	Well       bool            `json:"well"` // all of them
+	Instances  []InstanceState `json:"instances"`
+}
+
+// InstanceState is the state of an instance of a deployment with several.
+type InstanceState struct {
+	Name      string            `json:"name"` // GROUP/INDEX
+	ID        string            `json:"id"`
+	Zone      string            `json:"az,omitempty"`
+	Bootstrap bool              `json:"bootstrap,omitempty"`
+	Addresses map[string]string `json:"addresses,omitempty"` // by network
+	State     InstanceCondition `json:"state"`
+	Running   int               `json:"processes_running"`
+	Processes int               `json:"processes"`
+	Stemcell  string            `json:"stemcell,omitempty"` // NAME/VERSION
+	Deployed  *time.Time        `json:"deployed"`           // null: never, or the time is not recorded
+	Well      bool              `json:"well"`
+	Problems  []string          `json:"problems"`
+	// Status is what status prints for the instance alone; null: there is no state, or it
+	// cannot be read.
+	Status *Condition `json:"status"`
+}
+
+// StateOf returns the state of an instance, from what Status returned for it.
+func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
+	s := InstanceState{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}, Problems: []string{}, Status: c}
+	for name, block := range in.Addresses {
+		s.Addresses[name] = block.Addr().String()
+	}
+	if in.Going != "" {
+		s.Problems = append(s.Problems, fmt.Sprintf("it is not deleted yet (%s); `bootstrap deploy MANIFEST` for all instances deletes it", in.Going))
+	}
+	if err != nil {
+		s.Status = nil
+		s.State = Unknown
+		if _, missing := errors.AsType[*file.MissingError](err); missing {
+			s.State, err = NoVM, errors.New("it has no VM yet; `bootstrap deploy MANIFEST` creates one")
+		}
+		s.Problems = append(s.Problems, err.Error())
+		return s
+	}
+	s.Problems = append(s.Problems, c.Problems...)
+	s.State, s.Deployed = conditionOf(c), c.LastDeploy
+	s.Processes = len(c.Processes)
+	for _, p := range c.Processes {
+		if p.State == "running" {
+			s.Running++
+		}
+	}
+	for _, sc := range c.Stemcells {
+		if sc.Current {
+			s.Stemcell = sc.Name + "/" + sc.Version
+		}
+	}
+	s.Well = len(s.Problems) == 0
+	return s
+}
+
+// conditionOf returns what the instance of a condition does.
+func conditionOf(c *Condition) InstanceCondition {
+	switch {
+	case c.VM == nil:
+		return NoVM
+	case c.Agent == nil || !c.Agent.Answers:
+		return Unreachable
+	case c.Stopped:
+		return Stopped
+	case c.JobState != "running":
+		return Failing
+	}
+	for _, p := range c.Processes {
+		if p.State != "running" {
+			return Failing
+		}
+	}
+	for _, h := range c.Health {
+		if !h.Well {
+			return Failing
+		}
+	}
+	return Running
+}

@@ -1,0 +1,78 @@
+package record
+
+import (
+	"slices"
+	"strings"
+)
+
+// shortID is how many characters of an id name an instance at least.
+const shortID = 4
+
+// Find returns the instance that a person names: GROUP/INDEX, GROUP/ID, or a GROUP of one
+// instance.
+func (r *Record) Find(name string) (*Instance, bool) {
+	list := r.named(name)
+	if len(list) != 1 {
+		return nil, false
+	}
+	return list[0], true
+}
+
+// Select returns the instances that a person names, in the order of the record: the names
+// are separated by commas, and each is GROUP, GROUP/INDEX or GROUP/ID. An id may be
+// shortened to its first characters if no other id of the group begins so. Without names
+// it returns all. unknown is a name that selects no instance.
+func (r *Record) Select(names string) (list []*Instance, unknown string) {
+	if names == "" {
+		return slices.Clone(r.Instances), ""
+	}
+	chosen := map[*Instance]bool{}
+	for name := range strings.SplitSeq(names, ",") {
+		found := r.named(name)
+		if len(found) == 0 {
+			return nil, name
+		}
+		for _, in := range found {
+			chosen[in] = true
+		}
+	}
+	for _, in := range r.Instances {
+		if chosen[in] {
+			list = append(list, in)
+		}
+	}
+	return list, ""
+}
+
+// named returns the instances of one name.
+func (r *Record) named(name string) (list []*Instance) {
+	group, which, one := strings.Cut(name, "/")
+	var short []*Instance
+	for _, in := range r.Instances {
+		switch {
+		case in.Group != group:
+		case !one, which == in.ID, name == in.Name():
+			list = append(list, in)
+		case isShortID(which) && strings.HasPrefix(in.ID, which):
+			short = append(short, in)
+		}
+	}
+	if len(list) == 0 && len(short) == 1 {
+		return short
+	}
+	return list
+}
+
+// isShortID reports whether a text may be the beginning of an id, and is no index.
+func isShortID(text string) bool {
+	return len(text) >= shortID && (len(text) >= len("00000000") || strings.ContainsAny(text, "abcdef"))
+}
+
+// Names returns the names of instances for people.
+func Names(list []*Instance) []string {
+	var names []string
+	for _, in := range list {
+		names = append(names, in.Name())
+	}
+	return names
+}
