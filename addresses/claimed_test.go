@@ -9,8 +9,8 @@ import (
 	"bootstrap/network"
 )
 
-// A VM from before the ledger keeps its address while the VM that replaces it is
-// created: that one gets another address.
+// A VM that the ledger does not know yet keeps its address while another VM replaces it:
+// the new VM gets another address.
 func TestSwapOfAVMThatTheLedgerDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *addresses.Ledger{

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OpenTraced is like Open, and calls before ahead of each statement.
+// OpenTraced is Open, with a function that is called before each statement.
 func OpenTraced(ctx context.Context, address string, before func(statement string)) (*Ledger, error) {
 	return open(ctx, address, time.Now, before)
 }

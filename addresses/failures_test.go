@@ -21,7 +21,7 @@ import (
 	"bootstrap/network"
 )
 
-// failure checks the kind of the error, and that it names the ledger and contains the
+// failure checks the kind of the error, and that its text contains the ledger and the
 // words.
 func failure(t *testing.T, err error, ledger string, kind addresses.Kind, words ...string) {
 	t.Helper()
@@ -113,7 +113,7 @@ func TestOtherFilesAreNoLedger(t *testing.T) {
 	}
 }
 
-// A run that is interrupted while it creates the ledger reports only that.
+// If a run is interrupted while it creates the ledger, the error says only that.
 func TestInterruptedCreation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -157,7 +157,7 @@ func TestUnusualNames(t *testing.T) {
 	}
 }
 
-// A damaged file is refused, or its damaged records hold no reservation.
+// A damaged file is refused, or its damaged records count as no reservation.
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "addresses.db")
@@ -181,11 +181,11 @@ func TestDamagedFile(t *testing.T) {
 		damaged := bytes.Clone(whole)
 		at := random.IntN(len(damaged))
 		switch i % 3 {
-		case 0: // a bit
+		case 0: // one bit
 			damaged[at] ^= 1 << random.IntN(8)
-		case 1: // a sector
+		case 1: // one sector
 			copy(damaged[at/512*512:], make([]byte, 512))
-		case 2: // the end
+		case 2: // the end of the file
 			damaged = damaged[:max(1, at)]
 		}
 		copied := filepath.Join(dir, fmt.Sprintf("copy-%d.db", i))
@@ -355,8 +355,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Log(inFolder(t, "change", "remount,ro,bind", "change"))
 }
 
-// fill makes reservations until the file system is full, checks that none is lost, and
-// that it can continue once there is room.
+// fill reserves addresses until the file system is full, checks that none is lost, and
+// that it continues when there is free space.
 func (c task) fill(ctx context.Context, l *addresses.Ledger) error {
 	filler := c.Address + ".filler"
 	if err := os.WriteFile(filler, make([]byte, 60<<10), 0o600); err != nil {
@@ -390,7 +390,7 @@ func (c task) fill(ctx context.Context, l *addresses.Ledger) error {
 	}
 }
 
-// change reserves an address, or finds out that it cannot.
+// change reserves an address, or reports that it cannot.
 func (c task) change(ctx context.Context, l *addresses.Ledger) error {
 	list, err := l.List(ctx, addresses.Filter{})
 	if err != nil {
@@ -405,7 +405,7 @@ func (c task) change(ctx context.Context, l *addresses.Ledger) error {
 	return fmt.Errorf("with %d reservations: %w", len(list), err)
 }
 
-// The server stops, also during a transaction, and returns.
+// The server stops, also during a transaction, and starts again.
 func TestServerThatStops(t *testing.T) {
 	server := postgrestest.Start(t)
 	stops := false
@@ -437,12 +437,12 @@ func TestServerThatStops(t *testing.T) {
 	}
 }
 
-// A program that does not take the lock meets the exclusion constraint, which compares
-// blocks, and repeats the transaction.
+// If a program does not take the lock, the exclusion constraint, which compares blocks,
+// refuses its statement, and it repeats the transaction.
 func TestConstraintOfTheServer(t *testing.T) {
 	url := schema(t)
 	inserted := false
-	// Its first address differs from that of every reservation.
+	// Its first address is not the first one of any reservation.
 	row := fmt.Sprintf(`INSERT INTO bootstrap_addresses VALUES ('', %d, 4, '10.0.0.0', '10.0.0.3', '10.0.0.0/30', 1, 'x', 'x', 'g/0', 'a', 'static', '', now(), 'run')`, addresses.ScopeKey(""))
 	l, err := addresses.OpenTraced(t.Context(), url, func(statement string) {
 		if !inserted && strings.HasPrefix(statement, "INSERT") {
@@ -463,7 +463,7 @@ func TestConstraintOfTheServer(t *testing.T) {
 	}
 }
 
-// A user with read access can only list; a user who may not connect is told why; no
+// A user with read access can only list; a user who may not connect gets the reason; no
 // message contains the password.
 func TestUsersOfTheServer(t *testing.T) {
 	url := schema(t)

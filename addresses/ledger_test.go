@@ -19,7 +19,7 @@ import (
 	"bootstrap/network"
 )
 
-// testOrPlay is a test, or one play of TestProperties.
+// testOrPlay is a test, or one run of TestProperties.
 type testOrPlay interface {
 	Helper()
 	Context() context.Context
@@ -29,7 +29,7 @@ type testOrPlay interface {
 	Fatal(...any)
 }
 
-// open opens the ledger and closes it with the test.
+// open opens the ledger; the end of the test closes it.
 func open(t testOrPlay, address string) *addresses.Ledger {
 	t.Helper()
 	l, err := addresses.Open(t.Context(), address, time.Now)
@@ -47,8 +47,8 @@ func open(t testOrPlay, address string) *addresses.Ledger {
 	return l
 }
 
-// file returns the path for a new ledger, in memory if the machine has such a folder:
-// tests that kill processes do not need a disk.
+// file returns the path for a new ledger. It is in memory if the machine has such a
+// folder: tests that kill processes do not need a disk.
 func file(t testOrPlay) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "addresses")
@@ -103,7 +103,7 @@ func TestCasesOnSQLite(t *testing.T) {
 
 func TestCasesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	schema(t) // skips
+	schema(t) // It skips the test without PostgreSQL.
 	addressestest.Run(t, false, func(t *testing.T) *addresses.Ledger { return open(t, schema(t)) })
 }
 
@@ -138,11 +138,11 @@ func TestPropertiesOnSQLite(t *testing.T) {
 }
 
 func TestPropertiesOnPostgreSQL(t *testing.T) {
-	schema(t) // skips
+	schema(t) // It skips the test without PostgreSQL.
 	addressestest.Properties(t, false, 8, func(play *rapid.T) *addresses.Ledger { return open(play, schema(t)) })
 }
 
-// More gaps than one query returns are too small; the lowest free block follows them.
+// The gaps of a whole query are too small; the lowest free block comes after them.
 func TestManyGapsThatAreTooSmall(t *testing.T) {
 	t.Parallel()
 	test := func(open func(t *testing.T) *addresses.Ledger) func(t *testing.T) {

@@ -22,11 +22,11 @@ import (
 	"bootstrap/network"
 )
 
-// task describes the work of this test binary in another process.
+// task is what this test binary does in another process.
 type task struct {
 	Do      string // reserve, live, fill or change
 	Address string
-	Name    string // of the deployment
+	Name    string // name of the deployment
 	Tries   int
 	Range   netip.Prefix
 	KillAt  int // the statement before which the process kills itself; 0: none
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// process returns the task as another process.
+// process returns a command that runs the task in another process.
 func (c task) process(t *testing.T) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(c)
@@ -76,7 +76,7 @@ func (c task) networks() []network.Network {
 	}}}}
 }
 
-// instance returns an instance that wants an address, or the static one.
+// instance returns an instance that asks for any address, or for the static one.
 func (c task) instance(i int, vm string) network.Instance {
 	return network.Instance{Owner: c.owner(i), VM: vm, Wishes: []network.Wish{{Network: "a"}}}
 }
@@ -116,7 +116,7 @@ func (c task) run() error {
 	return errors.Join(err, l.Close())
 }
 
-// reserve reserves one address for each of its instances and prints what it gets.
+// reserve reserves one address for each of its instances and prints the addresses.
 func (c task) reserve(ctx context.Context, l *addresses.Ledger) error {
 	for i := range c.Tries {
 		outcomes, err := l.Reserve(ctx, c.Name, c.networks(), []network.Instance{c.instance(i, "")})
@@ -133,7 +133,8 @@ func (c task) reserve(ctx context.Context, l *addresses.Ledger) error {
 	return nil
 }
 
-// live creates an instance with a VM, moves it, and deletes another one.
+// live creates an instance with a VM, gives it another address, and deletes another
+// instance.
 func (c task) live(ctx context.Context, l *addresses.Ledger) error {
 	for i := range 2 {
 		outcomes, err := l.Reserve(ctx, "first run", c.networks(), []network.Instance{c.instance(i, "")})
@@ -170,7 +171,8 @@ func (c task) live(ctx context.Context, l *addresses.Ledger) error {
 	return err
 }
 
-// databases runs the test on an empty ledger in a file and one on a server.
+// databases runs the test on an empty ledger in a file, and on one in a PostgreSQL
+// server.
 func databases(t *testing.T, test func(t *testing.T, empty func(t *testing.T) string)) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -267,7 +269,7 @@ func TestProcessesReserveAtOnce(t *testing.T) {
 // after a transaction, and the next run continues from there.
 func TestKillAtEveryStatement(t *testing.T) {
 	databases(t, func(t *testing.T, empty func(t *testing.T) string) {
-		// The possible contents of the ledger between transactions.
+		// The allowed contents of the ledger.
 		c := task{Do: "live", Name: "d", Range: netip.MustParsePrefix("10.0.0.0/28")}
 		whole := empty(t)
 		var between []string
@@ -287,7 +289,7 @@ func TestKillAtEveryStatement(t *testing.T) {
 		between = append(between, contents(t, observer))
 		kills, step := 0, 1
 		if testing.Short() && strings.HasPrefix(whole, "postgres:") {
-			step = 4 // the full run tries every statement, this one every fourth, with SQLite
+			step = 4 // The full run tries every statement, and this one every fourth, with SQLite.
 		}
 		for {
 			c.Address, c.KillAt = empty(t), 1+kills*step
@@ -352,7 +354,7 @@ func (c task) goesOn(t *testing.T, l *addresses.Ledger) {
 	}
 }
 
-// Programs that use one ledger and are killed at random leave it consistent.
+// Programs that share a ledger and are killed at random leave it consistent.
 func TestKillSeveralAtRandom(t *testing.T) {
 	databases(t, func(t *testing.T, empty func(t *testing.T) string) {
 		c := task{Do: "live", Address: empty(t), Range: netip.MustParsePrefix("10.0.0.0/24")}
@@ -368,10 +370,10 @@ func TestKillSeveralAtRandom(t *testing.T) {
 				running = append(running, cmd)
 			}
 			for _, cmd := range running {
-				_ = cmd.Wait() // it was killed, or has ended
+				_ = cmd.Wait() // It was killed, or has ended.
 			}
 		}
-		l := open(t, c.Address) // closing it checks the ledger
+		l := open(t, c.Address) // Closing it checks the ledger.
 		for i := range 6 {
 			c.Name = fmt.Sprintf("d%d", i)
 			c.goesOn(t, l)

@@ -71,7 +71,7 @@ func BenchmarkScaleOnPostgreSQL(b *testing.B) {
 }
 
 // BenchmarkFull measures each operation on a ledger with 60,000 reservations of a /16.
-// best is the fastest time: the machine may be busy with other things.
+// best is the shortest time, because other programs may slow down the rest.
 func BenchmarkFull(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) { full(b, filepath.Join(b.TempDir(), "addresses.db")) })
 	b.Run("PostgreSQL", func(b *testing.B) { full(b, schema(b)) })

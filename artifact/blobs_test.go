@@ -24,7 +24,7 @@ import (
 type bucket struct {
 	*httptest.Server
 	objects map[string][]byte
-	answer  func(w http.ResponseWriter, r *http.Request) bool // true: answered
+	answer  func(w http.ResponseWriter, r *http.Request) bool // it returns true if it has answered
 	mu      sync.Mutex
 	asked   []string
 }
@@ -54,7 +54,7 @@ func (b *bucket) requests() int {
 	return len(b.asked)
 }
 
-// final returns a config/final.yml with that bucket.
+// final returns a config/final.yml that names this bucket.
 func (b *bucket) final(provider string) string {
 	return fmt.Sprintf("name: web\nblobstore: {provider: %s, options: {bucket_name: bucket, endpoint: %q}}\n", provider, b.URL)
 }
@@ -67,8 +67,7 @@ func blobsYML(blobs map[string][]byte, sum func([]byte) string) string {
 	return text.String()
 }
 
-// obtain does what a deploy does: it fetches the missing files, then reads the
-// release.
+// obtain fetches the missing files and reads the release, as a deploy does.
 func obtain(s *Store, src Source) (*Release, error) {
 	f, err := s.Fetch(context.Background(), src, nil)
 	if err != nil {
@@ -84,7 +83,7 @@ func obtain(s *Store, src Source) (*Release, error) {
 	return s.Release(context.Background(), f, nil)
 }
 
-// withBlobs returns a release folder whose two blobs are only in
+// withBlobs returns a release folder with two blobs that are only listed in
 // config/blobs.yml.
 func withBlobs(t testing.TB, final string, blobs map[string][]byte, sum func([]byte) string) string {
 	t.Helper()
@@ -135,14 +134,14 @@ func TestFolderReleaseFetchesBlobs(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(dir, "blobs")); err == nil {
 				t.Error("the release's folder was written to")
 			}
-			// The second time, the release comes from the cache; it does so
-			// after a change, too.
+			// The second time, the release comes from the cache; after a change it comes
+			// from there as well.
 			tartest.Write(t, []byte("changed"), dir, "src/web/data")
 			again, err := obtain(s, local("web", dir, ""))
 			if err != nil || server.requests() != 2 || again.Package("web").Fingerprint == r.Package("web").Fingerprint {
 				t.Errorf("%d requests, %v", server.requests(), err)
 			}
-			// The package is the same as with the blobs in the folder.
+			// The package equals the one that is built with the blobs in the folder.
 			for name, data := range blobs {
 				tartest.Write(t, data, dir, "blobs", name)
 			}
@@ -202,8 +201,8 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	if err != nil || server.requests() != 1 || r.Package("web") == nil || r.Package("base") == nil || r.Package("other") != nil {
 		t.Fatalf("%+v, %v, asked for %v", r, err, server.asked)
 	}
-	// If more jobs are needed, packed packages are used, and missing files are
-	// named.
+	// If more jobs are needed, packages in the cache are used, and missing files are
+	// reported.
 	src.Needs.Jobs = []string{"web", "other"}
 	_, err = obtain(s, src)
 	tartest.MustFail(t, err, "blobs/other/huge.tgz (package other): the S3 bucket bucket does not have it")
@@ -233,8 +232,8 @@ func TestFolderReleaseFetchesOnlyWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// All files that cannot be fetched are named at once, each with its reason, and
-// what to do is said once.
+// One error has all files that cannot be fetched, each with its reason, and says once
+// what to do.
 func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	t.Parallel()
 	good := []byte("good")
@@ -250,7 +249,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	}
 	blobs := map[string][]byte{}
 	for _, name := range []string{"good", "gone", "private", "wrong", "long"} {
-		blobs["blob/"+name] = []byte(name) // each with another digest
+		blobs["blob/"+name] = []byte(name) // each with a digest of its own
 	}
 	dir := withBlobs(t, server.final("gcs"), blobs, sha256Of)
 	tartest.Write(t, []byte("name: web\ndependencies: [base]\nfiles: [blob/*]\n"), dir, "packages/web/spec")
@@ -267,7 +266,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	if !errors.As(err, &lacking) || len(lacking.Files) != 4 || strings.Contains(err.Error(), "secret page") {
 		t.Errorf("%v", err)
 	}
-	// The valid one stays in the cache, and a file that was put in its place is
+	// The blob with a valid digest stays in the cache, and a file that a person adds is
 	// used.
 	before := server.requests()
 	for _, name := range []string{"gone", "private", "wrong", "long"} {
@@ -277,8 +276,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 		t.Errorf("%v, %v", err, server.asked[before:])
 	}
 
-	// A blob that was never uploaded, or that has no blobstore, is not
-	// requested.
+	// A blob that was never uploaded, or without a blobstore, is not requested.
 	yml := blobsYML(map[string][]byte{"blob/a": []byte("a"), "blob/b": []byte("b")}, sha256Of)
 	for name, c := range map[string]struct{ final, blobs, why string }{
 		"not uploaded": {server.final("s3"), strings.ReplaceAll(yml, "object_id", "x"), "never uploaded"},
@@ -298,7 +296,7 @@ func TestFolderReleaseNamesWhatItLacks(t *testing.T) {
 	}
 }
 
-// With a dead server, many blobs cost the retries of one, not of each.
+// If the server is down, many blobs cause no more retries than one.
 func TestFolderReleaseServerIsNotThere(t *testing.T) {
 	t.Parallel()
 	server := newBucket(t, nil)
@@ -335,7 +333,7 @@ func TestFolderReleaseAsksTheBucketsRegion(t *testing.T) {
 	s := testStore(t)
 	s.client.Network.Getenv = func(name string) string {
 		if name == "HTTP_PROXY" {
-			return server.URL // stands for the network, and shows that proxies are used
+			return server.URL // stands for the network, and shows whether proxies are used
 		}
 		return ""
 	}
@@ -411,7 +409,7 @@ func TestFolderReleaseFetchesVendoredPackage(t *testing.T) {
 	}
 }
 
-// If several runs need a blob, it is fetched once.
+// If several runs need a blob at the same time, it is fetched once.
 func TestFolderReleaseBlobsOnceForMany(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1 << 20), "blob/small.tgz": []byte("small")}
@@ -454,7 +452,7 @@ func TestFolderReleaseRepairsBlob(t *testing.T) {
 	}
 }
 
-// Placeholders of git are reported with the command that fetches the files.
+// If files are git's placeholders, the error names the command that fetches them.
 func TestFolderReleaseOfAnIncompleteCheckout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -532,7 +530,7 @@ func TestParseBlobs(t *testing.T) {
 	zeros := strings.Repeat("0", 40)
 	for name, c := range map[string]struct {
 		text string
-		want string // names
+		want string // names in the error
 		bad  string
 	}{
 		"empty":        {"--- {}\n", "", ""},
@@ -562,7 +560,7 @@ func TestParseBlobs(t *testing.T) {
 	}
 }
 
-// bomb is a small YAML text that its aliases make large.
+// bomb returns a small YAML text whose aliases make it large.
 func bomb() string {
 	text := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
@@ -572,8 +570,8 @@ func bomb() string {
 	return text
 }
 
-// Blobs have their own kind in the cache, with the names that the release gives
-// them, and are removed and fetched again like other entries.
+// In the cache, blobs are a kind of entries with the names of the release. Like other
+// entries, they are removed and fetched again.
 func TestPruneBlobs(t *testing.T) {
 	t.Parallel()
 	blobs := map[string][]byte{"blob/big.tgz": tartest.Body(1000), "blob/small.tgz": []byte("small")}

@@ -51,7 +51,7 @@ func TestCompiledIsFoundByAllThatItIsMadeOf(t *testing.T) {
 	}
 	keep(t, s, webKey(), data)
 	same := webKey()
-	same.Dependencies = []string{"openssl/o1", "ruby/r1", "openssl/o1"} // two ways to one
+	same.Dependencies = []string{"openssl/o1", "ruby/r1", "openssl/o1"} // listed twice, in another order
 	c, ok := compiled(t, s, same)
 	if !ok || c.Digest != sha1Of(data) || c.Size != int64(len(data)) {
 		t.Fatal(c, ok)
@@ -77,13 +77,13 @@ func TestCompiledIsFoundByAllThatItIsMadeOf(t *testing.T) {
 	}
 }
 
-// What jobs could have changed is found only under the names of its owners; the same
-// archive can have several.
+// Compiled packages that jobs could have changed are found only by their owners; several
+// owners can share one archive.
 func TestCompiledHasOwners(t *testing.T) {
 	s, data := testStore(t), packageArchive(t, "compiled")
 	one, group, other := webKey(), webKey(), webKey()
 	one.Owner, group.Owner, other.Owner = "deployment 1", "group pages", "deployment 2"
-	one.Sources = []string{"web/f1/sha1"} // a release that was packed again has other digests
+	one.Sources = []string{"web/f1/sha1"} // a release that was packed again: its digests differ
 	if _, err := s.KeepCompiled(context.Background(), NewCompiled{Keys: []CompiledKey{one, group}, After: []string{"x"}, Fetch: bring(data)}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestDamagedCompiledIsDropped(t *testing.T) {
 	}
 }
 
-// A restored backup has other identities and the same contents.
+// A cache that was restored from a backup has other inodes, but the same contents.
 func TestCompiledThatWasCopiedIsReadAndTrusted(t *testing.T) {
 	s, data := testStore(t), packageArchive(t, "compiled")
 	keep(t, s, webKey(), data)
@@ -209,7 +209,7 @@ func TestKeepCompiledTakesAnyDigest(t *testing.T) {
 		}
 		want := digest
 		if want == "" {
-			want = sha1Of(data) // the oldest agents know only this one
+			want = sha1Of(data) // the oldest agents know only SHA-1
 		}
 		if c, ok := compiled(t, s, key); !ok || c.Digest != want {
 			t.Errorf("%q: found %v with digest %q", digest, ok, c.Digest)
@@ -248,7 +248,7 @@ func TestKeepCompiledSideBySide(t *testing.T) {
 		group.Go(func() {
 			s := Open(Config{Dir: string(dir)})
 			defer s.Close()
-			// Two compilations lead to two archives with the same meaning.
+			// Two compilations make two different archives with the same files.
 			data := packageArchive(t, fmt.Sprint(i%3))
 			keep(t, s, webKey(), data)
 			if c, ok := compiled(t, s, webKey()); ok {

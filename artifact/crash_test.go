@@ -21,10 +21,9 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// child is what this test binary does in a child process: it fetches
-// ARTIFACT_URL into ARTIFACT_DIR and reads it. ARTIFACT_CHILD says how. It can
-// also be used for measuring: ARTIFACT_CHILD=run /usr/bin/time -v
-// ./artifact.test.
+// child is the test binary in a child process: it fetches ARTIFACT_URL into ARTIFACT_DIR
+// and reads it. ARTIFACT_CHILD selects a variant. It can also measure: ARTIFACT_CHILD=run
+// /usr/bin/time -v ./artifact.test.
 func child() int {
 	mode := os.Getenv("ARTIFACT_CHILD")
 	if mode == "full disk" {
@@ -152,7 +151,7 @@ func TestProcessesSideBySide(t *testing.T) {
 	}
 }
 
-// No file can grow beyond 1 MiB in the child, as on a disk that is full.
+// No file in the child can grow beyond 1 MiB, as on a full disk.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	data := largeRelease(t, 2<<20)

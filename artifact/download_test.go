@@ -31,7 +31,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return srv
 }
 
-// content answers like a file server, with ranges.
+// content answers as a file server does, with ranges.
 func content(w http.ResponseWriter, r *http.Request, etag string, data []byte) {
 	if etag != "" {
 		w.Header().Set("ETag", etag)
@@ -71,14 +71,14 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// downloadCase defines how a server answers the nth request.
+// downloadCase defines the server's answers to the first, second and later requests.
 type downloadCase struct {
 	handler  func(n int, w http.ResponseWriter, r *http.Request)
 	requests int
 	fails    []string
 }
 
-// interrupted contains downloads that continue after an interruption.
+// interrupted returns downloads that continue after an interruption.
 func interrupted(data, other []byte) map[string]downloadCase {
 	return map[string]downloadCase{
 		"plain": {func(n int, w http.ResponseWriter, r *http.Request) { content(w, r, `"1"`, data) }, 1, nil},
@@ -126,7 +126,7 @@ func interrupted(data, other []byte) map[string]downloadCase {
 	}
 }
 
-// answered contains other replies.
+// answered returns downloads with other answers.
 func answered(data, other []byte) map[string]downloadCase {
 	return map[string]downloadCase{
 		"weak etag": {func(n int, w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// releaseFiles is a release folder: name -> contents.
+// releaseFiles returns the files of a release folder: name -> contents.
 func releaseFiles() map[string]string {
 	return map[string]string{
 		"config/final.yml":                "name: web\nblobstore: {provider: local}\n",
@@ -80,8 +80,7 @@ func TestFolderRelease(t *testing.T) {
 		t.Errorf("package is %+v", p)
 	}
 
-	// The same contents in another folder, with other times, are the same
-	// release.
+	// The same contents in another folder, with other times, are the same release.
 	two := filepath.Join(base, "two")
 	if err := os.CopyFS(two, os.DirFS(one)); err != nil {
 		t.Fatal(err)
@@ -135,7 +134,7 @@ func TestFolderReleaseFollowsChanges(t *testing.T) {
 	before := readRelease(t, s, src)
 	for name, c := range map[string]struct {
 		change        func() error
-		job, package_ bool // change
+		job, package_ bool // whether the change affects the job or the package
 	}{
 		"nothing":    {func() error { return nil }, false, false},
 		"touched":    {func() error { return os.Chtimes(filepath.Join(folder, "src/web/data"), time.Now(), time.Now()) }, false, false},
@@ -192,7 +191,7 @@ func TestFolderReleaseUnchangedIsNotRead(t *testing.T) {
 	if err != nil || second.Version != first.Version {
 		t.Errorf("read again: %v", err)
 	}
-	// If the built packages are missing, they are built again.
+	// Missing built packages are built again.
 	os.Remove(first.Package("web").Archive)
 	if _, err := s.Release(context.Background(), f, nil); err == nil {
 		t.Error("a release without its archives is taken for whole")

@@ -15,8 +15,8 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// FuzzRelease looks for texts in a release that make the reader fail
-// unexpectedly.
+// FuzzRelease searches for texts in a release with which the reader panics or reports an
+// unclear error.
 func FuzzRelease(f *testing.F) {
 	job, source, compiled := jobArchive(f), packageArchive(f, "s"), packageArchive(f, "c")
 	f.Add(releaseMFText(job, source, compiled), jobSpec)
@@ -50,8 +50,8 @@ func FuzzRelease(f *testing.F) {
 	})
 }
 
-// FuzzStemcell looks for archives, and texts in a stemcell, that make the reader
-// fail unexpectedly.
+// FuzzStemcell searches for archives, and texts in a stemcell, with which the reader
+// panics or reports an unclear error.
 func FuzzStemcell(f *testing.F) {
 	good := stemcellMFText([]byte("image"))
 	whole := tartest.Tgz(f, tartest.File("stemcell.MF", good), tartest.File("image", "image"))
@@ -78,8 +78,8 @@ func FuzzStemcell(f *testing.F) {
 	})
 }
 
-// FuzzIndex damages the cache's records of a compiled package and of a release:
-// the entry is either missing or unchanged.
+// FuzzIndex damages the cache's records of a compiled package and of a release: then the
+// entry is missing, or unchanged.
 func FuzzIndex(f *testing.F) {
 	data := packageArchive(f, "compiled")
 	s := Open(Config{Dir: filepath.Join(f.TempDir(), "bosh")})

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// age makes a file old enough for its identity to be trusted.
+// age backdates a file, so that its times are old enough to identify it.
 func age(t testing.TB, path string) {
 	t.Helper()
 	for !cache.IdentifyPath(path).Settled(time.Now()) {
@@ -119,7 +119,7 @@ func releaseArchive(t testing.TB) []byte { return tartest.Tgz(t, releaseEntries(
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// largeRelease does not shrink when it is packed.
+// largeRelease returns a release that cannot be compressed.
 func largeRelease(t testing.TB, size int) []byte {
 	t.Helper()
 	noise := make([]byte, size)

@@ -13,7 +13,7 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// malformed contains files that are not the expected archive.
+// malformed returns files that are not valid archives of a release.
 func malformed(t testing.TB, mf string) []struct {
 	what string
 	data []byte
@@ -21,7 +21,7 @@ func malformed(t testing.TB, mf string) []struct {
 	noise := []byte(strings.Repeat("\x00\xff\x81q", 300))
 	long := tartest.Tgz(t, tartest.File(mf, "name: web\n"), tartest.File("filler", string(noise)))
 	damaged := append([]byte{}, long...)
-	damaged[len(damaged)-6] ^= 0xff // of the checksum
+	damaged[len(damaged)-6] ^= 0xff // a byte of the checksum
 	return []struct {
 		what string
 		data []byte
@@ -88,7 +88,7 @@ func TestMalformedReleases(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n  %s\n", c.what, strings.ReplaceAll(fmt.Sprint(err), dir+"/", ""))
 	}
-	// A web page has another digest, but is reported as a web page.
+	// The digest of a web page is wrong, but the error says that it is a web page.
 	s, dir := testStore(t), t.TempDir()
 	page := tartest.Write(t, list[1].data, dir, "web.tgz")
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", page, strings.Repeat("0", 40))), nil)

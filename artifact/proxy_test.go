@@ -95,9 +95,9 @@ func socksServer(t *testing.T, to string, target *atomic.Value) string {
 func socksServe(c net.Conn, to string, target *atomic.Value) {
 	defer c.Close()
 	buf := make([]byte, 300)
-	c.Read(buf) // version, methods
+	c.Read(buf) // the bytes: version, methods
 	c.Write([]byte{5, 0})
-	n, _ := c.Read(buf) // 5 1 0 3 len name port
+	n, _ := c.Read(buf) // the bytes: 5 1 0 3 len name port
 	if n < 7 || buf[3] != 3 {
 		return
 	}

@@ -17,8 +17,8 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// filledStore returns a store with a downloaded release, another one from a file
-// that shares a job with it, two compiled packages, and an interrupted download.
+// filledStore returns a store with a downloaded release, a release from a file that
+// shares a job with it, two compiled packages, and an interrupted download.
 func filledStore(t *testing.T) *Store {
 	t.Helper()
 	s := testStore(t)
@@ -100,7 +100,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// backdate makes an entry look as if it had not been used for ten days.
+// backdate sets the last use of entries to ten days ago.
 func backdate(t *testing.T, s *Store, names ...string) {
 	t.Helper()
 	old := time.Now().Add(-240 * time.Hour)
@@ -132,8 +132,8 @@ func prune(t *testing.T, s *Store, before time.Time) {
 	}
 }
 
-// An entry that is used again is new; files that several entries share are kept
-// for the rest.
+// An entry that is used again counts as new; files that other entries share are kept for
+// them.
 func TestPruneTakesWhatWasNotUsed(t *testing.T) {
 	s := filledStore(t)
 	backdate(t, s, downloaded, first, second, web, ruby)

@@ -98,15 +98,14 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	if _, err := s.Release(context.Background(), f, func(int64, int64) { read = true }); err != nil || read {
 		t.Errorf("read again: %v, %v", read, err)
 	}
-	// Another digest that does not match is noticed, also without reading the
-	// file.
+	// Another wrong digest is reported without reading the file again.
 	f.Digest = strings.Repeat("0", 40)
 	_, err := s.Release(context.Background(), f, nil)
 	var de *digest.Error
 	if !errors.As(err, &de) {
 		t.Errorf("a wrong digest passes: %v", err)
 	}
-	// After a change of its time, the file is read again.
+	// After its time has changed, the file is read again.
 	tartest.Write(t, data, path)
 	if _, err := s.Release(context.Background(), fetch(t, s, src), func(int64, int64) { read = true }); err != nil || !read {
 		t.Errorf("not read again: %v, %v", read, err)
@@ -295,7 +294,7 @@ func TestReleaseSpellings(t *testing.T) {
 	}
 }
 
-// Many runs in parallel, while some files are damaged.
+// Many runs read a release at the same time, while some files are damaged.
 func TestReleaseConcurrently(t *testing.T) {
 	t.Parallel()
 	data := releaseArchive(t)

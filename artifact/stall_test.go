@@ -13,7 +13,7 @@ import (
 	"bootstrap/artifact/tartest"
 )
 
-// drip sends a byte from time to time, and never ends.
+// drip sends one byte every so often, and never ends.
 func drip(w http.ResponseWriter, r *http.Request, data []byte, every time.Duration) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 	tick := time.NewTicker(every)
@@ -128,7 +128,7 @@ func TestDownloadTooLarge(t *testing.T) {
 	}
 }
 
-// Neither the head nor the body of an error response fills the memory.
+// Endless headers or an endless body of an error response do not fill the memory.
 func TestDownloadEndlessReplies(t *testing.T) {
 	t.Parallel()
 	data := tartest.Body(1000)
@@ -142,7 +142,7 @@ func TestDownloadEndlessReplies(t *testing.T) {
 		}, "headers exceeded"},
 		"page": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
-			for r.Context().Err() == nil { // until the client has closed the connection
+			for r.Context().Err() == nil { // until the client closes the connection
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}

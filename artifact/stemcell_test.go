@@ -45,7 +45,7 @@ func TestStemcell(t *testing.T) {
 	img := tartest.File("image", string(image))
 	for name, c := range map[string]struct {
 		entries []tartest.Entry
-		most    int64 // bytes read without a digest; 0: all
+		most    int64 // how many bytes may be read without a digest; 0: all
 	}{
 		"first":  {[]tartest.Entry{tartest.File("./packages.txt", "p"), mf, img}, 1 << 20},
 		"last":   {[]tartest.Entry{tartest.Dir("./"), img, mf}, 0},
@@ -171,7 +171,7 @@ func TestStemcellChangedBeforeExtraction(t *testing.T) {
 	tartest.MustFail(t, err, "changed since it was verified")
 }
 
-// A light stemcell has an empty image; its sha1 is often that of another one.
+// A light stemcell has an empty image; its sha1 is often that of the full stemcell.
 func TestLightStemcell(t *testing.T) {
 	t.Parallel()
 	text := "name: light\nversion: 2\nsha1: " + strings.Repeat("0", 40) + "\n"

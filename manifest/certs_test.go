@@ -20,15 +20,15 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// pair is a certificate with its key, both also as PEM.
+// pair is a certificate with its key, also as PEM.
 type pair struct {
 	*x509.Certificate
 	signer    *ecdsa.PrivateKey
 	text, key string
 }
 
-// issue makes a certificate for the addresses that is valid from begin to end,
-// as days from now; nil for by makes a CA.
+// issue returns a certificate for the addresses, valid from begin to end in days from
+// now. If by is nil, it is a CA.
 func issue(t *testing.T, by *pair, name string, begin, end int, usage x509.ExtKeyUsage, names ...string) *pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -85,8 +85,8 @@ func TestCertificates(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		ca, cert, key string
-		want          string // empty: nothing is said
-		agent         *pair  // in place of cert and key
+		want          string // empty: no problem is reported
+		agent         *pair  // replaces cert and key
 	}{
 		"good":                  {ca.text, good.text, good.key, "", nil},
 		"good, among others":    {other.text + old.text + ca.text, good.text, good.key, "", nil},
@@ -159,8 +159,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A file of certificates is named, with the place in it, where a variable
-// brought them in; a planned one is not judged.
+// If a variable has a file of certificates, the problem names the file and the place in
+// it. A certificate that is not generated yet is not checked.
 func TestCertificatePlaces(t *testing.T) {
 	t.Parallel()
 	ca := issue(t, nil, "ca", -9, 900, x509.ExtKeyUsageServerAuth)
@@ -192,7 +192,8 @@ func TestCertificatePlaces(t *testing.T) {
 }
 
 // With the host 0.0.0.0, the agent is reached at the address of the instance. Its
-// certificate is verified for that address or, without it, for its first name.
+// certificate is verified for that address, or, if it does not have that, for its first
+// name.
 func TestCertificateOfInstance(t *testing.T) {
 	t.Parallel()
 	server := x509.ExtKeyUsageServerAuth
@@ -244,7 +245,7 @@ func TestCertificateOfInstance(t *testing.T) {
 	}
 }
 
-// The fault of a certificate for an agent at 0.0.0.0 names mbus and the VM's address.
+// A wrong certificate of an agent at 0.0.0.0 is reported with mbus and the VM's address.
 func TestCertificateOfUnspecifiedHost(t *testing.T) {
 	t.Parallel()
 	ca := issue(t, nil, "ca", -2, 400, x509.ExtKeyUsageServerAuth)

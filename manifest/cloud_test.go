@@ -134,8 +134,8 @@ func TestDirectorStyle(t *testing.T) {
 	check("warnings", m.Warnings, []document.Problem(nil))
 }
 
-// Of several zones, an instance goes to the first by name, or to that of its
-// static address. Its VM gets the cloud_properties of that zone.
+// If there are several zones, an instance gets the first one by name, or the one of its
+// static address. Its VM has the cloud_properties of that zone.
 func TestZones(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -159,7 +159,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// An address that must be chosen is a wish until Place.
+// An address that is not static is open until Place is called.
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	m := mustLoadFiles(t, "azs: [z2]", "azs: [z1, z2]", "static_ips: [10.0.2.10]", "default: [dns]",
@@ -214,7 +214,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// What a deployment does not use of a cloud config is no part of it.
+// A change of the cloud config that the deployment does not use is no change of the
+// deployment.
 func TestCloudConfigChanges(t *testing.T) {
 	t.Parallel()
 	before := mustLoadFiles(t)
@@ -234,7 +235,7 @@ func TestCloudConfigChanges(t *testing.T) {
 	}
 }
 
-// The files of docs/addresses.md work when they are pasted.
+// The files in docs/addresses.md are valid.
 func TestAddressesPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/addresses.md")

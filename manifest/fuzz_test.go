@@ -13,8 +13,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// FuzzLoad looks for manifests that make Load panic, hang, or accept without
-// an answer.
+// FuzzLoad searches for manifests with which Load panics, hangs, or returns neither a
+// manifest nor an error.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yml", "testdata/*/*.yml"} {
 		files, err := filepath.Glob(pattern)
@@ -43,7 +43,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		problems, ok := err.(*document.Problems)
-		var lost *document.FileError // of a cloud config that the manifest names
+		var lost *document.FileError // for a cloud config that the manifest names
 		if !ok && (len(data) > 2<<20 || errors.As(err, &lost)) {
 			return
 		}
@@ -57,7 +57,7 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 		if bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe")) {
-			lines = len(data) // UTF-16
+			lines = len(data) // in UTF-16, line ends are hard to count
 		}
 		for _, p := range *problems {
 			if p.Pos.Line > lines+1 || p.Message == "" || strings.ContainsAny(p.String(), "\r\n") || len(p.Message) > 1500 || strings.Contains(p.Message, "%!") {
@@ -67,8 +67,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzCloudConfig looks for manifests and cloud configs that make Load panic or
-// hang, or that are accepted without a place for the instance.
+// FuzzCloudConfig searches for manifests and cloud configs with which Load panics or
+// hangs, or returns an instance without a network.
 func FuzzCloudConfig(f *testing.F) {
 	archives := []string{directorStyle}
 	for _, name := range []string{"cloud-config", "no-cloud-provider"} {

@@ -11,8 +11,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Each manifest in testdata/problems has a file with the messages that a user
-// sees: errors, or the warnings of an accepted manifest.
+// Each manifest in testdata/problems has a file with the errors that a user sees, or with
+// the warnings if the manifest is valid.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/problems/*.yml")

@@ -16,12 +16,12 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// key returns a private key in PEM, of a kind that nothing here looks into.
+// key returns a private key in PEM. Its content is not valid.
 func key(header string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: header, Bytes: bytes.Repeat([]byte("key"), 40)}))
 }
 
-// sshKeys returns private keys by the header that they have in PEM.
+// sshKeys returns private keys by their PEM headers.
 func sshKeys(t *testing.T) map[string]string {
 	t.Helper()
 	keys := map[string]string{}
@@ -43,7 +43,7 @@ func sshKeys(t *testing.T) map[string]string {
 	return keys
 }
 
-// indented returns text as a YAML block.
+// indented returns text as an indented YAML block.
 func indented(text string) string {
 	return "|\n      " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      ") + "\n"
 }

@@ -14,7 +14,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// minimal is the smallest manifest that is accepted; parts replace its lines.
+// minimal is the smallest valid manifest.
 const minimal = `name: min
 releases:
 - {name: cpi, url: "file:///cpi.tgz"}
@@ -42,7 +42,7 @@ func replaced(t *testing.T, pairs ...string) string {
 	return text
 }
 
-// write makes a manifest in a folder of its own.
+// write writes a manifest into a new folder.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.yml")
@@ -52,7 +52,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// mustLoad loads a manifest that is to be accepted.
+// mustLoad loads a manifest that must be valid.
 func mustLoad(t *testing.T, text string) *Manifest {
 	t.Helper()
 	m, err := Load(t.Context(), write(t, text), document.Options{})
@@ -253,8 +253,8 @@ func TestSwitches(t *testing.T) {
 		{"protect: ~\nupdate:\nfeatures:\n", false, false, false, 0},
 		{"protect: no\nupdate: {snapshot: off}\nfeatures: {use_dns_addresses: false}\n", false, false, false, 0},
 		{"protect: true\nupdate: {snapshot: yes}\nfeatures: {use_dns_addresses: on, converge_variables: true}\n", true, true, true, 0},
-		// create-env reads none of these, so they are no errors; what guards
-		// something rather does so.
+		// create-env reads none of these keys, so a wrong value is not an error. A wrong
+		// value of a key that protects something turns the protection on.
 		{"protect: [a]\nupdate: {snapshot: maybe}\nfeatures: {use_dns_addresses: maybe}\n", true, true, false, 3},
 		{"protect: 'no'\nfeatures: {use_dns_addresses: 'true'}\n", false, false, true, 2},
 		{"features: [use_dns_addresses]\n", false, false, false, 1},
@@ -322,8 +322,8 @@ func TestLongManifest(t *testing.T) {
 	}
 }
 
-// Of a file in which everything is wrong the most useful problems are told, and
-// neither looking for them nor telling them takes its time with each of them.
+// If everything in a file is wrong, only the most useful problems are reported. The time
+// for that does not grow with the number of problems.
 func TestManyMissingVariables(t *testing.T) {
 	t.Parallel()
 	var b, vars strings.Builder
@@ -355,8 +355,8 @@ func TestManyMissingVariables(t *testing.T) {
 	}
 }
 
-// What a manifest of the largest size takes must not grow with the square of a
-// map's keys: that took minutes.
+// The time for a manifest of the largest size must not grow with the square of the number
+// of keys in a map: that took minutes.
 func TestManyKeys(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

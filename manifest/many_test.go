@@ -49,7 +49,8 @@ networks:
 vm_types: [{name: small}]
 `
 
-// written writes the manifest after replacements, and returns its path and the inputs.
+// written writes the manifest with the replacements, and returns its path and the
+// options.
 func written(t *testing.T, pairs ...string) (string, document.Options) {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,8 +72,8 @@ func deploymentOf(t *testing.T, pairs ...string) *Deployment {
 	return d
 }
 
-// A manifest with several instances is not that of one; all that is wrong in it comes
-// first, and so does a cloud config that is missing.
+// Load refuses a manifest with several instances. It reports other mistakes and a missing
+// cloud config first.
 func TestSeveral(t *testing.T) {
 	t.Parallel()
 	path, opts := written(t)
@@ -110,13 +111,13 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// The digest of an instance changes only with what concerns its group.
+// The digest of an instance changes only if something changes that affects its group.
 func TestDigestOfGroup(t *testing.T) {
 	t.Parallel()
 	before := deploymentOf(t)
 	for name, c := range map[string]struct {
 		pairs   []string
-		db, web bool // its digest changes
+		db, web bool // the digest of the group changes
 	}{
 		"nothing":               {nil, false, false},
 		"lines":                 {[]string{"releases:", "# a comment\nreleases:"}, false, false},

@@ -15,8 +15,8 @@ const openNetworks = `networks:
   subnets: [{range: 10.0.0.0/24, gateway: 10.0.0.1, dns: [8.8.8.8], reserved: [10.0.0.2], static: [10.0.0.9], cloud_properties: {id: net}}]
 `
 
-// A manual network without static_ips leaves the address open, and everything else
-// is as if static_ips named the address that it gets.
+// Without static_ips, the address in a manual network is open. All else equals a manifest
+// in which static_ips names the address.
 func TestOpenAddress(t *testing.T) {
 	t.Parallel()
 	pairs := []string{"networks:\n- {name: default, type: dynamic}\n", openNetworks}
@@ -48,7 +48,7 @@ func TestOpenAddress(t *testing.T) {
 	}
 }
 
-// Only networks whose addresses are open are asked for one.
+// Addresses are only chosen for networks in which they are open.
 func TestOpenAddressBesideOthers(t *testing.T) {
 	t.Parallel()
 	m := mustLoad(t, replaced(t, "networks:\n- {name: default, type: dynamic}\n", openNetworks+"- {name: cloud, type: dynamic}\n",

@@ -19,7 +19,7 @@ import (
 	"bootstrap/manifest/manifesttest"
 )
 
-// compiled returns the schema, ready to check documents.
+// compiled returns the compiled schema.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	return manifesttest.Schema(t, Schema, "")
@@ -186,7 +186,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// places lists where a document is wrong.
+// places lists the places of the errors in a document.
 func places(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		place := ""
@@ -251,7 +251,7 @@ func TestSchemaHasAllKeys(t *testing.T) {
 	}
 }
 
-// The sections list exactly the keys that the reader reads.
+// The sections list all keys that the reader reads, and no others.
 func TestTableHoldsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	asked := map[string]bool{}

@@ -42,8 +42,8 @@ cloud_provider:`)
 	}
 }
 
-// A variable's value is secret, unless its name or the value shows that it is
-// not.
+// The value of a variable is secret, unless its name or the value shows that it is
+// public.
 func TestSecretsOfVariables(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "cloud_provider:", `properties:

@@ -7,8 +7,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// A sketch has operations applied, variables not filled in, and plain-text
-// secrets redacted.
+// In a sketch, operations are applied, variables are not filled in, and plain-text
+// secrets are redacted.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "mbus:sesame@", "mbus:((mbus_password))@", "cloud_provider:", `properties:

@@ -51,7 +51,7 @@ func TestPlanAndRefuse(t *testing.T) {
 	}
 }
 
-// A manifest that is refused leaves no store behind.
+// If a manifest is invalid, no store is created.
 func TestNothingIsWrittenForARefusedManifest(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "creds.yml")
@@ -64,8 +64,8 @@ func TestNothingIsWrittenForARefusedManifest(t *testing.T) {
 	}
 }
 
-// A stored certificate that ends soon, or does not fit its definition, is
-// warned of at its place in the store.
+// If a stored certificate ends soon, or does not match its definition, a warning names
+// its place in the store.
 func TestWarningsOfStoredValues(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "creds.yml")

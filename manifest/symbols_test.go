@@ -30,9 +30,9 @@ variables:
 - {name: stored, type: password}
 cloud_provider:`
 
-// What will be generated has a text or a map of texts in its place, so that
-// the manifest can be read and its templates rendered; nothing checks these
-// texts, and none is a secret.
+// A variable that is not generated yet has a text, or a map of texts, as its value, so
+// that the manifest can be read and its templates rendered. These texts are not checked,
+// and are not secrets.
 func TestPlanPutsSymbols(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "creds.yml")
@@ -42,7 +42,7 @@ func TestPlanPutsSymbols(t *testing.T) {
 	text := replaced(t, "cloud_provider:", plannedText, "https://mbus:sesame@127.0.0.1:6868", "https://mbus:((pw))@((host)):6868",
 		"{name: vms, network: default,", "{name: vms, network: default, env: {bosh: {mbus: {cert: ((tls))}}},")
 	text += "  cert: ((tls))\n  ssh_tunnel: {user: vcap, host: ((host)), port: ((pw)), private_key: ((key.private_key))}\n"
-	// Another process that generates does not keep anyone from planning.
+	// A plan does not wait for another process that generates values.
 	lock := flock.New(store + ".lock")
 	if got, err := lock.TryLock(); err != nil || !got {
 		t.Fatal(got, err)
@@ -89,8 +89,8 @@ func TestPlanPutsSymbols(t *testing.T) {
 	}
 }
 
-// Symbols have the shape of generated values, so that a plan finds variables that
-// a deploy could not fill in.
+// Such a value has the keys of a generated one, so a plan reports variables that a deploy
+// could not fill in.
 func TestPlanKnowsThePartsOfWhatWillBeGenerated(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

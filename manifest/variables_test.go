@@ -7,8 +7,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// A value takes its position from the file that it came from; one that came
-// from none, from the place where it was put.
+// A value has the position in its own file; without a file, it has that of the place
+// where it is filled in.
 func TestPositionsOfValues(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "{name: default, type: dynamic}", "((networks))", "instances: 1", "instances: ((instances))")
@@ -25,7 +25,7 @@ func TestPositionsOfValues(t *testing.T) {
 	}
 }
 
-// What a variable holds is not shown by the errors about its value.
+// Errors do not show the values of variables.
 func TestErrorsHideValues(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "type: dynamic", "type: ((x))", "instances: 1", "lifecycle: ((admin_password)), instances: 1, resource_pool: ((long))",
@@ -39,7 +39,7 @@ func TestErrorsHideValues(t *testing.T) {
 	}
 }
 
-// A value may look like a variable; it is text all the same, and checked.
+// A value that looks like a variable is text, and is checked as text.
 func TestValueThatLooksLikeAVariable(t *testing.T) {
 	t.Parallel()
 	text := replaced(t, "type: dynamic", "type: ((x))")

@@ -31,14 +31,14 @@ func benchJobs(b *testing.B, count int) []Job {
 	return jobs
 }
 
-// BenchmarkRender measures a whole run: start, render, end. MB-peak is the
-// largest memory of a child process.
+// BenchmarkRender measures a whole run from start to end. MB-peak is the largest memory
+// of a child process.
 func BenchmarkRender(b *testing.B) {
 	for _, count := range []int{1, 20, 200} {
 		jobs := benchJobs(b, count)
 		b.Run(fmt.Sprintf("embedded/%d", count), func(b *testing.B) {
 			cfg := embedded(b)
-			renderAll(b, cfg, jobs) // fills the cache
+			renderAll(b, cfg, jobs) // It fills the cache.
 			for b.Loop() {
 				b.ReportMetric(renderAll(b, cfg, jobs), "MB-peak")
 			}
@@ -79,13 +79,13 @@ func BenchmarkManyProperties(b *testing.B) {
 	}
 	job := newJob(b, "job", files, properties...)
 	job.Context = c
-	renderAll(b, cfg, []Job{job}) // fills the cache
+	renderAll(b, cfg, []Job{job}) // It fills the cache.
 	for b.Loop() {
 		renderAll(b, cfg, []Job{job})
 	}
 }
 
-// BenchmarkCold measures the first template on a machine.
+// BenchmarkCold measures the first template that is rendered on a machine.
 func BenchmarkCold(b *testing.B) {
 	cfg, jobs := embedded(b), benchJobs(b, 1)
 	cfg.Cache = b.TempDir() + "/cache"
@@ -109,7 +109,7 @@ func renderAll(b *testing.B, cfg Config, jobs []Job) float64 {
 	}
 	peak := float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
 	if runtime.GOOS == "darwin" {
-		return peak / 1e6 // in bytes on macOS
+		return peak / 1e6 // macOS counts bytes
 	}
 	return peak / 1e3
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// ends waits for a child process.
+// ends waits for the end of a child process.
 func ends(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	done := make(chan struct{})
@@ -35,7 +35,7 @@ func ends(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// renders reports whether a new engine works with that cache.
+// renders reports whether a new engine can use the cache.
 func renders(t *testing.T, cfg Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	cfg := embedded(t)
 	cfg.Cache = filepath.Join(t.TempDir(), "cache")
 	renders(t, cfg)
-	// wazero does not check this byte, because it is not code.
+	// wazero does not check this byte, because it is not part of the code.
 	damage(t, cfg.Cache, func(size int64) int64 { return size - 1 })
 
 	killed := exec.Command(cfg.Self, "plugin", "templates", "--cache", cfg.Cache)
@@ -97,7 +97,8 @@ func damage(t *testing.T, cache string, at func(size int64) int64) {
 	}
 }
 
-// TestDamagedCode damages the middle of the machine code, of which wazero has a sum.
+// TestDamagedCode changes a byte in the middle of the machine code, which wazero's
+// checksum covers.
 func TestDamagedCode(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -118,8 +119,8 @@ func TestDamagedCode(t *testing.T) {
 	}
 }
 
-// TestOtherMachine starts a program whose machine code cannot be used: it compiles,
-// says so once, and keeps what it compiled.
+// TestOtherMachine starts a program whose machine code cannot be used: it compiles Ruby,
+// reports that once, and keeps the result.
 func TestOtherMachine(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -149,8 +150,8 @@ func TestOtherMachine(t *testing.T) {
 	}
 }
 
-// TestRareFunctions renders templates that need functions of Ruby for which the
-// program has no machine code: all of Ruby is compiled, and the job begins again.
+// TestRareFunctions renders templates that need functions without machine code: all of
+// Ruby is compiled, and the job begins again.
 func TestRareFunctions(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -209,8 +210,7 @@ func TestRareFunctions(t *testing.T) {
 	})
 }
 
-// answers starts a Ruby and gives it the requests, each when the one before is
-// answered.
+// answers starts a Ruby and sends it requests, each after the answer to the one before.
 func answers(t *testing.T, cmd *exec.Cmd, requests *bytes.Buffer, log io.Writer) string {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -281,7 +281,7 @@ func TestParentGone(t *testing.T) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	// As on a machine with one processor.
+	// This has the effect of one processor.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

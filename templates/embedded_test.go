@@ -46,7 +46,7 @@ func testWarm(t *testing.T, cfg Config) {
 	}
 }
 
-// TestNothingLeaks renders a job that changes what the next one would see.
+// TestNothingLeaks renders a job that changes the Ruby in which the next job would run.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -72,8 +72,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// TestLibraries loads libraries for networks and terminals, of which templates
-// use other parts.
+// TestLibraries loads libraries for networks and terminals: templates use parts of them
+// that need neither.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	job := newJob(t, "job", map[string]string{"f": `<% %w[resolv net/http net/https drb open-uri socket io/console io/wait io/nonblock].each { |name| require name } %><%=
@@ -87,8 +87,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestOfNow checks that each run, and each job, gets the current time and other
-// random numbers.
+// TestOfNow checks that each run, and each job, gets the current time and new random
+// numbers.
 func TestOfNow(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
@@ -115,7 +115,7 @@ func TestOfNow(t *testing.T) {
 	}
 }
 
-// TestNoImage runs a program that was built without the image.
+// TestNoImage runs a program without the embedded image.
 func TestNoImage(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("cruby/image/*")
@@ -152,7 +152,7 @@ func TestNoImage(t *testing.T) {
 	}
 }
 
-// TestNotice prints the licences, if the image has been built.
+// TestNotice prints the licences, if the image exists.
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	text, err := Notice()
@@ -164,7 +164,8 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestPackageIsPinned checks that the lock file makes every build the same.
+// TestPackageIsPinned checks that the lock file names the version and digest of the npm
+// package.
 func TestPackageIsPinned(t *testing.T) {
 	t.Parallel()
 	var lock struct {

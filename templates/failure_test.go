@@ -138,7 +138,7 @@ func TestTimeout(t *testing.T) {
 
 func testTimeout(t *testing.T, cfg Config) {
 	endless := []string{"<% loop {} %>"}
-	if !testing.Short() || !cfg.embedded() { // see whole
+	if !testing.Short() || !cfg.embedded() { // see the function whole
 		endless = append(endless, "<% sleep %>")
 	}
 	if !cfg.embedded() {
@@ -152,14 +152,14 @@ func testTimeout(t *testing.T, cfg Config) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
-	// The next template gets a new Ruby.
+	// The next template is rendered by a new Ruby.
 	dir := t.TempDir()
 	if err := e.Render(t.Context(), []Job{newJob(t, "job", map[string]string{"f": "<%= 1 %>"})}, dir); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestIntruders has templates that disturb the protocol or each other.
+// TestIntruders has templates that disturb the protocol or other templates.
 func TestIntruders(t *testing.T) {
 	t.Parallel()
 	each(t, testIntruders)
@@ -217,7 +217,7 @@ func TestNoRuby(t *testing.T) {
 	}
 }
 
-// TestUnfitRuby has programs that are not a usable Ruby.
+// TestUnfitRuby has programs that are no usable Ruby.
 func TestUnfitRuby(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -239,8 +239,8 @@ func TestUnfitRuby(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "ruby")
 			put(t, path+".sh", "#!/bin/sh\n"+test.script+"\n")
-			// A file that this process wrote may be open in the child of another
-			// test.
+			// A child of another test may still have the file open that this process
+			// wrote.
 			if err := exec.Command("/bin/sh", "-c", `cp "$1" "$2" && chmod 700 "$2"`, "sh", path+".sh", path).Run(); err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +258,7 @@ func TestUnfitRuby(t *testing.T) {
 	}
 }
 
-// TestKilledBetween kills Ruby while it is idle, which is not the fault of a
+// TestKilledBetween kills Ruby between two templates, which is not an error in a
 // template.
 func TestKilledBetween(t *testing.T) {
 	t.Parallel()
@@ -279,12 +279,12 @@ func testKilledBetween(t *testing.T, cfg Config) {
 		if err := e.ruby.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		// Its ends of the pipes are only closed for certain when it has ended.
+		// Its pipes are certainly closed only after its end.
 		_, _ = e.ruby.cmd.Process.Wait()
 	}
 }
 
-// TestEnvironment checks that variables that change Ruby are not passed on.
+// TestEnvironment checks that variables that change Ruby's behaviour are not passed on.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	ruby := native(t).Ruby
@@ -312,9 +312,8 @@ func testUnspeakableProperties(t *testing.T, cfg Config) {
 	}
 }
 
-// TestMisplacedProperties has values in the manifest where a job's spec needs
-// maps: each is reported once, with its place, whether or not a template uses
-// it.
+// TestMisplacedProperties has values in the manifest where a job's spec needs maps: each
+// error is reported once, with its place, even if no template uses the property.
 func TestMisplacedProperties(t *testing.T) {
 	t.Parallel()
 	e := start(t, Config{})

@@ -22,7 +22,7 @@ func testGolden(t *testing.T, cfg Config) {
 	if err != nil || len(names) == 0 {
 		t.Fatal("no templates", err)
 	}
-	if testing.Short() && cfg.embedded() { // see whole
+	if testing.Short() && cfg.embedded() { // see the function whole
 		names = slices.DeleteFunc(names, func(name string) bool { return filepath.Base(name) == "openssl.erb" })
 	}
 	files := map[string]string{}

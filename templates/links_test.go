@@ -99,7 +99,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The address of a link with several instances is never the first one's.
+// The address of a link with several instances is not simply that of the first instance.
 func TestAddressOfSeveral(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, cfg Config) {
@@ -154,9 +154,8 @@ func TestMissingLinks(t *testing.T) {
 	}
 }
 
-// TestMissingLinkProperties has templates that read a missing property of a
-// link: the message is about the job that provides the link, not about the one
-// that reads it.
+// TestMissingLinkProperties has templates that read a missing property of a link: the
+// message names the job that provides the link, not the one that reads it.
 func TestMissingLinkProperties(t *testing.T) {
 	t.Parallel()
 	each(t, testMissingLinkProperties)

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// program is the program for the child process, built when a test first needs
-// it, and the cache of all tests.
+// program is the child process' program, which is built when a test first needs it, with
+// the cache of all tests.
 type program struct {
 	dir   string
 	build func() error
@@ -54,7 +54,7 @@ func (p *program) cache() string { return filepath.Join(p.dir, "cache") }
 var self = newProgram()
 
 func TestMain(m *testing.M) {
-	// The clock of regexp2 ends a second after the last pattern.
+	// The clock of the package regexp2 ends a second after the last match.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"), goleak.Cleanup(func(code int) {
 		if self.dir != "" {
 			_ = os.RemoveAll(self.dir)
@@ -84,8 +84,8 @@ func embedded(t testing.TB) Config {
 	return Config{Self: self.path(), Cache: self.cache()}
 }
 
-// whole skips a test in a short run whose templates need functions of the embedded Ruby
-// for which the program has no machine code: compiling all of them takes ten seconds.
+// whole skips a test in a short run if its templates need functions of Ruby for which the
+// program has no machine code: compiling all of Ruby takes ten seconds.
 func whole(t testing.TB, cfg Config) {
 	t.Helper()
 	if testing.Short() && cfg.embedded() {

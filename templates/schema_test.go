@@ -37,7 +37,7 @@ func TestSchema(t *testing.T) {
 	half := cert[:len(cert)/2] + "\n-----END CERTIFICATE-----\n"
 	tests := []struct {
 		name, schema string
-		value        any // of the property x.y
+		value        any // value of the property x.y
 		want         string
 	}{
 		{"type", `"type": "number"`, "text", "property 'x.y' must be of type number (properties_schema.json): set it at instance_groups[0].jobs[0].properties.x.y"},
@@ -90,8 +90,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// A schema sees the defaults of the job's spec, and all that is wrong is reported before
-// a template is rendered.
+// The defaults of the job's spec are checked, and all errors are reported before a
+// template is rendered.
 func TestSchemaOfDefaults(t *testing.T) {
 	t.Parallel()
 	job := newJob(t, "web", map[string]string{"x.erb": "<%= raise 'rendered' %>"},

@@ -21,8 +21,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// sharing returns a Shared, and the configuration of engines that use it. At the end of
-// the test, its folder must be empty and its processes must have ended.
+// sharing returns a Shared, and a configuration for engines that use it. It checks at the
+// end of the test that its folder is empty and its processes have ended.
 func sharing(t *testing.T) (*Shared, Config) {
 	t.Helper()
 	cfg := embedded(t)
@@ -30,7 +30,7 @@ func sharing(t *testing.T) (*Shared, Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Env = []string{"HOME=" + folder} // by which its processes are found
+	cfg.Env = []string{"HOME=" + folder} // the test finds its processes by this variable
 	s := Share(t.Context(), cfg, folder)
 	if s == nil {
 		t.Fatal("nothing is shared")
@@ -48,8 +48,8 @@ func sharing(t *testing.T) (*Shared, Config) {
 	return s, cfg
 }
 
-// engines returns the processes that the Shared and engines with its configuration have
-// started.
+// engines returns the process ids of the Rubies that the Shared has started, and of those
+// of engines with its configuration.
 func engines(t *testing.T, s *Shared) []int {
 	t.Helper()
 	list, err := process.WithVariable(t.Context(), s.cfg.Env[0])
@@ -59,7 +59,7 @@ func engines(t *testing.T, s *Shared) []int {
 	return list
 }
 
-// renderOne renders a job with one template, and returns the result.
+// renderOne renders a job with one template, and returns the text.
 func renderOne(t *testing.T, e *Engine, text string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func renderOne(t *testing.T, e *Engine, text string) (string, error) {
 	return read(t, dir, "job", "f"), nil
 }
 
-// TestShared renders in many engines at the same time, with one process.
+// TestShared has many engines that render at the same time with one process.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	s, cfg := sharing(t)
@@ -101,8 +101,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedSpoilt checks that what one template does hits only its own job, and is
-// reported as with an own Ruby.
+// TestSharedSpoilt checks that a template can only disturb its own job, and that this is
+// reported as without sharing.
 func TestSharedSpoilt(t *testing.T) {
 	t.Parallel()
 	s, cfg := sharing(t)
@@ -125,7 +125,7 @@ func TestSharedSpoilt(t *testing.T) {
 	limited := cfg
 	limited.Timeout = time.Second
 	fails(limited, "<% loop {} %>", "it took longer than 1s and was stopped")
-	// Nothing but its end stops that template.
+	// Only a signal ends that template.
 	if len(list) != 1 {
 		t.Fatalf("the engines are %v", list)
 	}
@@ -139,7 +139,7 @@ func TestSharedSpoilt(t *testing.T) {
 	}
 }
 
-// TestSharedGone ends the engine, or the process that started it, while a job is
+// TestSharedGone kills the shared Ruby, or the process that started it, while a job is
 // rendered there.
 func TestSharedGone(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestSharedGone(t *testing.T) {
 			jobs := []Job{newJob(t, "first", map[string]string{"f": "<%= 1 %>"}), newJob(t, "second", map[string]string{"f": "<% 12_000_000.times {} %><%= 2 %>"})}
 			before := process.Usages()[list[0]].CPU
 			rendered := guard.Start(ctx, func() error { return e.Render(ctx, jobs, dir) })
-			err := wait.Poll(ctx, 50*time.Millisecond, func() (bool, error) { // reads about all processes
+			err := wait.Poll(ctx, 50*time.Millisecond, func() (bool, error) { // It reads the environment of all processes.
 				return len(rendered) > 0 || process.Usages()[list[0]].CPU > before+100*time.Millisecond, nil
 			})
 			if err != nil {
@@ -182,7 +182,7 @@ func TestSharedGone(t *testing.T) {
 	}
 }
 
-// TestSharedElsewhere gives an engine sockets that do not serve it.
+// TestSharedElsewhere gives an engine sockets at which no Ruby answers.
 func TestSharedElsewhere(t *testing.T) {
 	t.Parallel()
 	s, cfg := sharing(t)

@@ -30,8 +30,7 @@ func start(t testing.TB, cfg Config) *Engine {
 	return e
 }
 
-// newJob creates a job whose templates are the given files; "monit" is one of
-// them.
+// newJob creates a job with the given templates; "monit" is its monit file.
 func newJob(t testing.TB, name string, files map[string]string, properties ...artifact.Property) Job {
 	t.Helper()
 	dir := t.TempDir()
@@ -199,7 +198,7 @@ func testDefaultsOfContext(t *testing.T, cfg Config) {
 	}
 }
 
-// TestOtherFacts renders the same jobs again after their facts have changed.
+// TestOtherFacts renders the same jobs again after their properties have changed.
 func TestOtherFacts(t *testing.T) {
 	t.Parallel()
 	each(t, testOtherFacts)
@@ -257,7 +256,7 @@ func testLayersOfProperties(t *testing.T, cfg Config) {
 	}
 }
 
-// TestSyntax compares with the output of ERB itself.
+// TestSyntax compares the output with that of ERB itself.
 func TestSyntax(t *testing.T) {
 	t.Parallel()
 	each(t, testSyntax)
@@ -420,7 +419,7 @@ func testCancelled(t *testing.T, cfg Config) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Render(ctx, []Job{job}, t.TempDir()) }()
-	// The cancellation may also happen while Ruby starts.
+	// The cancellation may come while Ruby starts.
 	stop := time.AfterFunc(500*time.Millisecond, func() { cancel(cause) })
 	defer stop.Stop()
 	if err := <-done; !errors.Is(err, cause) {
@@ -437,7 +436,7 @@ func TestFingerprint(t *testing.T) {
 	put(t, filepath.Join(dir, "b", "x"), "bc")
 	put(t, filepath.Join(dir, "a"), "a")
 	got, err := Fingerprint(dir)
-	if err != nil || got != "a9993e364706816aba3e25717850c26c9cd0d89d" { // SHA-1 of "abc"
+	if err != nil || got != "a9993e364706816aba3e25717850c26c9cd0d89d" { // the SHA-1 of "abc"
 		t.Errorf("got %s, %v", got, err)
 	}
 	if _, err := Fingerprint(filepath.Join(dir, "nope")); err == nil {

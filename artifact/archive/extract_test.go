@@ -23,7 +23,7 @@ func TestExtractRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		entries []tartest.Entry
-		refused string // the entry
+		refused string // the refused entry; empty: none
 		reason  string
 		lim     Limits
 	}{
@@ -114,7 +114,7 @@ func TestExtractKeepsWhatIsSafe(t *testing.T) {
 			t.Parallel()
 			base := t.TempDir()
 			to := filepath.Join(base, "to")
-			for range 2 { // an existing file is replaced, too
+			for range 2 { // the second time, an existing file is replaced
 				if err := Extract(context.Background(), tartest.Write(t, data, base, "a"), to, Limits{}); err != nil {
 					t.Fatal(err)
 				}
@@ -188,13 +188,13 @@ func TestExtractBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Frames of zeros after the header of an entry, as many as needed.
+	// After the header of an entry, the archive has as many frames of zeros as needed.
 	head := tartest.Tar(t, tartest.Entry{Name: "packages/bomb.tgz", Mode: 0o644})[:512]
 	frame := zw.EncodeAll(make([]byte, 64<<20), nil)
 	packed := append(zw.EncodeAll(head, nil), bytes.Repeat(frame, 33)...)
 	archive := tartest.Write(t, packed, base, "a.tar.zst")
-	// The archive is only read: writing gigabytes to the disk would prove
-	// nothing more.
+	// The test reads the archive without extracting it: writing gigabytes to the disk
+	// would show nothing more.
 	f, err := os.Open(archive)
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ func TestBlobstoreAddresses(t *testing.T) {
 	t.Parallel()
 	const id = "36764f38-6274"
 	for name, c := range map[string]struct {
-		final, region string // the server's response
-		want          string // the URL, or words of the error
+		final, region string // the server's answer to a question for the bucket's region
+		want          string // the URL, or a part of the error
 	}{
 		"s3":             {"provider: s3, options: {bucket_name: b}", "", "https://s3.us-east-1.amazonaws.com/b/36764f38-6274"},
 		"region":         {"provider: s3, options: {bucket_name: b, region: eu-west-1}", "", "https://s3.eu-west-1.amazonaws.com/b/36764f38-6274"},
@@ -65,7 +65,7 @@ func TestBlobstoreAddresses(t *testing.T) {
 	}
 }
 
-// The example of AWS's documentation of Signature Version 4.
+// The example in AWS's documentation of Signature Version 4 has the same signature.
 func TestSignV4(t *testing.T) {
 	t.Parallel()
 	req := httptest.NewRequest(http.MethodGet, "https://examplebucket.s3.amazonaws.com/test.txt", nil)

@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// While another run clears the temporary folder, it is not created: MkdirAll
-// fails if a folder is removed at the same time.
+// While another run empties the temporary folder, Work does not create it: MkdirAll fails
+// if a folder is removed at the same time.
 func TestWorkWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	d := Dir(t.TempDir())
@@ -62,8 +62,8 @@ func TestWorkSideBySide(t *testing.T) {
 	wg.Wait()
 }
 
-// One of several runs replaces a damaged folder of a job; another run that saw
-// the damage, too, does not remove the new folder.
+// If several runs find a damaged folder of a job, one of them replaces it, and no other
+// one removes the new folder.
 func TestPlaceFolderSideBySide(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

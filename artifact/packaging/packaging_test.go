@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv makes the test binary run one script and nothing else, so that a test
-// can kill the process that runs it.
+// childEnv makes the test binary run one script and end, so that a test can kill the
+// process that runs the script.
 const childEnv = "PACKAGING_TEST_SOURCE"
 
 func TestMain(m *testing.M) {
@@ -212,8 +212,8 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// holder is a script whose grandchild keeps a FIFO open: the test reads "up"
-// from it when the grandchild runs, and its end when the grandchild has ended.
+// holder returns a script whose grandchild keeps a FIFO open. The channel up is closed
+// when the grandchild runs, and gone when it has ended.
 func holder(t *testing.T, after string) (s Script, up chan string, gone chan error) {
 	t.Helper()
 	s = newScript(t, "(echo up; exec sleep 600) > ../fifo & "+after)
@@ -307,7 +307,7 @@ func TestSuicideOfTheScript(t *testing.T) {
 	if err := Run(t.Context(), s); !errors.As(err, &failed) || failed.ExitStatus != -1 || !strings.Contains(err.Error(), "terminated") {
 		t.Errorf("got %v", err)
 	}
-	// The end of the group also ends the guard, for which nothing must wait.
+	// The guard is killed with the group, and nothing may wait for it.
 	s = newScript(t, "kill -s KILL 0; sleep 1")
 	if err := Run(t.Context(), s); !errors.As(err, &failed) || failed.ExitStatus != -1 {
 		t.Errorf("got %v", err)

@@ -19,7 +19,7 @@ import (
 	"bootstrap/local/machine"
 )
 
-// pack uploads a compiled package.
+// pack uploads a compiled package and returns its part of an apply spec.
 func (m *testVM) pack(name, version string, f files) agent.SpecPackage {
 	m.t.Helper()
 	data := archived(m.t, f)
@@ -217,12 +217,12 @@ func TestKilledInApply(t *testing.T) {
 		spec := m.specOf(many)
 		spec["configuration_hash"] = fmt.Sprint(try)
 		m.begin("apply", 0, spec)
-		time.Sleep(time.Duration(try*12) * time.Millisecond) // at any place in it
+		time.Sleep(time.Duration(try*12) * time.Millisecond) // a different place each time
 		m.endAgent(syscall.SIGKILL)
 		m.exec()
 		m.await()
 	}
-	// What a kill within the replacement of a link leaves.
+	// A kill during the replacement of a link leaves this file.
 	half := m.vcap("jobs", ".link-1")
 	if err := errors.Join(os.MkdirAll(half, 0o700), os.Symlink("nowhere", filepath.Join(half, "link"))); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkGetState is the message that a deploy sends most.
+// BenchmarkGetState measures get_state, the message that a deploy sends most often.
 func BenchmarkGetState(b *testing.B) {
 	m := startMachine(b)
 	m.must("apply", m.specOf(map[string]files{"web": daemon("web")}))
@@ -17,7 +17,7 @@ func BenchmarkGetState(b *testing.B) {
 	}
 }
 
-// BenchmarkTask is a task from the message to its result.
+// BenchmarkTask measures a task from its message to its result.
 func BenchmarkTask(b *testing.B) {
 	m := startMachine(b)
 	m.must("apply", m.specOf(map[string]files{"web": {"x:bin/x": "#!/bin/sh\n"}}))

@@ -41,7 +41,7 @@ func TestBPM(t *testing.T) {
 	m.awaitState("running")
 	pid := m.read("sys", "run", "bpm", "web", "web.pid")
 
-	// An agent writes where its program is.
+	// Each agent writes the path of its own program.
 	script := m.read("jobs", "bpm", "bin", "bpm")
 	m.endAgent(syscall.SIGTERM)
 	for _, name := range []string{"jobs", "packages"} {

@@ -8,7 +8,7 @@ import (
 	"bootstrap/local/machine"
 )
 
-// TestUnmountWaits: a disk is not taken from a job that still writes to it.
+// TestUnmountWaits: a disk is not unmounted while a job writes to it.
 func TestUnmountWaits(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

@@ -142,7 +142,7 @@ func TestDiskHints(t *testing.T) {
 	}
 }
 
-// fill writes everything to a disk that a copy can get wrong.
+// fill writes files of every kind that a copy may get wrong.
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	must := func(err error) {
@@ -232,7 +232,7 @@ func TestMigrateDisk(t *testing.T) {
 	m.must("unmount_disk", "new")
 }
 
-// TestMigrateToAUsedDisk keeps the data that is on the new disk already.
+// TestMigrateToAUsedDisk: data that is already on the new disk is kept.
 func TestMigrateToAUsedDisk(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -250,8 +250,8 @@ func TestMigrateToAUsedDisk(t *testing.T) {
 	}
 }
 
-// TestKilledInMigrate kills the agent while it copies; the old disk stays in
-// use, and the next migration is complete.
+// TestKilledInMigrate kills the agent while it copies; the old disk stays mounted, and
+// the next migration is complete.
 func TestKilledInMigrate(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -296,7 +296,7 @@ func TestRepairStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(m *testVM, disk string) error
-		want   string // list_disk
+		want   string // result of list_disk
 	}{
 		"between hiding and linking": {func(m *testVM, _ string) error {
 			return os.Rename(m.vcap("store"), m.vcap(hiddenStore))
@@ -426,8 +426,8 @@ func writeAt(name string, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// A disk whose size is known is as full as the data on it, and a disk with more data
-// than its size is reported: nothing else would stop it.
+// If the size of a disk is known, its use is that of its data. More data than that is
+// reported, because the disk itself has no limit.
 func TestDiskOverItsSize(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

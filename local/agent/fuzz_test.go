@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// answers is a registry with one answer.
+// answers is a registry that always gives the same answer.
 type answers string
 
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
 }
 
-// FuzzSettings reads settings from what a registry answers, beside files of an
-// earlier agent.
+// FuzzSettings reads settings from an answer of a registry, beside files of an earlier
+// agent.
 func FuzzSettings(f *testing.F) {
 	const good = `{"agent_id": "a", "mbus": "https://u:p@0.0.0.0:6868", "networks": {"default": {"type": "manual", "ip": "10.0.0.5"}}, "disks": {"persistent": {"disk-1": "/dev/x"}}, "env": {"bosh": {}}}`
 	quoted, _ := json.Marshal(good)
@@ -53,7 +53,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// FuzzSpec reads apply specs: a stored spec reads back unchanged.
+// FuzzSpec reads apply specs: a stored spec must be the same when it is read again.
 func FuzzSpec(f *testing.F) {
 	for _, s := range []string{
 		`{"job": {"name": "web", "templates": [{"name": "web", "version": "1"}]}, "packages": {"a": {"name": "a", "version": "1", "sha1": "da39a3ee5e6b4b0d3255bfef95601890afd80709", "blobstore_id": "b"}}, "index": 0}`,
@@ -69,7 +69,7 @@ func FuzzSpec(f *testing.F) {
 		}
 		for _, p := range s.Packages {
 			if p.SHA1.text == "" {
-				return // as with the real agent, such a package is not applied
+				return // like the real agent, this one refuses such a package
 			}
 		}
 		kept, err := json.Marshal(s)

@@ -14,8 +14,8 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// startInside starts the agent of a VM in its namespaces, and returns the first
-// process there. The disks of the VM are the folders below disks.
+// startInside starts the agent of a VM in its namespaces, and returns the id of the first
+// process there. The VM's disks are the folders below disks.
 func (m *testVM) startInside(disks string) (init int) {
 	m.t.Helper()
 	for _, dir := range []string{m.vcap(), disks} {
@@ -56,7 +56,8 @@ func (m *testVM) startInside(disks string) (init int) {
 	return pids[0]
 }
 
-// agentBelow returns the agent that the first process of a VM has started.
+// agentBelow returns the process id of the agent that the first process of a VM has
+// started.
 func agentBelow(init int) int {
 	for pid, usage := range process.Usages() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -49,8 +49,7 @@ func logIn(t *testing.T, m *testVM, user string) (client *ssh.Client, address st
 	return connect(t, reply.IP, &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(host)}), reply.IP
 }
 
-// TestLogin checks what a user may do, and that nothing of the user is left
-// afterwards.
+// TestLogin checks what a user may do, and that nothing of the user is left afterwards.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -167,8 +166,8 @@ func TestLoginTerminal(t *testing.T) {
 	}
 }
 
-// TestLoginReaderGone: a command whose reader has closed the pipe gets SIGPIPE,
-// as in a pipeline. The system's ssh reports that with this request.
+// TestLoginReaderGone: a command gets SIGPIPE if the reader of its output has ended, as
+// in a pipeline. The system's ssh uses the same request for that.
 func TestLoginReaderGone(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -199,9 +198,9 @@ func TestLoginReaderGone(t *testing.T) {
 	}
 }
 
-// TestLoginBesideTunnel: the server for the tunnel of a VM also admits the VM's
-// temporary users, and keeps running when the last one is removed. Each kind of
-// user can only do its own things.
+// TestLoginBesideTunnel: the server of the VM's tunnel also admits temporary users, and
+// keeps running when the last of them is removed. Each kind of user has only its own
+// rights.
 func TestLoginBesideTunnel(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)

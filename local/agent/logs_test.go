@@ -203,7 +203,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b.messages = map[string]operation{}
 		for name, op := range b.operations() {
-			// Background work only shows later.
+			// Background work is shown only later.
 			if op.background == never && name != "start" && name != "get_state" && name != "bundle_logs" {
 				b.messages[name] = op
 			}

@@ -33,17 +33,17 @@ import (
 	"bootstrap/local/machine"
 )
 
-const patience = 30 * time.Second // time limit of a test's waits
+const patience = 30 * time.Second // time limit of each wait in tests
 
-// testVM is an embedded VM under test: its folder and its agent, which runs in
-// this process or, if the test kills it, in its own.
+// testVM is an embedded VM under test: its folder and its agent. The agent runs in this
+// process, or in a process of its own if the test kills it.
 type testVM struct {
 	t      testing.TB
 	dir    string
 	url    string
 	client *http.Client
-	stop   func() error // ends an agent in this process
-	cmd    *exec.Cmd    // or is the agent
+	stop   func() error // ends the agent in this process
+	cmd    *exec.Cmd    // the process of the agent
 	log    *lockedBuffer
 }
 
@@ -154,7 +154,7 @@ func (m *testVM) exec(env ...string) {
 	}
 }
 
-// halt stops the agent in an orderly way.
+// halt stops the agent and waits for its end.
 func (m *testVM) halt() {
 	m.client.CloseIdleConnections()
 	if m.stop != nil {
@@ -217,7 +217,8 @@ func (m *testVM) eventually(what string, is func() bool) {
 	}
 }
 
-// do makes one HTTP exchange; the status is 0 if there was none.
+// do sends one HTTP request and returns the status and the body; the status is 0 if there
+// is no answer.
 func (m *testVM) do(method, path string, body io.Reader) (int, string) {
 	r, err := http.NewRequest(method, m.url+path, body)
 	if err != nil {
@@ -269,7 +270,7 @@ func (m *testVM) reply(method string, protocol int, args ...any) reply {
 	return r
 }
 
-// begin sends an asynchronous message and returns its task.
+// begin sends an asynchronous message and returns the id of its task.
 func (m *testVM) begin(method string, protocol int, args ...any) string {
 	m.t.Helper()
 	r := m.reply(method, protocol, args...)
@@ -302,7 +303,8 @@ func (m *testVM) try(method string, args ...any) string {
 	return exception
 }
 
-// must sends a message, asynchronous or not, and returns its value.
+// must sends a message, asynchronous or not, and returns its value. An exception fails
+// the test.
 func (m *testVM) must(method string, args ...any) string {
 	m.t.Helper()
 	r := m.reply(method, 0, args...)
@@ -399,7 +401,7 @@ func archived(t testing.TB, f files) []byte {
 	return b.Bytes()
 }
 
-// specOf returns an apply spec for these jobs, and uploads their files.
+// specOf returns an apply spec for the jobs, and uploads their files.
 func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) map[string]any {
 	m.t.Helper()
 	all, templates := files{}, []any{}
@@ -433,7 +435,7 @@ func (m *testVM) specOf(jobs map[string]files, packages ...agent.SpecPackage) ma
 	}
 }
 
-// daemon returns a job with one process, which logs what it does.
+// daemon returns a job with one process, which logs its starts and stops.
 func daemon(name string) files {
 	return files{
 		"monit": fmt.Sprintf(`check process %[1]s

@@ -16,9 +16,9 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// TestMain is also the parts of a VM, bpm and the agent: tests that kill one run this binary with
-// AGENT_DIR in its environment. With AGENT_FULL_DISK it cannot write files of
-// more than a MiB.
+// TestMain also runs the parts of a VM, bpm and the agent: tests that kill an agent run
+// this binary with AGENT_DIR in its environment. With AGENT_FULL_DISK it cannot write
+// files larger than 1 MiB.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "plugin" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -106,7 +106,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestTasks runs tasks one at a time, also with several clients.
+// TestTasks runs tasks one at a time, even if several clients send them.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -117,7 +117,7 @@ func TestTasks(t *testing.T) {
 		"x:bin/held": "#!/bin/bash\nfor i in $(seq 2000); do [ -e $VCAP_ROOT/data/one/go ] && exit 0; sleep 0.01; done; exit 1\n",
 	}}))
 	var clients sync.WaitGroup
-	const count = 12 // more than the queue holds
+	const count = 12 // more tasks than the queue can have
 	for range count {
 		clients.Go(func() {
 			if got := m.must("run_script", "slow", map[string]any{}); got != "{}" {
@@ -177,7 +177,7 @@ func TestProtocolOfListDisk(t *testing.T) {
 	}
 }
 
-// TestBlobs checks that a blob is either complete or missing.
+// TestBlobs checks that a blob is either complete or does not exist.
 func TestBlobs(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -227,15 +227,15 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// broken is a body that ends with an error after a while.
+// broken is a body that ends with an error after a short time.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) {
-	time.Sleep(50 * time.Millisecond) // so that the first part is on its way
+	time.Sleep(50 * time.Millisecond) // The first part is sent by then.
 	return 0, io.ErrClosedPipe
 }
 
-// TestBlobsOfManyClients: every reader gets one of the complete contents.
+// TestBlobsOfManyClients: every reader gets the complete content of one of the writers.
 func TestBlobsOfManyClients(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

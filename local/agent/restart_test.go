@@ -12,7 +12,7 @@ import (
 	"bootstrap/local/machine"
 )
 
-// TestRestarts ends agent and VM in every way and checks the jobs.
+// TestRestarts ends the agent and the VM in every way and checks the jobs.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -41,7 +41,7 @@ func TestRestarts(t *testing.T) {
 		t.Errorf("the job was started again: pid %d, before %d", pidOf(m, "web"), first)
 	}
 
-	// Supervision goes on after the restart.
+	// The agent supervises the processes again after the restart.
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,8 @@ func TestRestarts(t *testing.T) {
 	m.awaitState("running")
 }
 
-// TestStalePIDFile: after a restart of the machine, the process ids in old pid
-// files are ignored.
+// TestStalePIDFile: after a restart of the machine, process ids in old pid files are
+// ignored.
 func TestStalePIDFile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -136,8 +136,8 @@ func TestOneAgentPerVM(t *testing.T) {
 	m.must("ping")
 }
 
-// TestEndsWithATask: when the agent ends, it neither waits for a running script
-// nor leaves it running.
+// TestEndsWithATask: when the agent ends, it does not wait for a running script, and ends
+// it.
 func TestEndsWithATask(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -177,8 +177,8 @@ func TestBadMonitFile(t *testing.T) {
 	m.awaitState("running")
 }
 
-// TestFullDisk: writes fail with a reason, earlier files stay, and everything
-// works when there is space.
+// TestFullDisk: writes fail with a reason, earlier files stay, and writes succeed again
+// when there is space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -214,7 +214,7 @@ func TestFullDisk(t *testing.T) {
 	m.must("compile_package", compile...)
 }
 
-// TestStopThatFails: the error names a process that does not stop.
+// TestStopThatFails: if a process does not stop, the error names it.
 func TestStopThatFails(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
@@ -235,7 +235,7 @@ func TestStopThatFails(t *testing.T) {
 	}
 }
 
-// TestKilledInStop: the next agent stops the rest.
+// TestKilledInStop: the next agent stops the other processes.
 func TestKilledInStop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

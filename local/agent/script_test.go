@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// noted is a script that records how it was called.
+// noted returns a script that records its arguments.
 func noted(name, rest string) string {
 	return fmt.Sprintf("#!/bin/bash\n{ echo \"args=[$*]\"; env | grep -E '^(BOSH|VCAP|PATH|HOME|EXTRA)' | sort; } >> $VCAP_ROOT/sys/log/%s\n%s\n", name, rest)
 }
@@ -38,7 +38,7 @@ func TestRunScript(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		want []string // failed and passed ones in any order
+		want []string // the scripts that failed and passed, in any order
 	}{
 		{"nowhere", nil},
 		{"sub/tool", nil},
@@ -60,7 +60,7 @@ func TestRunScript(t *testing.T) {
 	}
 }
 
-// TestScriptsRunAtTheSameTime: each script waits for the other.
+// TestScriptsRunAtTheSameTime: each script waits until the other one runs.
 func TestScriptsRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

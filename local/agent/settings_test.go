@@ -39,7 +39,7 @@ func selfSigned(t *testing.T) agent.Cert {
 	return agent.Cert{CA: certificate, Certificate: certificate, PrivateKey: string(rest)}
 }
 
-// trust makes the client accept only this authority.
+// trust makes the client trust only this CA.
 func (m *testVM) trust(ca string) {
 	m.client.CloseIdleConnections()
 	pool := x509.NewCertPool()
@@ -116,8 +116,8 @@ func TestSettingsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestSettingsComeLate: without settings nothing listens; later the last valid
-// settings are used.
+// TestSettingsComeLate: without settings the agent does not listen; later it uses the
+// last valid settings.
 func TestSettingsComeLate(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -181,7 +181,8 @@ func TestUpdateSettings(t *testing.T) {
 		}
 	}
 
-	// Another address and certificate: the task is done once they are used.
+	// The settings have another address and certificate: the task ends when the agent
+	// uses them.
 	cert, address := selfSigned(t), freeAddress(t)
 	id := m.begin("update_settings", 0, map[string]any{"mbus": map[string]any{
 		"urls": []string{"https://mbus:p%40ss@" + address}, "cert": cert,

@@ -43,7 +43,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"settings": string(data), "status": "ok"})
 }
 
-// tunneled is a VM whose settings are in a registry behind a tunnel.
+// tunneled returns a VM that gets its settings from a registry through a tunnel.
 func tunneled(t *testing.T, change ...func(*agent.BootSSH)) (*testVM, *registry, *agent.BootSSH) {
 	t.Helper()
 	r := &registry{}
@@ -59,7 +59,7 @@ func tunneled(t *testing.T, change ...func(*agent.BootSSH)) (*testVM, *registry,
 	return m, r, boot
 }
 
-// connect makes an SSH connection as soon as the server is there.
+// connect opens an SSH connection as soon as the server listens.
 func connect(t *testing.T, address string, config *ssh.ClientConfig) *ssh.Client {
 	t.Helper()
 	config.Timeout = patience
@@ -98,8 +98,8 @@ func password(boot *agent.BootSSH) *ssh.ClientConfig {
 	return &ssh.ClientConfig{User: boot.User, Auth: []ssh.AuthMethod{ssh.Password(boot.Password)}}
 }
 
-// TestRegistryThroughTheTunnel runs a VM of API version 1: it gets its settings
-// through the tunnel, reads them again through it, and keeps them without it.
+// TestRegistryThroughTheTunnel runs a VM of API version 1: it gets its settings through
+// the tunnel, reads them again through it, and keeps them when the tunnel is closed.
 func TestRegistryThroughTheTunnel(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -121,7 +121,7 @@ func TestRegistryThroughTheTunnel(t *testing.T) {
 	r.settings.Store(&changed)
 	m.must("mount_disk", "disk-1")
 
-	// The connection breaks and is restored, as by a tunnel.
+	// The connection breaks and is opened again, as the tunnel does.
 	client.Close()
 	if got := m.must("list_disk"); got != `["disk-1"]` {
 		t.Errorf("list_disk without the tunnel: %s", got)
@@ -137,7 +137,7 @@ func TestRegistryThroughTheTunnel(t *testing.T) {
 	}
 }
 
-// TestRegistryAnswers: whatever the registry answers, the agent tries again.
+// TestRegistryAnswers: the agent tries again after any wrong answer of the registry.
 func TestRegistryAnswers(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -154,7 +154,7 @@ func TestRegistryAnswers(t *testing.T) {
 	m.await()
 }
 
-// TestForwardedPortIsTheVMsAlone: the port is not open on this machine.
+// TestForwardedPortIsTheVMsAlone: the forwarded port is not open on this machine.
 func TestForwardedPortIsTheVMsAlone(t *testing.T) {
 	t.Parallel()
 	m, r, boot := tunneled(t)
@@ -203,7 +203,7 @@ func TestForwards(t *testing.T) {
 	second := connect(t, boot.Address, password(boot))
 	expose(t, second, "127.0.0.1:6901", text("new"))
 	_ = old.Close()
-	// "new" is read as a misspelt null.
+	// The log shows the answer "new" as an invalid null.
 	m.eventually("the second client is asked", func() bool { return strings.Contains(m.log.String(), "in literal null") })
 }
 
@@ -290,8 +290,8 @@ func TestSSHAdmits(t *testing.T) {
 	m.halt()
 }
 
-// TestJumpbox: where the VM is a jumpbox, its user is connected with what the VM
-// reaches, in both directions until each ends, and still gets no session.
+// TestJumpbox: if the VM is a jumpbox, its user can open connections to what the VM
+// reaches, in both directions until each is closed, and gets no session.
 func TestJumpbox(t *testing.T) {
 	t.Parallel()
 	m, _, boot := tunneled(t, func(b *agent.BootSSH) { b.Jumpbox = true })
@@ -307,7 +307,7 @@ func TestJumpbox(t *testing.T) {
 			if err != nil {
 				return
 			}
-			input, _ := io.ReadAll(conn) // up to the end of the client's direction
+			input, _ := io.ReadAll(conn) // It reads up to the end of the client's direction.
 			_, _ = conn.Write(bytes.ToUpper(input))
 			conn.Close()
 		}
@@ -338,7 +338,7 @@ func TestJumpbox(t *testing.T) {
 	if _, err := client.NewSession(); err == nil {
 		t.Error("a session was opened")
 	}
-	// A connection that is open does not keep the agent from ending.
+	// The agent can end while a connection is open.
 	m.halt()
 }
 
@@ -368,8 +368,8 @@ func TestSSHGarbage(t *testing.T) {
 	m.await()
 }
 
-// TestSilentTunnel: the agent stops waiting for a silent registry after a time, and can
-// be stopped before.
+// TestSilentTunnel: the agent stops waiting for a silent registry after some time, and
+// can be stopped before.
 func TestSilentTunnel(t *testing.T) {
 	t.Parallel()
 	m, _, boot := tunneled(t)

@@ -19,7 +19,7 @@ import (
 	system "bootstrap/internal/process"
 )
 
-// TestMain is also bpm: it limits its own process.
+// TestMain also runs bpm in child processes, which limit themselves.
 func TestMain(m *testing.M) {
 	if root := os.Getenv("BPM_TEST_ROOT"); root != "" {
 		os.Exit(Run(context.Background(), Call{Args: os.Args[1:], Root: root, Version: "v1", Stdout: os.Stdout, Stderr: os.Stderr}))
@@ -84,7 +84,7 @@ func (v testVM) bpm(args ...string) (stdout, stderr string, status int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// must is bpm for a command that succeeds.
+// must runs a bpm command that must succeed.
 func (v testVM) must(args ...string) string {
 	v.t.Helper()
 	out, errs, status := v.bpm(args...)
@@ -94,7 +94,7 @@ func (v testVM) must(args ...string) string {
 	return out
 }
 
-// pid is the id of a running process.
+// pid returns the id of a running process.
 func (v testVM) pid(args ...string) int {
 	v.t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(v.must(append([]string{"pid"}, args...)...)))
@@ -121,7 +121,7 @@ func TestStartAndStop(t *testing.T) {
 	if _, errs, status := v.bpm("pid", "web"); status != 1 || errs != "Error: process is not running or could not be found\n" {
 		t.Errorf("pid before the start: %d %q", status, errs)
 	}
-	v.write("sys/run/bpm/web/web.pid", "1") // of another time
+	v.write("sys/run/bpm/web/web.pid", "1") // the id of another process
 	v.write("data/bpm/processes/web", strconv.Itoa(os.Getpid())+" of another boot")
 	var starts sync.WaitGroup
 	for range 3 {
@@ -162,8 +162,8 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// A process in a session and group of its own ends with the one that started it,
-// as in a container.
+// A process that leaves the session and group of its parent ends with it, as in a
+// container.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	v := newVM(t, "processes:\n- name: web\n  executable: /var/vcap/jobs/web/bin/daemon\n")
@@ -175,7 +175,7 @@ func TestLeftBehind(t *testing.T) {
 		if err != nil || !system.Lives(child) {
 			t.Fatalf("the child: %d, %v", child, err)
 		}
-		if how == "start" { // after it died
+		if how == "start" { // after the process has ended
 			pid := v.pid("web")
 			kill(pid)
 			v.until("its end", func() bool { return !system.Lives(pid) })
@@ -190,7 +190,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// A process that ignores TERM gets QUIT, and one that ignores both is killed.
+// A process that ignores TERM gets QUIT; one that ignores both is killed.
 func TestStopOfDeafProcesses(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -262,7 +262,7 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// Nobody writes to a bpm.yml that is a named pipe: bpm does not wait for it.
+// If bpm.yml is a named pipe, bpm does not wait for a writer.
 func TestConfigIsAPipe(t *testing.T) {
 	t.Parallel()
 	v := newVM(t, sleeper)
@@ -276,7 +276,7 @@ func TestConfigIsAPipe(t *testing.T) {
 	}
 }
 
-// Every fault names the file and, where there is one, the line.
+// Every error names the file and, if there is one, the line.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{
@@ -343,7 +343,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A soft limit that is larger than the hard one is lowered, and that is said.
+// A soft limit that is larger than the hard one is lowered, with a message.
 func TestTooManyOpenFiles(t *testing.T) {
 	t.Parallel()
 	v := newVM(t, "processes:\n- name: web\n  executable: sh\n  args: [-c, 'ulimit -Hn']\n  limits: {open_files: 999999999999}\n")

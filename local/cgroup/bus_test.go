@@ -17,8 +17,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// systemd is the other side of a login and one call, which it returns. answer writes to
-// the connection what follows the call.
+// systemd plays the D-Bus side of a login and one call, and returns the call. The
+// function answer writes the answer to the connection.
 func systemd(t *testing.T, answer func(conn net.Conn, call *dbus.Message)) (b bus, called <-chan *dbus.Message) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "bus")
@@ -57,12 +57,12 @@ func systemd(t *testing.T, answer func(conn net.Conn, call *dbus.Message)) (b bu
 		}
 		got <- call
 		answer(conn, call)
-		_, _ = io.Copy(io.Discard, in) // until the caller leaves
+		_, _ = io.Copy(io.Discard, in) // It reads until the caller closes the connection.
 	}()
 	return bus{path: name}, got
 }
 
-// reply answers a call, with an error if text is not empty.
+// reply answers a call; with an error, if text is not empty.
 func reply(t *testing.T, conn net.Conn, to uint32, text string) {
 	t.Helper()
 	m := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
@@ -79,7 +79,7 @@ func reply(t *testing.T, conn net.Conn, to uint32, text string) {
 	}
 }
 
-// The call is the one that systemd 252 accepted.
+// systemd 252 accepted this call.
 func TestCallOfSystemd(t *testing.T) {
 	t.Parallel()
 	b, called := systemd(t, func(conn net.Conn, call *dbus.Message) {
@@ -108,7 +108,7 @@ func TestCallOfSystemd(t *testing.T) {
 	}
 }
 
-// The error has systemd's words, and an answer that is no message ends the call.
+// The error has systemd's text, and an invalid answer ends the call.
 func TestAnswersOfSystemd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -134,7 +134,7 @@ func TestAnswersOfSystemd(t *testing.T) {
 	}
 }
 
-// A silent systemd ends with the time of the call.
+// If systemd is silent, the call ends at its deadline.
 func TestSilentSystemd(t *testing.T) {
 	t.Parallel()
 	b, _ := systemd(t, func(net.Conn, *dbus.Message) {})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Root has what the machine controls, whether or not it is logged in: its VMs are not
+// Root uses the cgroup controllers of the machine, logged in or not: root's VMs are not
 // among the services of a user.
 func TestFindAsRoot(t *testing.T) {
 	t.Parallel()

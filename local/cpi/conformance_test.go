@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 				w = containersOf(t, test.version)
 				write(t, image, rootFS(t), 0o600)
 			}
-			c := w.client() // one client for all tests: each new one would call info again
+			c := w.client() // all tests use one client: each new one would call info again
 			cpitest.Suite{
 				Client: func(*testing.T) *cpi.Client { return c },
 				Image:  image, StemcellProperties: map[string]any{"infrastructure": "local"},

@@ -29,8 +29,8 @@ import (
 	"bootstrap/local/vmtest"
 )
 
-// bootStemcell is the agent of the stemcells of these tests: it finds its settings
-// as the real one does, listens at its port without answering, and has a job.
+// bootStemcell is the agent in the stemcells of these tests: it finds its settings as the
+// real one does, listens at its port without answering, and starts a job.
 func bootStemcell(args []string) error {
 	if args[0] == "job" {
 		time.Sleep(time.Hour)
@@ -73,11 +73,11 @@ func bootStemcell(args []string) error {
 	}
 }
 
-// containers is a world whose VMs are made of a stemcell; their agents listen at a
-// port of their own.
+// containers returns a world whose VMs are made of a stemcell. The agent of each VM
+// listens at its own port.
 func containers(t *testing.T) *world { t.Helper(); return containersOf(t, 2) }
 
-// containersOf is containers with a version of the CPI API.
+// containersOf is containers for a version of the CPI API.
 func containersOf(t *testing.T, version int) *world {
 	t.Helper()
 	needNamespaces(t)
@@ -92,7 +92,8 @@ func containersOf(t *testing.T, version int) *world {
 	return w
 }
 
-// rootFS is a root file system with these tests as its agent, and what they need.
+// rootFS returns a root file system that has the test binary as its agent, and the files
+// that the agent needs.
 func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	t.Helper()
 	entries := []tartest.Entry{
@@ -108,8 +109,8 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	return tartest.Large(t, slices.Concat(entries, programs, more)...)
 }
 
-// agentFiles returns these tests as the agent of a stemcell, with the libraries of
-// programs that have some. They are read once.
+// agentFiles returns the test binary as the agent of a stemcell, and the libraries of the
+// programs that have any. They are read once.
 var agentFiles = sync.OnceValues(func() ([]tartest.Entry, error) {
 	files := map[string]string{"/" + agentProgram: os.Args[0]}
 	libraries, _ := exec.Command("ldd", os.Args[0]).Output()
@@ -142,10 +143,10 @@ func (w *world) realStemcell(t *testing.T, image string) string {
 	return cid
 }
 
-// A VM of a stemcell has its root file system, boots its agent, survives what the
-// stemcell has in place of mount points, comes back with reboot_vm with what it has
-// written, and leaves nothing. The image is unpacked once, and stays as long as
-// something uses it.
+// A VM of a stemcell has the stemcell's root file system and boots its agent. It works
+// although the stemcell has files at the paths of mount points, is started again by
+// reboot_vm with its changes, and leaves nothing. The image is unpacked once, and kept as
+// long as it is used.
 func TestContainerVM(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -167,7 +168,7 @@ func TestContainerVM(t *testing.T) {
 			t.Errorf("%s has %q, %v", name, text, err)
 		}
 	}
-	// What programs become another user with is replaced, as in other VMs.
+	// Programs with which a process becomes another user are replaced, as in other VMs.
 	for name, want := range map[string]string{monitAccess: "permit_monit_access() { :; }", "usr/bin/setpriv": "run-as", "usr/sbin/chpst": "run-as", "usr/lib/machine/real/setpriv": "the stemcell's"} {
 		if text, err := os.ReadFile(inside(name)); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s has %q, %v", name, text, err)
@@ -216,8 +217,8 @@ func TestContainerVM(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// A stemcell whose unpacked image somebody removed does not exist, so that it is
-// uploaded again.
+// If somebody removed the unpacked image of a stemcell, the stemcell counts as missing
+// and is uploaded again.
 func TestImageRemoved(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -242,7 +243,7 @@ func TestImageRemoved(t *testing.T) {
 	check(stemcell, true) // the image is the same
 }
 
-// The agent of a stemcell that ends is started again, as runit does it.
+// If the agent of a stemcell ends, it is started again, as runit does.
 func TestContainerAgentComesBack(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -268,7 +269,7 @@ func TestContainerAgentComesBack(t *testing.T) {
 	}
 }
 
-// The data of a disk are visible in the VM of a stemcell while it is attached.
+// The data of an attached disk is visible in the VM of a stemcell.
 func TestContainerDisk(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -302,8 +303,8 @@ func TestContainerDisk(t *testing.T) {
 	}
 }
 
-// VMs of stemcells share the ports of this machine: a second one with the same
-// is refused, and the error names the first.
+// VMs of stemcells share the ports of this machine: a second VM with the same port is
+// refused, and the error names the first.
 func TestContainerPortInUse(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -318,7 +319,8 @@ func TestContainerPortInUse(t *testing.T) {
 	}
 }
 
-// VMs of stemcells with networks of their own have all ports, also the same ones.
+// VMs of stemcells with networks of their own have all ports, even if others use the
+// same.
 func TestContainerOwnNetwork(t *testing.T) {
 	t.Parallel()
 	needNamespaces(t)
@@ -343,8 +345,8 @@ func TestContainerOwnNetwork(t *testing.T) {
 	}
 }
 
-// The SSH port of a stemcell's VM leads to a process inside the VM, also where the
-// port itself belongs to this machine.
+// The SSH port of a stemcell's VM leads to a process in the VM, even if this machine uses
+// the same port.
 func TestContainerLogin(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -368,8 +370,8 @@ func TestContainerLogin(t *testing.T) {
 	}
 }
 
-// The last error of an agent is found in the log that runit writes, or in the VM's
-// own, and never outside of the VM's folder.
+// The last error of an agent is read from the log of runit, or from the agent's own log,
+// and never from outside of the VM's folder.
 func TestAgentError(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -395,7 +397,7 @@ func TestAgentError(t *testing.T) {
 	}
 }
 
-// Kinds that do not fit the stemcell are refused.
+// Kinds that the stemcell does not support are refused.
 func TestContainerKinds(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -410,7 +412,7 @@ func TestContainerKinds(t *testing.T) {
 	}
 }
 
-// What is not the root file system of a stemcell is refused, and leaves nothing.
+// An image that is not the root file system of a stemcell is refused, and leaves nothing.
 func TestImageRefused(t *testing.T) {
 	t.Parallel()
 	whole := rootFS(t)
@@ -448,7 +450,7 @@ func TestImageRefused(t *testing.T) {
 	}
 }
 
-// A light stemcell for another IaaS has no image that this CPI could use.
+// A light stemcell of another IaaS has no image that this CPI can use.
 func TestLightStemcellRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -458,8 +460,8 @@ func TestLightStemcellRefused(t *testing.T) {
 	}
 }
 
-// A create_stemcell that was killed while it unpacked leaves nothing after the next
-// call, and unpacks at the next attempt.
+// After a create_stemcell that was killed while unpacking, the next call removes the
+// rest, and the next attempt unpacks again.
 func TestKilledWhileUnpacking(t *testing.T) {
 	t.Parallel()
 	from := image(t, rootFS(t, tartest.File("./large", strings.Repeat("0123456789abcdef", 4<<20))))
@@ -481,8 +483,8 @@ func TestKilledWhileUnpacking(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// killedWhileUnpacking kills a create_stemcell that unpacks the file large of an image.
-// It reports whether the call was killed before it had all of it.
+// killedWhileUnpacking kills a create_stemcell while it unpacks the file large of an
+// image. It reports whether the file was incomplete at that time.
 func (w *world) killedWhileUnpacking(t *testing.T, from string) bool {
 	t.Helper()
 	request := cpi.Request{Method: "create_stemcell", APIVersion: 2}

@@ -118,7 +118,7 @@ func TestSnapshot(t *testing.T) {
 	if string(text) != "x" || err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("%q, %v, %v", text, err, info)
 	}
-	if err := c.DeleteDisk(ctx, disk); err != nil { // a snapshot does not depend on its disk
+	if err := c.DeleteDisk(ctx, disk); err != nil { // a snapshot stays after its disk is deleted
 		t.Error(err)
 	}
 	if _, err := c.Call(ctx, "delete_snapshot", snapshot); err != nil {

@@ -9,7 +9,7 @@ import (
 	"bootstrap/cpi"
 )
 
-// FuzzRequest looks for requests that the embedded CPI misunderstands or does not
+// FuzzRequest searches for requests that the embedded CPI misunderstands or does not
 // answer.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{

@@ -10,8 +10,8 @@ import (
 	"bootstrap/internal/process"
 )
 
-// A job that changes the memory of the VM's first process, and with it the mark by
-// which the CPI finds the VM's processes, cannot keep the VM alive.
+// A job that changes the memory of the VM's first process, including the mark by which
+// the CPI finds the VM's processes, cannot keep the VM running.
 func TestHiddenVM(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)
@@ -22,7 +22,7 @@ func TestHiddenVM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Fields 50 and 51 are where the environment begins and ends.
+	// Fields 50 and 51 are the addresses where the environment begins and ends.
 	fields := strings.Fields(string(stat[slices.Index(stat, ')')+2:]))
 	var begin, end int64
 	if _, err := fmt.Sscan(fields[47]+" "+fields[48], &begin, &end); err != nil {

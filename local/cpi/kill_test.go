@@ -23,7 +23,7 @@ import (
 type killer struct {
 	*world
 	cfg  string
-	took map[string]time.Duration // the last call of each method that was not killed
+	took map[string]time.Duration // time of each method's last call that was not killed
 }
 
 func (k *killer) request(method string, args ...any) string {
@@ -50,9 +50,8 @@ func (k *killer) must(t *testing.T, method string, args ...any) json.RawMessage 
 	return reply.Result
 }
 
-// killed runs a call as a process, and kills it after a random time, at most a
-// little longer than the last such call took. It reports whether the call had
-// finished.
+// killed runs a call as a process, and kills it after a random time, which is at most a
+// little more than the last such call took. It reports whether the call had finished.
 func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	t.Helper()
 	cmd := exec.Command(k.path())
@@ -78,8 +77,8 @@ func (k *killer) killed(t *testing.T, method string, args ...any) bool {
 	}
 }
 
-// check checks the folders as the next call leaves them: every folder is a
-// complete thing, and only existing things have processes.
+// check checks the folders after the next call: every folder is complete, and only
+// existing VMs have processes.
 func (k *killer) check(t *testing.T, after string) map[string][]string {
 	t.Helper()
 	k.must(t, "has_vm", "vm-0123456789abcdef")
@@ -132,8 +131,8 @@ func (k *killer) check(t *testing.T, after string) map[string][]string {
 	return found
 }
 
-// TestKilled kills the CPI repeatedly while it creates, changes and deletes
-// things. BOOTSTRAP_KILLS is the number of kills; the default is a few dozen.
+// TestKilled kills the CPI repeatedly while it creates, changes and deletes objects.
+// BOOTSTRAP_KILLS is the number of kills; the default is a few dozen.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
@@ -158,7 +157,7 @@ func testKilled(t *testing.T, w *world, rounds int) {
 	nets := dynamic
 	if w.machine == agent.MachineContainer {
 		write(t, image, rootFS(t), 0o600)
-		nets = func() map[string]map[string]any { // their agents listen, all at the same port
+		nets = func() map[string]map[string]any { // their agents all listen at the same port
 			ip := fmt.Sprintf("10.244.98.%d", 2+rand.N(250))
 			return map[string]map[string]any{"default": {"type": "manual", "ip": ip, "netmask": "255.255.255.0", "cloud_properties": map[string]any{"kind": NetworkIsolated}}}
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What cannot be removed of one VM does not concern the calls for others, which say it.
+// If parts of one VM cannot be removed, calls for other VMs succeed and report that.
 func TestSweepFailsNoCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -29,8 +29,8 @@ func TestSweepFailsNoCall(t *testing.T) {
 	}
 }
 
-// A job of a VM that is a folder has mounted a folder of the machine in it, as root. It
-// goes away with the VM, and what is in it stays.
+// As root, a job of a VM that is a folder has mounted a folder of the machine there. The
+// mount is removed with the VM, and the files in it stay.
 func TestMountsOfAFolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -56,8 +56,8 @@ func TestMountsOfAFolder(t *testing.T) {
 	}
 }
 
-// A VM that makes a folder with the name of another VM's disk gets nothing of that disk,
-// and the disk nothing of the VM.
+// A VM that makes a folder with the name of another VM's disk gets no data of that disk,
+// and the disk gets none of the VM.
 func TestFolderInPlaceOfADisk(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)
@@ -84,7 +84,7 @@ func TestFolderInPlaceOfADisk(t *testing.T) {
 		}
 	}
 	is(w.file("attached", hostile, mine, "is"), mine)
-	// A link that leads out, in place of an attached disk.
+	// The folder of an attached disk is replaced by a link to the outside.
 	if _, err := c.AttachDisk(ctx, hostile, swapped); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestFolderInPlaceOfADisk(t *testing.T) {
 	}
 }
 
-// An agent.json of a stemcell that no agent has is refused before it is read.
+// An unusually large agent.json of a stemcell is refused before it is read.
 func TestLargeAgentConfig(t *testing.T) {
 	t.Parallel()
 	image := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// needLimitedDisks skips a test where no disk stops at its size.
+// needLimitedDisks skips a test if the size of disks cannot be limited here.
 func needLimitedDisks(t *testing.T) {
 	t.Helper()
 	if err := DisksNotHeld(agent.MachineNamespace); err != nil {
@@ -24,7 +24,7 @@ func needLimitedDisks(t *testing.T) {
 	}
 }
 
-// rootOf is a path in the VM as this machine sees it.
+// rootOf returns the path on this machine of a path in the VM.
 func (w *world) rootOf(t *testing.T, vm, path string) string {
 	t.Helper()
 	return filepath.Join("/proc", fmt.Sprint(w.first(t, vm)), "root", path)
@@ -37,9 +37,9 @@ func wants(t *testing.T, file, want string) {
 	}
 }
 
-// A disk of a VM of namespaces is a file system that stops at its size. It is mounted only
-// in the VM, comes back with it, keeps its data when it grows, is copied or changes the VM,
-// and leaves no loop device.
+// A disk of a VM of namespaces is a file system of the disk's size. It is mounted only in
+// the VM, and again after a restart. It keeps its data when it is resized, copied or
+// attached to another VM, and leaves no loop device.
 func TestLimitedDisk(t *testing.T) {
 	t.Parallel()
 	for _, worldOf := range []func(*testing.T) *world{namespaces, containers} {
@@ -173,7 +173,7 @@ func TestKilledWithDisk(t *testing.T) {
 		}
 	}
 	k.must(t, "detach_disk", vm, disk)
-	k.must(t, "resize_disk", disk, size+4) // which a killed call may have begun
+	k.must(t, "resize_disk", disk, size+4) // a killed call may have begun this
 	k.must(t, "delete_vm", vm)
 	k.must(t, "delete_disk", disk)
 	k.must(t, "delete_stemcell", stemcell)

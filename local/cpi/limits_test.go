@@ -15,8 +15,8 @@ import (
 	"bootstrap/local/cgroup"
 )
 
-// A VM that is a folder is not held to limits, which is said of those that are
-// asked for.
+// Limits do not apply to a VM that is a folder; the CPI reports which of them were
+// requested.
 func TestLimitsOfAFolder(t *testing.T) {
 	t.Parallel()
 	if err := NotHeld(agent.MachineFolder, map[string]any{"machine": "folder"}); err != nil {
@@ -28,7 +28,7 @@ func TestLimitsOfAFolder(t *testing.T) {
 	}
 }
 
-// Sizes that no cgroup can hold are refused before the VM is made.
+// Sizes that no cgroup can have are refused before the VM is created.
 func TestLimitsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, props := range map[string]map[string]any{
@@ -45,8 +45,8 @@ func TestLimitsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A VM is held to its limits, again after reboot_vm, and leaves no cgroup; nor does
-// one whose folder is removed by hand.
+// The limits apply to a VM, also after reboot_vm. No cgroup is left after delete_vm, or
+// when the folder is removed by hand.
 func TestVMInACgroup(t *testing.T) {
 	t.Parallel()
 	props := map[string]any{"machine": agent.MachineNamespace, "ram": 64.0, "cpu": 0.5, "pids": 60.0}
@@ -92,7 +92,8 @@ func TestVMInACgroup(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// held returns the cgroup of a VM, which must have the limits and the first process.
+// held returns the path of a VM's cgroup, and checks its limits and that the first
+// process is in it.
 func (w *world) held(t *testing.T, vm string) string {
 	t.Helper()
 	limits := get(t, w.file("vms", vm, agent.BootLimitsFile))

@@ -18,7 +18,7 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// needNamespaces skips a test where this machine has none, and says why.
+// needNamespaces skips a test, with a reason, if this machine has no namespaces.
 func needNamespaces(t testing.TB) {
 	t.Helper()
 	if err := tryNamespaces(); err != nil {
@@ -28,7 +28,7 @@ func needNamespaces(t testing.TB) {
 
 var tryNamespaces = sync.OnceValue(func() error { return namespace.Try(context.Background(), os.Args[0]) })
 
-// namespaces is a world whose VMs are made of namespaces.
+// namespaces returns a world whose VMs use namespaces.
 func namespaces(t *testing.T) *world {
 	t.Helper()
 	needNamespaces(t)
@@ -37,8 +37,7 @@ func namespaces(t *testing.T) *world {
 	return w
 }
 
-// first returns the first process of a VM, which is the only one that has its
-// mark.
+// first returns the id of a VM's first process, the only one with the VM's mark.
 func (w *world) first(t *testing.T, vm string) int {
 	t.Helper()
 	var found []int
@@ -49,8 +48,8 @@ func (w *world) first(t *testing.T, vm string) int {
 	return found[0]
 }
 
-// A VM of namespaces records what it is made of, ends with its first process,
-// comes back with reboot_vm and leaves nothing.
+// A VM of namespaces records its kind, ends with its first process, is started again by
+// reboot_vm, and leaves nothing after delete_vm.
 func TestNamespaceVM(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)
@@ -60,7 +59,7 @@ func TestNamespaceVM(t *testing.T) {
 		t.Errorf("the record says %v", record["machine"])
 	}
 	init := w.first(t, vm)
-	// The CPI must not believe what the VM can write.
+	// The VM can write this file, so the CPI must not trust it.
 	write(t, w.file("vms", vm, lockFile), []byte(`{"pid": 1, "ready": true}`), 0o600)
 	if err := w.client().RebootVM(t.Context(), vm); err != nil {
 		t.Fatal(err)
@@ -85,15 +84,15 @@ func TestNamespaceVM(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// The data of a disk move to where its VM sees them and back, also when the VM
-// is deleted or its folder is removed by hand.
+// The data of a disk moves into the VM and back, even if the VM is deleted or its folder
+// is removed by hand.
 func TestNamespaceDisk(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)
 	c := w.client()
 	stemcell, disk := w.stemcell(t), w.disk(t)
 	file := w.file("disks", disk, "data", "kept")
-	write(t, file, []byte("data"), 0o644) // which may be given to other users
+	write(t, file, []byte("data"), 0o644) // its owner may change
 	for name, end := range map[string]func(vm string) error{
 		"detached": func(vm string) error { return c.DetachDisk(t.Context(), vm, disk) },
 		"deleted":  func(vm string) error { return c.DeleteVM(t.Context(), vm) },
@@ -145,7 +144,7 @@ func TestNamespaceDisk(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// A kind that does not exist is refused.
+// An unknown kind is refused.
 func TestMachineProperty(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

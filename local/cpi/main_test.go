@@ -31,8 +31,8 @@ import (
 	"bootstrap/local/vmtest"
 )
 
-// TestMain also runs the CPI and the agent in child processes. The agent is only
-// a process with a child: these tests are about processes, not about messages.
+// TestMain also runs the CPI and the agent in child processes. The agent is only a
+// process with a child, because these tests send it no messages.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "plugin" && os.Args[2] == "cpi" {
 		os.Exit(Run(context.Background(), os.Args[4], os.Args[0], os.Stdin, os.Stdout, os.Stderr))
@@ -87,8 +87,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// standIn holds agent.lock, like the agent, and starts a job in its own session,
-// which ignores TERM if a file in the VM's folder requests that.
+// standIn takes agent.lock, as the agent does, and starts a job in its own session. The
+// job ignores TERM if a file in the VM's folder requests that.
 func standIn(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, bootFile)); err != nil {
 		return err
@@ -110,23 +110,23 @@ func standIn(dir string) error {
 		return err
 	}
 	if _, err := net.InterfaceByName("eth0"); err == nil && dir == namespace.Guest {
-		_ = serve() // of a VM with a network of its own
+		_ = serve() // The VM has a network of its own.
 	}
 	fmt.Fprintf(lock, `{"pid":%d,"started":%q,"ready":true,"job":%d}`, os.Getpid(), time.Now().Format(time.RFC3339), job.Process.Pid)
 	return job.Wait()
 }
 
-// world is a CPI with its own root.
+// world is a CPI with a root folder of its own.
 type world struct {
-	machine    string // of its VMs
+	machine    string // machine of its VMs: folder or namespace
 	root, jobs string
 	cfg        map[string]any
 	log        *journal
 	made       *cpi.Client
 }
 
-// newWorld lays out a CPI like cpi/installation, with bin/cpi from the release's own
-// template. At the end nothing of it may be left: no process, no folder.
+// newWorld installs a CPI as cpi/installation does, with bin/cpi from the release's own
+// template. At the end of the test, no process and no folder of it may be left.
 func newWorld(t testing.TB, apiVersion int, change func(cfg map[string]any)) *world {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -158,7 +158,7 @@ func (w *world) writeConfig(t testing.TB) {
 
 func (w *world) path() string { return filepath.Join(w.jobs, "local_cpi", "bin", "cpi") }
 
-// binCPI returns the template bin/cpi without the lines that need ERB.
+// binCPI returns the template bin/cpi without the lines for ERB.
 func binCPI(t testing.TB) []byte {
 	t.Helper()
 	f, err := Release().Open("jobs/local_cpi/templates/cpi.erb")
@@ -189,11 +189,11 @@ func (w *world) env() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(filepath.Dir(w.root)),
 		"BOSH_JOBS_DIR=" + w.jobs, "BOOTSTRAP_EXECUTABLE=" + os.Args[0],
-		"GORACE=atexit_sleep_ms=0", // otherwise each process of a test with the race detector ends a second late
+		"GORACE=atexit_sleep_ms=0", // Without it, each process of a test with the race detector ends a second later.
 	}
 }
 
-// client returns the client, with stemcell API version 3 for a CPI of API v2.
+// client returns a client. For a CPI of API version 2, it uses stemcell API version 3.
 func (w *world) client() *cpi.Client {
 	if w.made == nil {
 		api := 0
@@ -254,7 +254,7 @@ func (w *world) file(elem ...string) string {
 	return filepath.Join(append([]string{w.root}, elem...)...)
 }
 
-// holder returns what the stand-in agent wrote into its lock.
+// holder is what the stand-in agent writes into its lock.
 type holder struct{ PID, Job int }
 
 func (w *world) agent(t *testing.T, vm string) holder {
@@ -330,7 +330,7 @@ func (w *world) nothingLeft(t *testing.T) {
 	if pids := processesBelow(w.root); len(pids) > 0 {
 		t.Errorf("processes left: %v", pids)
 	}
-	// Of the path, what is below the folder of this test.
+	// The part of the path below the folder of this test is used.
 	end := strings.TrimPrefix(w.root, filepath.Dir(filepath.Dir(filepath.Dir(w.jobs))))[1:]
 	if inside := vmtest.Processes(end); len(inside) > 0 {
 		t.Errorf("processes left in VMs: %v", inside)
@@ -362,7 +362,7 @@ func (w *world) noLoops(t *testing.T) {
 	until(t, "the end of loop devices", func() bool { return len(loopsOf(w.root)) == 0 })
 }
 
-// journal collects the log of CPIs; calls may write to it in parallel.
+// journal collects the logs of CPIs; calls may write to it at the same time.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -24,11 +24,11 @@ import (
 	"bootstrap/local/network"
 )
 
-// servicePort is where stand-in agents with a network of their own listen.
+// servicePort is the port of stand-in agents with a network of their own.
 const servicePort = 70
 
-// serve answers a line of text: an address is fetched from inside the VM, anything
-// else is repeated with the name of the VM.
+// serve answers lines of text: from the VM's address for an address, and with the VM's
+// name and the same text for anything else.
 func serve() error {
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", servicePort))
 	if err != nil {
@@ -64,7 +64,8 @@ func serve() error {
 	return nil
 }
 
-// answer answers one line. "send ADDRESS" sends many bytes there, which "count" counts.
+// answer answers one line. "send ADDRESS" sends many bytes to the address, and "count"
+// counts received bytes.
 func answer(conn net.Conn, name string) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
@@ -96,10 +97,10 @@ func answer(conn net.Conn, name string) {
 	_, _ = io.Copy(conn, inner)
 }
 
-// manyBytes is more than all buffers on the way hold.
+// manyBytes is more than all buffers of a connection can have.
 const manyBytes = 16 << 20
 
-// say sends a line over a connection and returns the answer; empty: there is none.
+// say sends a line over a connection and returns the answer; empty: no answer.
 func say(conn net.Conn, err error, line string) string {
 	if err != nil {
 		return ""
@@ -111,7 +112,8 @@ func say(conn net.Conn, err error, line string) string {
 	return string(answer)
 }
 
-// inside says something to the service of a VM as bootstrap reaches agents.
+// inside sends a line to the service of a VM, over the connection that bootstrap uses for
+// agents.
 func (w *world) inside(t *testing.T, vm, line string) string {
 	t.Helper()
 	dial := Dialer(os.Args[0], w.root, vm)
@@ -128,7 +130,7 @@ func published(t *testing.T, address, line string) string {
 	return say(conn, err, line)
 }
 
-// freePort is a port of this machine that nobody uses.
+// freePort returns a free port of this machine.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,7 +142,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// setPorts changes the published ports of VMs that are created from then on.
+// setPorts changes the published ports of VMs that are created later.
 func (w *world) setPorts(t *testing.T, ports ...string) {
 	t.Helper()
 	w.cfg["ports"] = ports
@@ -169,7 +171,7 @@ func (w *world) mustOwnVM(t *testing.T, stemcell, name, ip, kind string) string 
 	return vm
 }
 
-// cable returns the process that connects a VM.
+// cable returns the id of the process that connects a VM to its network.
 func (w *world) cable(t *testing.T, vm string) int {
 	t.Helper()
 	found := 0
@@ -185,9 +187,9 @@ func (w *world) cable(t *testing.T, vm string) int {
 	return found
 }
 
-// Two VMs of a network reach each other, and this machine their published ports; a
-// VM without the helper that leads outside reaches nothing else. What is killed comes
-// back, and nothing is left at the end.
+// Two VMs of a network reach each other, and this machine reaches their published ports.
+// Without the helper for other networks, they reach nothing else. Killed parts are
+// started again, and nothing is left at the end.
 func TestOwnNetwork(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)
@@ -237,7 +239,7 @@ func TestOwnNetwork(t *testing.T) {
 		t.Errorf("an isolated VM reaches the outside: %q", got)
 	}
 
-	// The address is taken, and the port, too.
+	// The address is in use, and the port, too.
 	if _, err := w.ownVM(t.Context(), stemcell, "vm-c", "10.244.7.5", NetworkIsolated); err == nil || !strings.Contains(err.Error(), "VM '"+a+"' has it") {
 		t.Errorf("the same address twice: %v", err)
 	}
@@ -285,8 +287,8 @@ func TestOwnNetwork(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// A VM whose first process is killed takes its cable along, and is back after
-// reboot_vm. So is one in a folder with a long path and spaces.
+// If the first process of a VM is killed, its cable ends, and reboot_vm starts both
+// again. The same in a folder with a long path and spaces.
 func TestOwnNetworkEnds(t *testing.T) {
 	t.Parallel()
 	needNamespaces(t)
@@ -324,8 +326,8 @@ func TestOwnNetworkEnds(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// A VM reaches the outside through a helper, which is started again when it ends.
-// Without a helper, the error names the package before anything is made.
+// A VM reaches other networks through a helper, which is started again when it ends.
+// Without one, the error names the package before anything is created.
 func TestWayOut(t *testing.T) {
 	w := namespaces(t)
 	stemcell := w.stemcell(t)
@@ -407,7 +409,7 @@ func TestWayOut(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// outsideAddress is an address of this machine that is not its loopback.
+// outsideAddress returns an address of this machine other than loopback.
 func outsideAddress(t *testing.T) string {
 	t.Helper()
 	mine, err := net.InterfaceAddrs()
@@ -423,7 +425,7 @@ func outsideAddress(t *testing.T) string {
 	return ""
 }
 
-// onlyWith is a PATH with what the CPI's script needs, and these programs.
+// onlyWith returns a PATH with what the CPI's script needs, and the named programs.
 func onlyWith(t *testing.T, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -439,7 +441,7 @@ func onlyWith(t *testing.T, programs ...string) string {
 	return dir
 }
 
-// helpers are the child processes of a cable.
+// helpers returns the ids of the child processes of a cable.
 func helpers(t *testing.T, cable int) []int {
 	t.Helper()
 	var found []int
@@ -458,7 +460,7 @@ func helpers(t *testing.T, cable int) []int {
 	return found
 }
 
-// Networks and ports that a VM cannot have are refused before anything is made.
+// Networks and ports that a VM cannot have are refused before anything is created.
 func TestNewNetworkRefuses(t *testing.T) {
 	t.Parallel()
 	manual := func(ip, netmask, gateway string, properties map[string]any) map[string]any {

@@ -13,7 +13,7 @@ import (
 	"bootstrap/registry"
 )
 
-// registryServer is the registry of a run.
+// registryServer is a registry server for one test.
 type registryServer struct{ server *httptest.Server }
 
 func newRegistry(t *testing.T) *registryServer {
@@ -27,7 +27,7 @@ func (r *registryServer) configure(cfg map[string]any) {
 	cfg["registry"] = map[string]any{"host": host, "port": port, "username": "registry", "password": "hunter2"}
 }
 
-// of returns the settings of a VM, nil if there are none.
+// of returns the settings of a VM; nil: there are none.
 func (r *registryServer) of(t *testing.T, cid string) (settings map[string]any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.server.URL+"/instances/"+cid+"/settings", nil)

@@ -31,7 +31,7 @@ func TestStemcell(t *testing.T) {
 	}
 }
 
-// TestPackaging runs the packaging script like a compilation.
+// TestPackaging runs the packaging script as a compilation does.
 func TestPackaging(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func TestPackaging(t *testing.T) {
 	}
 }
 
-// TestTemplates renders the job with a context that has only what templates may
-// use. It needs a ruby on this machine.
+// TestTemplates renders the job with a context that only has what templates may use. It
+// needs a ruby on this machine.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	ruby, err := exec.LookPath("ruby")
@@ -111,7 +111,7 @@ puts ERB.new(File.read(ARGV[0]), trim_mode: '-').result(binding)
 		}
 	}
 
-	// bin/cpi with proxies, one of which tries to end its quotes.
+	// bin/cpi is rendered with proxies; one of them tries to end its quotes.
 	path := filepath.Join(dir, "cpi")
 	text := render("cpi.erb", `{"env.http_proxy":"http://p:1/it's","env.no_proxy":"a,$(touch broken)"}`)
 	write(t, path, []byte(text), 0o700)

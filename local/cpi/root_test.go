@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Parallel calls share one root, which is created and removed between them.
+// Calls at the same time share one root, which is created and removed between them.
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -36,8 +36,8 @@ func TestConcurrentCalls(t *testing.T) {
 	k.nothingLeft(t)
 }
 
-// While one call holds the lock of the root, another waits, and stops when its
-// context ends.
+// While one call has the lock of the root, another one waits, and stops when its context
+// ends.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -67,8 +67,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Files that are not the CPI's are left alone, and keep the root from being
-// removed.
+// Files that do not belong to the CPI are kept, and so is the root.
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

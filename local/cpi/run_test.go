@@ -13,7 +13,7 @@ import (
 	"bootstrap/cpi"
 )
 
-// run answers one request in this process; the configuration must name a root.
+// run answers one request in this process; the configuration must have a root.
 func (w *world) run(t *testing.T, cfg, self, request string) cpi.Response {
 	t.Helper()
 	var stdout bytes.Buffer

@@ -15,9 +15,8 @@ import (
 	"bootstrap/cpi/cpitest"
 )
 
-// different lists the calls that this CPI answers differently from a recorded
-// real one, with the reasons. What real CPIs say of missing things is compared
-// by rehearsal.missing instead.
+// different lists the calls that this CPI answers differently from a recorded real one,
+// with the reasons. rehearsal.missing compares the answers about missing objects.
 func different() map[string]string {
 	return map[string]string{
 		"info, context a string":                          "an error of the request here; one CPI takes it for its configuration, the other ignores it",
@@ -36,14 +35,14 @@ func different() map[string]string {
 	}
 }
 
-// rehearsal plays a transcript to the embedded CPI. The CIDs of the real CPI are
-// replaced by those that this CPI returned.
+// rehearsal sends the requests of a transcript to the embedded CPI. It replaces the CIDs
+// of the real CPI by those of this one.
 type rehearsal struct {
 	*world
 	cfg   string
 	image string
-	cids  map[string]string // real to own
-	live  map[string]bool   // own
+	cids  map[string]string // CIDs of the real CPI to CIDs of this one
+	live  map[string]bool   // existing objects, by CIDs of this one
 }
 
 func TestAgainstTranscripts(t *testing.T) {
@@ -67,8 +66,7 @@ func TestAgainstTranscripts(t *testing.T) {
 				case exchange.Settings != nil:
 					r.settings(t, exchange, lastVM, server)
 				case exchange.Text != nil || strings.Contains(exchange.Name, "is not there") || strings.Contains(exchange.Name, "configuration"):
-					// Calls that depend on the real CPI's own configuration or
-					// cloud.
+					// These calls depend on the real CPI's own configuration or cloud.
 				default:
 					if vm := r.play(t, exchange); vm != "" {
 						lastVM = vm
@@ -85,7 +83,7 @@ func TestAgainstTranscripts(t *testing.T) {
 	}
 }
 
-// cidArguments says which of a method's arguments are CIDs of what.
+// cidArguments returns the kinds of the CIDs among a method's arguments.
 func cidArguments(method string) []kind {
 	switch method {
 	case "has_vm", "delete_vm", "reboot_vm", "set_vm_metadata", "get_disks":
@@ -102,7 +100,8 @@ func cidArguments(method string) []kind {
 	return nil
 }
 
-// play answers one exchange and compares. It returns the CID of a new VM.
+// play sends the request of one exchange and compares the reply. It returns the CID of a
+// new VM.
 func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	t.Helper()
 	request, method, missing := r.translate(t, exchange)
@@ -122,7 +121,7 @@ func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	case missing != "":
 		r.missing(t, exchange.Name, missing, got, want)
 	case seen.Error != nil && strings.Contains(seen.Error.Message, "IP is already allocated") && reply.Error == nil:
-		// The real CPI refused an address in use; here addresses are shared.
+		// The real CPI refused an address in use; VMs of this CPI share addresses.
 	case got != want && !void(method, got, want) && different()[exchange.Name] == "":
 		t.Errorf("%s: got %s %+v, was seen to be %s %+v\n%s", exchange.Name, got, reply.Error, want, seen.Error, request)
 	}
@@ -132,8 +131,8 @@ func (r *rehearsal) play(t *testing.T, exchange cpitest.Exchange) (vm string) {
 	return r.record(method, request, reply, seen)
 }
 
-// missing compares a call about something that does not exist. Real CPIs differ:
-// they succeed, or report a CloudError.
+// missing compares the replies of a call about an object that does not exist. Real CPIs
+// differ: they succeed, or report a CloudError.
 func (r *rehearsal) missing(t *testing.T, name, kind, got, want string) {
 	t.Helper()
 	if got != kind && got != "bool" && got != cpi.TypeNotImplemented && got != cpi.TypeCloudError {
@@ -144,8 +143,8 @@ func (r *rehearsal) missing(t *testing.T, name, kind, got, want string) {
 	}
 }
 
-// void reports whether both replies say that a method without result succeeded:
-// null or an empty string.
+// void reports whether both replies are the success of a method without a result: null or
+// an empty string.
 func void(method, got, want string) bool {
 	return method == "reboot_vm" && got == "null" && want == "empty string"
 }
@@ -176,9 +175,9 @@ func shape(result json.RawMessage) string {
 	return "null"
 }
 
-// translate changes the request for this CPI: its CIDs, its addresses, and no
-// cloud_properties of another CPI. missing is the error type of the first CID
-// that does not exist.
+// translate changes the request for this CPI: it replaces CIDs and addresses, and removes
+// cloud_properties of the other CPI. missing is the error type of the first CID that does
+// not exist.
 func (r *rehearsal) translate(t *testing.T, exchange cpitest.Exchange) (text, method, missing string) {
 	t.Helper()
 	if exchange.Stdin != nil {
@@ -235,14 +234,14 @@ func (r *rehearsal) translate(t *testing.T, exchange cpitest.Exchange) (text, me
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Missing arguments are checked before the things that they name.
+	// Missing arguments are checked before the objects that the others name.
 	if len(args) < len(cidArguments(method)) || method == "set_vm_metadata" && len(args) < 2 {
 		missing = ""
 	}
 	return string(out), method, missing
 }
 
-// record records which CIDs correspond, and what exists.
+// record records which CIDs correspond, and which objects exist.
 func (r *rehearsal) record(method, request string, reply, seen cpi.Response) (vm string) {
 	if reply.Error != nil {
 		return ""
@@ -267,7 +266,7 @@ func (r *rehearsal) record(method, request string, reply, seen cpi.Response) (vm
 	return ""
 }
 
-// first is a CID, alone or at the head of a list.
+// first returns a CID, alone or as the first item of a list.
 func first(result json.RawMessage) string {
 	var cid string
 	var list []json.RawMessage
@@ -301,14 +300,14 @@ func (r *rehearsal) settings(t *testing.T, exchange cpitest.Exchange, vm string,
 	}
 	network := own["networks"].(map[string]any)["default"].(map[string]any)
 	for key := range exchange.Settings["networks"].(map[string]any)["default"].(map[string]any) {
-		// Routes and MAC addresses belong to virtual interfaces.
+		// Routes and MAC addresses are only used with virtual interfaces.
 		if _, ok := network[key]; !ok && key != "routes" && key != "mac" {
 			t.Errorf("%s: the network has no %s", exchange.Name, key)
 		}
 	}
 }
 
-// tidy deletes what the transcript created and did not delete.
+// tidy deletes the objects that the transcript created and did not delete.
 func (r *rehearsal) tidy(t *testing.T) {
 	t.Helper()
 	for _, k := range []kind{vms(), disks(), snapshots(), stemcells()} {

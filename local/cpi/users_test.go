@@ -13,7 +13,7 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// isMine reports whether the person can read a file that only its owner may read.
+// isMine reports whether this process may read a file that only its owner may read.
 func (w *world) isMine(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -26,9 +26,9 @@ func (w *world) isMine(t *testing.T, file string) bool {
 	return true
 }
 
-// A disk moves between VMs with one user and with many: its files belong to vcap
-// where that is another user, and else to the person. Snapshots, VMs and disks with
-// files of other users are removed.
+// A disk moves between VMs with one user and with several: its files belong to vcap if
+// the VM has that user, and otherwise to the person. Snapshots, VMs and disks with files
+// of other users are removed.
 func TestManyUsers(t *testing.T) {
 	t.Parallel()
 	w := namespaces(t)

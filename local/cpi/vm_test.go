@@ -52,7 +52,8 @@ func TestVMFolder(t *testing.T) {
 		settings.Networks["a"]["preconfigured"] != true || settings.Networks["a"]["ip"] != "127.0.0.1" || settings.NTP == nil {
 		t.Errorf("settings.json %+v", settings)
 	}
-	// A VM has only its own address, so "all addresses" becomes that one.
+	// The mbus URL with "all addresses" gets the address of the VM, which is its only
+	// one.
 	if settings.MBus != "https://mbus:hunter2@127.0.0.1:6868" {
 		t.Errorf("mbus %s", settings.MBus)
 	}
@@ -89,8 +90,8 @@ func (w *world) deleteAll(t *testing.T, vm, stemcell string) {
 	w.nothingLeft(t)
 }
 
-// The agent has its own session, runs in the VM's folder, and has a clean
-// environment and none of the descriptors that its callers had open.
+// The agent has its own session, runs in the VM's folder, and has a clean environment and
+// no open descriptors of its callers.
 func TestAgentIsDetached(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
@@ -98,7 +99,7 @@ func TestAgentIsDetached(t *testing.T) {
 	}
 	w := newWorld(t, 2, nil)
 	stemcell := w.stemcell(t)
-	// bin/cpi with an open descriptor of its caller.
+	// bin/cpi runs with an open descriptor of its caller.
 	leaky := w.path() + "-leaky"
 	write(t, leaky, []byte("#!/bin/bash\nexport SECRET=hunter2\nexec 7>"+w.path()+".held\nexec "+w.path()+"\n"), 0o700)
 	c := cpi.New(cpi.Config{Path: leaky, Env: w.env(), StemcellAPI: 3, Log: w.log})
@@ -123,7 +124,7 @@ func TestAgentIsDetached(t *testing.T) {
 		switch {
 		case fd.Name() == "0" && target == "/dev/null":
 		case (fd.Name() == "1" || fd.Name() == "2") && target == filepath.Join(dir, logFile):
-		case target == filepath.Join(dir, lockFile): // its own, and those of the Go runtime
+		case target == filepath.Join(dir, lockFile): // the agent's own, and those of the Go runtime
 		case strings.HasPrefix(target, "anon_inode:") || strings.HasPrefix(target, "/sys/fs/cgroup/"):
 		default:
 			t.Errorf("descriptor %s is %s", fd.Name(), target)
@@ -169,8 +170,8 @@ func TestRebootVM(t *testing.T) {
 	w.deleteAll(t, vm, stemcell)
 }
 
-// Processes that ignore TERM, fork, or lost their agent end with their VM; those
-// of another VM stay.
+// Processes that ignore TERM, fork, or lost their agent end with their VM; those of other
+// VMs continue.
 func TestDeleteVMEndsProcesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
@@ -185,7 +186,7 @@ func TestDeleteVMEndsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = stubborn.Wait() }()
-	// Files that a job made read-only are removed, too.
+	// Files that a job made read-only are removed.
 	locked := w.file("vms", vm, vcapDir, "data", "job")
 	write(t, filepath.Join(locked, "file"), []byte("x"), 0o400)
 	if err := os.Chmod(locked, 0o500); err != nil {
@@ -399,7 +400,7 @@ func TestNoMBus(t *testing.T) {
 	w.deleteAll(t, vm.CID, stemcell)
 }
 
-// The program is missing: no VM may be left, and the error gives the reason.
+// The program does not exist: no VM may be left, and the error has the reason.
 func TestAgentDoesNotStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)

@@ -26,7 +26,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// A look at 50 running services, which is due once in a cycle.
+// BenchmarkPass measures a look at 50 running services, as in each cycle.
 func BenchmarkPass(b *testing.B) {
 	dir := b.TempDir()
 	path := filepath.Join(dir, "pid")

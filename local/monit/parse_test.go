@@ -85,7 +85,7 @@ check process db with pidfile /var/vcap/sys/run/db/db.pid start program "/bin/db
 	}
 }
 
-// Ignored statements are reported, and the statements after them are still read.
+// Unsupported statements are reported, and the statements after them are still read.
 func TestParseNamesWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	const head, tail = "check process a with pidfile /run/a\n", "\ngroup vcap"
@@ -267,7 +267,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// As the VM's own users, programs run as the file says, and nothing is left
+// In a VM with several users, programs run as the user in the file, and no statement is
 // unsupported.
 func TestRunAs(t *testing.T) {
 	t.Parallel()

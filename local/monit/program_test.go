@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The start program may become the service itself: then it does not end.
+// If the start program becomes the service itself, it does not end.
 func TestStartProgramBecomesService(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -155,7 +155,7 @@ func TestNoStopProgram(t *testing.T) {
 	}
 }
 
-// A stop during a start leaves nothing behind.
+// A stop during a start leaves no process.
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -206,7 +206,7 @@ func TestLoadFaults(t *testing.T) {
 	}
 }
 
-// A new set keeps the services that it contains and forgets the others.
+// After a new Load, services of the new set keep running, and the others are forgotten.
 func TestLoadAgain(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -227,8 +227,8 @@ func TestLoadAgain(t *testing.T) {
 	}
 }
 
-// All methods are called in parallel while processes die: nothing hangs, and
-// nothing is left running.
+// All methods are called at the same time while processes end: nothing hangs, and no
+// process is left.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)

@@ -17,7 +17,8 @@ import (
 	"bootstrap/internal/process"
 )
 
-// A rule restarts the service after the condition has held for as many cycles.
+// A rule restarts the service after its condition was true for the given number of
+// cycles.
 func TestRuleConnection(t *testing.T) {
 	t.Parallel()
 	var healthy atomic.Bool
@@ -104,7 +105,7 @@ stop) echo "$NAME stop" >>../log; kill $(cat pid) ;;
 			s := newSupervisor(t, newJob(t, root, "web", busy).check(tc.rule+"\nif totalmem > 100 Gb then restart\nif children > 50 then restart"))
 			s.Start()
 			eventually(t, "the rule holds", func() bool { return strings.HasPrefix(one(s).Message, tc.message) })
-			// What begins later would outlive this test.
+			// Programs that begin later would outlive this test.
 			eventually(t, "all have begun", func() bool { return strings.Count(readFile(filepath.Join(root, "pids")), "\n") == 3 })
 			stop(t, s)
 			if count(root, "web start") != 1 {
@@ -171,7 +172,7 @@ func TestRuleActions(t *testing.T) {
 	})
 }
 
-// Too many restarts in a short time stop further ones.
+// After too many restarts in a short time, the service is not restarted any more.
 func TestRuleRestarts(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -188,7 +189,7 @@ func TestFamily(t *testing.T) {
 	t.Parallel()
 	all := map[int]process.Usage{
 		1: {Parent: 0, MemoryKB: 1, CPU: 1}, 2: {Parent: 1, MemoryKB: 10, CPU: 10}, 3: {Parent: 2, MemoryKB: 100, CPU: 100},
-		4: {Parent: 5, MemoryKB: 1000}, 5: {Parent: 4, MemoryKB: 1000}, // a circle is impossible, and must not hang
+		4: {Parent: 5, MemoryKB: 1000}, 5: {Parent: 4, MemoryKB: 1000}, // a circle cannot exist, but must not hang
 	}
 	if sum, n := family(all, 1); sum.MemoryKB != 111 || sum.CPU != 111 || n != 2 {
 		t.Errorf("%+v %d", sum, n)
@@ -201,7 +202,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// A process with a confusing name is read correctly.
+// A process with a confusing name is identified correctly.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	id, ok := process.Identify(os.Getpid())

@@ -27,9 +27,8 @@ type job struct {
 	name string
 }
 
-// The usual way of a release: the daemon goes to the background and writes its
-// process id to the file. Every start and stop is recorded in the log that all
-// jobs share.
+// daemon is the usual way of releases: the program starts a process in the background and
+// writes its process id to a file. All jobs record every start and stop in one log.
 const daemon = `
 start) echo "$NAME start" >>../log; sleep 1000 & echo $! >pid; echo $! >>../pids ;;
 stop) echo "$NAME stop" >>../log; kill $(cat pid); rm -f pid ;;
@@ -72,7 +71,7 @@ func (j job) write(name, text string) {
 	}
 }
 
-// check is the job's monit file, with more statements.
+// check returns the job's monit file with additional statements, parsed.
 func (j job) check(more string) []Check {
 	j.t.Helper()
 	checks, err := Parse(j.name, fmt.Appendf(nil, "check process %s with pidfile %[2]s/pid\n"+
@@ -88,7 +87,7 @@ func (j job) pid() int {
 	return pid
 }
 
-// kill ends the job's process without the supervisor.
+// kill kills the job's process without the supervisor.
 func (j job) kill() int {
 	j.t.Helper()
 	pid := j.pid()
@@ -114,8 +113,8 @@ func count(root, line string) (n int) {
 	return n
 }
 
-// newSupervisor returns a supervisor with short cycles that reports events in
-// the test's log.
+// newSupervisor returns a supervisor with short cycles that logs its events in the test's
+// log.
 func newSupervisor(t *testing.T, checks []Check) *Supervisor {
 	t.Helper()
 	s := New(t.Context(), Config{
@@ -156,7 +155,7 @@ func stop(t *testing.T, s *Supervisor) {
 	}
 }
 
-// runsWithout waits until a process other than old runs.
+// runsWithout waits until a process with another id than old runs.
 func runsWithout(s *Supervisor, old int) func() bool {
 	return func() bool {
 		st := one(s)
@@ -181,7 +180,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("just started: %s", got)
 	}
 	eventually(t, "it runs", isRunning(s))
-	// A process that is just starting its program has no memory yet.
+	// A process that has just been started has no memory yet.
 	eventually(t, "it uses memory", func() bool { return one(s).MemKB > 0 })
 	st := one(s)
 	if st.PID != j.pid() || st.Uptime <= 0 || st.MemKB <= 0 || st.MemPct <= 0 || st.Restarts != 0 || !st.Monitored {
@@ -259,7 +258,7 @@ func TestUnmonitorLeavesAlone(t *testing.T) {
 	}
 	j.kill()
 	eventually(t, "the process is gone", func() bool { return one(s).PID == 0 })
-	// A second service that starts and stops shows that time has passed.
+	// A second service that starts and stops shows that enough time has passed.
 	k := newJob(t, root, "other", daemon)
 	other := newSupervisor(t, k.check(""))
 	other.Start()
@@ -330,8 +329,7 @@ func TestPidFileGarbage(t *testing.T) {
 			s.Start()
 			eventually(t, "it runs all the same", isRunning(s))
 			pid := j.pid()
-			// A pid file that is spoiled while the process runs does not lead to
-			// a second process.
+			// A damaged pid file of a running process does not lead to a second process.
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
@@ -356,7 +354,7 @@ func TestPidFileGarbage(t *testing.T) {
 	}
 }
 
-// The process id in an old pid file belongs to another process now.
+// The process id in an old pid file belongs to another process.
 func TestNumberUsedAgain(t *testing.T) {
 	t.Parallel()
 	if id, ok := process.Identify(os.Getpid()); !ok || id.Started().IsZero() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// accounts adds, changes and removes users and groups, as jobs do.
+// accounts adds, changes and removes users and groups in the way of jobs.
 const accounts = `
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 for tool in useradd usermod groupadd gpasswd chpasswd userdel; do type $tool >/dev/null 2>&1 || { echo missing=$tool; exit; }; done
@@ -37,14 +37,14 @@ func wantAccounts(home string) map[string]string {
 	return want
 }
 
-// Jobs can add users to a VM, which os-conf-release and others do.
+// Jobs can add users to a VM, as os-conf-release does.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	_, output := runInside(t, accounts) // userdel -r leaves a home that belongs to root
+	_, output := runInside(t, accounts) // userdel -r does not remove a home that belongs to root
 	expect(t, output, wantAccounts("root"))
 }
 
-// With users of its own, the home of a new user is that user's.
+// In a VM with several users, the home of a new user belongs to that user.
 func TestAccountsOfUsers(t *testing.T) {
 	t.Parallel()
 	users := needUsers(t)

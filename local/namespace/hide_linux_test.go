@@ -9,7 +9,7 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// A home in a folder of the machine that the VM sees is not visible inside.
+// If HOME is below a system folder that the VM sees, it is hidden.
 func TestHomeBelowASystemFolder(t *testing.T) {
 	if err := Try(t.Context(), os.Args[0]); err != nil {
 		t.Skipf("no namespaces here: %v", err)

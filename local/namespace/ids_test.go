@@ -13,7 +13,7 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// needUsers skips a test where VMs can have one user only.
+// needUsers skips a test if VMs can have only one user on this machine.
 func needUsers(t *testing.T) Users {
 	t.Helper()
 	if err := Try(t.Context(), os.Args[0]); err != nil {
@@ -26,7 +26,7 @@ func needUsers(t *testing.T) Users {
 	return users
 }
 
-// run is runInside in a VM with users.
+// run is runInside for a VM with several users.
 func (u Users) run(t *testing.T, dir, script string) string {
 	t.Helper()
 	spec := specIn(t, dir, script, nil)
@@ -44,8 +44,8 @@ func folderOf(t *testing.T) string {
 	return filepath.Join(base, "vm-1")
 }
 
-// In a VM with users, vcap is another user than root: what root keeps to itself vcap
-// cannot have, and a program that gives up root does not get it back.
+// In a VM with several users, vcap and root are different: vcap cannot read root's
+// private files, and a program that gives up root cannot get it back.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	users := needUsers(t)
@@ -89,7 +89,7 @@ if type start-stop-daemon >/dev/null 2>&1; then start-stop-daemon --start --chui
 	}
 }
 
-// Files of a VM's users are copied with their owners, given away and exchanged.
+// Files of a VM's users are copied with their owners, given to other users and exchanged.
 func TestFilesOfUsers(t *testing.T) {
 	t.Parallel()
 	users := needUsers(t)
@@ -138,7 +138,7 @@ func TestFilesOfUsers(t *testing.T) {
 		name := map[int]string{VcapID: "vcap", RootID: "root"}[id]
 		expect(t, users.run(t, dir, see), map[string]string{".": "root:700", "file": name + ":4755", "secret": name + ":600", "link": name + ":777"})
 	}
-	// All are the person's again.
+	// All files belong to the person again.
 	if text, err := os.ReadFile(filepath.Join(data, "secret")); err != nil || string(text) != "y\n" {
 		t.Errorf("given to root: %q, %v", text, err)
 	}

@@ -32,7 +32,7 @@ perl -e 'while (defined(my $pid = fork)) { if (!$pid) { sleep 1000 }; $n++ }; pr
 	expect(t, output, map[string]string{"enough": "1"})
 }
 
-// A person who may have fewer processes than the VM can have VMs all the same.
+// A person with a lower limit of processes than a VM's can still start VMs.
 func TestLimitOfThePerson(t *testing.T) {
 	t.Parallel()
 	if !cgroup.CountsByNamespace() {
@@ -42,7 +42,7 @@ func TestLimitOfThePerson(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
 		t.Fatal(err)
 	}
-	now.Max = min(now.Max, 1<<21) // for the other tests, still more than enough
+	now.Max = min(now.Max, 1<<21) // the other tests need fewer
 	now.Cur = min(now.Cur, now.Max)
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &now); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestLimitOfThePerson(t *testing.T) {
 	expect(t, output, map[string]string{"most": strconv.Itoa(most)})
 }
 
-// needCgroups skips a test where VMs can have no cgroups with limits.
+// needCgroups skips a test if VMs cannot have cgroups with the limits.
 func needCgroups(t *testing.T, limits cgroup.Limits) cgroup.Home {
 	t.Helper()
 	home, err := cgroup.Find()
@@ -67,7 +67,7 @@ func needCgroups(t *testing.T, limits cgroup.Limits) cgroup.Home {
 }
 
 // A job that exceeds the memory of its VM is killed, and the VM continues. Processes
-// inside cannot raise the limits, but they can divide them.
+// inside cannot raise the limits, but can divide them.
 func TestCgroup(t *testing.T) {
 	t.Parallel()
 	limits := cgroup.Limits{Memory: 64 << 20, CPU: 0.5, PIDs: 60}
@@ -105,7 +105,8 @@ perl -e 'while (defined(my $pid = fork)) { if (!$pid) { sleep 1000 }; $n++ }; pr
 	}
 }
 
-// A VM whose starter is killed before it has limits does not start.
+// If the process that starts a VM is killed before the VM has limits, the VM does not
+// start.
 func TestStarterEnds(t *testing.T) {
 	t.Parallel()
 	if err := Try(t.Context(), os.Args[0]); err != nil {

@@ -20,8 +20,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// TestMain is also the program in the VMs: the parts of the machine, and an agent
-// that runs the script in the VM's folder.
+// TestMain also runs the parts of VMs: the first process, and an agent that runs the
+// script in the VM's folder.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "plugin" && os.Args[2] == "machine" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -75,7 +75,7 @@ func startIn(t *testing.T, dir, script string) (ended <-chan error) {
 	return startSpec(t, specIn(t, dir, script, nil))
 }
 
-// specIn lays out the folder of a VM.
+// specIn creates the folder of a VM and returns its Spec.
 func specIn(t *testing.T, dir, script string, hold func(context.Context, int) (Held, error)) Spec {
 	t.Helper()
 	base := filepath.Dir(dir)
@@ -110,7 +110,7 @@ func startSpec(t *testing.T, spec Spec) (ended <-chan error) {
 	return ended
 }
 
-// expect checks the lines "NAME=VALUE" that a script printed.
+// expect checks the lines "NAME=VALUE" in the output of a script.
 func expect(t *testing.T, output string, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -129,7 +129,7 @@ func expect(t *testing.T, output string, want map[string]string) {
 	}
 }
 
-// What the jobs of releases do with a machine works.
+// Commands that are common in jobs of releases work.
 func TestWhatJobsDo(t *testing.T) {
 	t.Parallel()
 	_, output := runInside(t, `
@@ -173,7 +173,7 @@ mount --bind /run/machine/disks/disk-1 /mnt && echo x >/mnt/f && umount /mnt && 
 	})
 }
 
-// Nothing inside reaches what is outside of the VM's folder.
+// A process in the VM cannot reach anything outside of the VM's folder.
 func TestWhatAVMCannotDo(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -183,8 +183,8 @@ func TestWhatAVMCannotDo(t *testing.T) {
 	if err := os.Chmod(outside, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	// A key of the person, which processes inherit with the session.
-	runtime.LockOSThread() // which has the session, and starts the VM
+	// A key of the person, which child processes inherit with the session of keys.
+	runtime.LockOSThread() // The thread has the session, and starts the VM.
 	defer runtime.UnlockOSThread()
 	if _, err := unix.AddKey("user", "key-of-a-test", []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
 		t.Logf("no keys here: %v", err)
@@ -215,7 +215,7 @@ no home ls `+filepath.Dir(outside)+`
 ln -s `+outside+` /var/vcap/link; no link sh -c 'echo x >/var/vcap/link'
 cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; echo setuid=$(/tmp/id -u)
 `)
-	want := map[string]string{"setuid": "0"} // of the VM
+	want := map[string]string{"setuid": "0"} // the user of the VM
 	for _, name := range strings.Fields("read write root unmount guest writable settings replace system device character kernel module kill processes again chroot key home link") {
 		want[name] = "refused"
 	}
@@ -228,8 +228,8 @@ cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; echo setuid=$(/tmp/id -u)
 	}
 }
 
-// An agent that crashes or is interrupted is started again; one that ends, ends the
-// VM with what it left running.
+// An agent that crashes or is interrupted is started again; if it exits, the VM ends with
+// all its processes.
 func TestAgentEnds(t *testing.T) {
 	t.Parallel()
 	dir, output := runInside(t, `
@@ -250,7 +250,7 @@ echo processes=$(pgrep -c sleep)
 	}
 }
 
-// The end of the first process ends all others, however it ends.
+// When the first process ends, for any reason, all others end.
 func TestFirstProcessEnds(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -273,8 +273,8 @@ func TestFirstProcessEnds(t *testing.T) {
 	}
 }
 
-// Links that jobs leave in the files of the VM lead nowhere when it is started
-// again: what is written then is written by the person.
+// If jobs replace the VM's files by links, the next start does not follow them: it writes
+// as the person.
 func TestLinksOfAVMAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	outside, err := filepath.EvalSymlinks(t.TempDir())
@@ -311,7 +311,7 @@ ls -ld /usr/lib/machine /var/lib
 	}
 }
 
-// Folders that jobs leave in place of files do not keep the VM from starting again.
+// If jobs replace files by folders, the VM starts again nevertheless.
 func TestFoldersInPlaceOfFiles(t *testing.T) {
 	t.Parallel()
 	dir, _ := runInside(t, `

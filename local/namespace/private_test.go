@@ -14,17 +14,18 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// aPerson is a user of the tests that root runs, with the group aGroup besides its own.
+// The tests of root start VMs as the user aPerson, who is also in the group aGroup.
 const (
 	aPerson = 54321
 	aGroup  = 54322
 )
 
-// privateVar names the folder of the machine in which TestPrivateFiles has files.
+// privateVar is the environment variable with the folder for the files of
+// TestPrivateFiles.
 const privateVar = "TEST_PRIVATE_FILES"
 
-// A VM sees what every user of the machine may read in the folders of the machine, and not
-// what only the person who has started it may.
+// A VM sees the files in system folders that every user of the machine may read. It does
+// not see those that only its owner may read.
 func TestPrivateFiles(t *testing.T) {
 	t.Parallel()
 	if dirs := os.Getenv(privateVar); dirs != "" {
@@ -104,7 +105,7 @@ func TestPrivateFiles(t *testing.T) {
 	}
 }
 
-// inPrivateVM looks at the files as root of a VM of aPerson.
+// inPrivateVM reads the files as root in a VM of aPerson.
 func inPrivateVM(t *testing.T, dirs []string) {
 	t.Helper()
 	for _, name := range []string{"own", "group", "deep/er/own", "closed/public", "many/own-3"} {
@@ -124,7 +125,7 @@ done
 		for _, file := range []string{"own", "group", "deep/er/own", "closed/public", "many/own-3"} {
 			want[file+"-"+dir] = ""
 		}
-		if strings.HasPrefix(dir, "/srv/") { // which is the VM's own
+		if strings.HasPrefix(dir, "/srv/") { // the VM has a folder of its own there
 			want["public-"+dir] = ""
 		}
 	}

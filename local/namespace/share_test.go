@@ -18,8 +18,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// askFirst has each thread of the VM's first process tell which session of keys it has,
-// as a debugger of the VM's root can: it stops the thread and lets it make the call.
+// askFirst makes each thread of the VM's first process report its session of keys. It
+// uses ptrace, as root in the VM could: it stops the thread and makes it call keyctl.
 const askFirst = `
 cat >/tmp/ask <<'END'
 use strict;
@@ -58,11 +58,11 @@ END
 perl /tmp/ask
 `
 
-// No thread of a VM's first process has the session of keys of the person who has started
-// the VM, and nothing in the VM can use keys at all.
+// No thread of a VM's first process has the session of keys of the VM's owner, and no
+// process in the VM can use keys.
 func TestNoKeysOfThePerson(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread() // which has the session, and starts the VM
+	runtime.LockOSThread() // The thread has the session, and starts the VM.
 	defer runtime.UnlockOSThread()
 	if _, err := unix.AddKey("user", "key-of-a-test", []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
 		t.Skipf("no keys here: %v", err)
@@ -89,8 +89,7 @@ echo get=$(calls %[1]d 0 -4 1) add=$(calls %[2]d user name value 5 -3) request=$
 	expect(t, output, want)
 }
 
-// A VM that takes all that the kernel gives it leaves the rest to its owner and to other
-// VMs.
+// A VM that uses up its limits leaves enough to its owner and to other VMs.
 func TestShareOfLimits(t *testing.T) {
 	t.Parallel()
 	const limit = "/proc/sys/user/max_inotify_instances"
@@ -107,7 +106,7 @@ func TestShareOfLimits(t *testing.T) {
 	if err := unix.Statfs(limit, &proc); err != nil || proc.Flags&unix.ST_RDONLY != 0 {
 		t.Skip("this machine lets nobody set limits")
 	}
-	// Also with limits that are as high as they can be, and in namespaces below.
+	// The same with the highest limits, and in nested namespaces.
 	take := fmt.Sprintf(`
 for limit in /proc/sys/user/max_*; do echo 2147483647 >$limit; done 2>/dev/null
 exec unshare -r perl -e '$| = 1; while (syscall(%d, 0) >= 0) { $n++ }; print "taken=$n end=1\n"; sleep 1000 if WAIT'

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// The users of a stemcell's VM log in with the keys in their homes.
+// Users in a VM of a stemcell log in with the keys in their homes.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ func need(t *testing.T) {
 	}
 }
 
-// in runs a check in the file system in a file.
+// in mounts the file system in a file, and runs a check in it.
 func in(t *testing.T, name string, check func(dir string)) {
 	t.Helper()
 	root, err := Folder(name)
@@ -37,8 +37,8 @@ func sizeOf(t *testing.T, dir string) (mib int) {
 	return int(s.Blocks) * int(s.Bsize) / mebibyte
 }
 
-// A volume is empty at first, stops at its size, keeps its files when it grows, and
-// leaves no loop device.
+// A volume is empty at first, its files cannot exceed its size, they stay when it is
+// enlarged, and it leaves no loop device.
 func TestVolume(t *testing.T) {
 	t.Parallel()
 	need(t)
@@ -60,7 +60,7 @@ func TestVolume(t *testing.T) {
 		if err := os.WriteFile(dir+"/large", make([]byte, 16*mebibyte), 0o600); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("wrote more than the size: %v", err)
 		}
-		in(t, name, func(again string) { // not another file system of the same file
+		in(t, name, func(again string) { // the same file is not mounted as a second file system
 			if text, err := os.ReadFile(again + "/kept"); err != nil || string(text) != "data" {
 				t.Errorf("opened again: %q, %v", text, err)
 			}

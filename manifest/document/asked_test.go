@@ -13,7 +13,7 @@ import (
 	"bootstrap/manifest/gen"
 )
 
-// sourced returns options with a source in memory, and what it is asked for.
+// sourced returns options with a source in memory, and a list of the requests to it.
 func sourced(values map[string]any) (opts Options, asked *[][]string) {
 	asked = new([][]string)
 	opts.Ask = func(_ context.Context, names []string) (Answers, error) {
@@ -102,7 +102,7 @@ variables:
 	if _, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"typed"}}); err == nil || err.Error() != `cannot rotate "typed": its value comes from --var-source memory=a, and is not in the vars store; change it there` {
 		t.Error(err)
 	}
-	// A certificate that the source's CA signed is rotated as any other.
+	// A certificate that a CA of the source signed is rotated like any other.
 	if rotated, err := Rotate(t.Context(), path, opts, Rotation{Names: []string{"leaf"}}); err != nil || len(rotated) != 1 {
 		t.Errorf("%v, %v", rotated, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// inFolder writes files into a folder and changes to it, so that messages name
-// them as here.
+// inFolder writes files into a folder and changes to it, so that messages have relative
+// paths.
 func inFolder(t *testing.T, files string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -48,7 +48,7 @@ size: 5
 vm_types: [{name: small}, {name: medium}]
 `
 
-// readCloud reads a document and records which items of the cloud config it needs.
+// readCloud reads a document, and marks items of the cloud config as used.
 func readCloud(t *testing.T, path string, opts Options, used ...string) (*Document, error) {
 	t.Helper()
 	return Read(t.Context(), path, opts, func(top Value) {
@@ -99,8 +99,8 @@ func TestCloudConfig(t *testing.T) {
 	}
 }
 
-// A change of the cloud config is a change of the deployments that use it, and of
-// no others.
+// A change of the cloud config changes the digest of the deployments that use the changed
+// item, and of no others.
 func TestCloudConfigDigest(t *testing.T) {
 	digest := func(change ...string) (sum, sketch string) {
 		t.Helper()
@@ -185,7 +185,7 @@ vm_types: [{name: small}]
 			t.Error("the operation was not applied to the cloud config")
 		}
 	}
-	// For interpolate, a document is no manifest.
+	// interpolate treats the document as any YAML, not as a manifest.
 	d, err := Evaluate(t.Context(), "deploy/m.yml", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ second.yml:2:11: vm_types: must be a list (lines that begin with "- "), not a ma
 	}
 }
 
-// A saved plan is for one cloud config, wherever its name is written.
+// A saved plan belongs to one cloud config, no matter which input names it.
 func TestCloudConfigInputs(t *testing.T) {
 	inFolder(t, `
 -- a/m.yml --

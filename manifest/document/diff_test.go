@@ -68,7 +68,7 @@ func TestDiffOfWhatIsNoYAML(t *testing.T) {
 	}
 }
 
-// Large lists that have nothing in common are compared, too.
+// Large lists without a common item are compared, too.
 func TestDiffOfLongLists(t *testing.T) {
 	t.Parallel()
 	long := func(prefix string) string {
@@ -84,8 +84,8 @@ func TestDiffOfLongLists(t *testing.T) {
 	}
 }
 
-// A document does not differ from itself or from another spelling of it. Values
-// added in one direction are removed in the other.
+// A document equals itself and another spelling of it. Values that one comparison adds
+// are removed in the opposite comparison.
 func TestDiffProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,15 +115,15 @@ func TestDiffProperties(t *testing.T) {
 			}
 			return n
 		}
-		// Lists without names may be matched in more than one way.
+		// Items without names can be matched in more than one way.
 		if !strings.Contains(one+other, "- ") && (count(there, Added) != count(back, Removed) || count(there, Changed) != count(back, Changed)) {
 			t.Fatalf("%v\n%v\n%s---\n%s", there, back, one, other)
 		}
 	})
 }
 
-// FuzzDiff looks for documents that make Diff panic or find differences where
-// there are none.
+// FuzzDiff searches for documents with which Diff panics, or reports differences between
+// equal documents.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte("[{name: a}, {name: b}]"), []byte("[{name: b}, {name: a}]"))
 	for _, pattern := range []string{"../testdata/*.yml", "../testdata/*/*.yml", "testdata/*/*.yml"} {

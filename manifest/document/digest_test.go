@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// The digest decides whether create-env skips a deploy, and whether we do: it
-// must not change with a library. The file sha512 holds the digests of what
-// gopkg.in/yaml.v2 v2.4.0 writes, which is what create-env uses; therefore no
-// flag updates it. In the folder unordered are keys that yaml.v2 writes in a
-// random order, but we do not.
+// create-env and bootstrap skip a deploy if the digest is the same, so a new version of a
+// library must not change it. The file sha512 has the digests of the texts that
+// gopkg.in/yaml.v2 v2.4.0 writes, which create-env uses; therefore no flag updates it.
+// The folder unordered has keys that yaml.v2 writes in a random order, and bootstrap does
+// not.
 func TestDigestsStay(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/digest/*.yml")
@@ -45,7 +45,7 @@ func TestDigestsStay(t *testing.T) {
 	}
 }
 
-// The digests are those that create-env's own code computes for these texts.
+// create-env's own code computes these digests for these texts.
 func TestDigestIsThatOfCreateEnv(t *testing.T) {
 	t.Parallel()
 	digest := func(text string) string {

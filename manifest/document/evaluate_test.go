@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzPath looks for paths that make parsing or finding panic, or that mean
-// another thing than they say.
+// FuzzPath searches for paths with which parsing or finding panics, or finds another
+// value.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"", "/", "/a?/b=c:next:after/-", "/~1~0~7", "/-1:prev", "/a:b", "//", "/?", "/=", "/a=?", "/99999999999999999999", "/a\n\x1b/\r=\n"} {
 		f.Add(s)
@@ -42,8 +42,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzInterpolate looks for documents, operations and variables that make
-// Evaluate panic, hang, or fail with anything but a report.
+// FuzzInterpolate searches for documents, operations and variables with which Evaluate
+// panics, hangs, or fails without a report.
 func FuzzInterpolate(f *testing.F) {
 	f.Add("a: ((x)) b\n", "- {type: replace, path: /a, value: ((y))}\n", "x: {a: 1}\ny: ((x))\nx.b: 2\n", "x.c=5")
 	f.Add("((x)): {((!x.0)): (( /y ))}\nvariables: [{name: x, type: password}]\n", "[]", "x: [5]\n", "/y=#")
@@ -79,13 +79,13 @@ func FuzzInterpolate(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What create-env reads of it is the same tree.
+			// create-env reads the same tree from it.
 			compareWithYAML2(t, first)
 		}
 	})
 }
 
-// Small files that would become huge documents are refused, and soon.
+// Small files that would expand to huge documents are refused quickly.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("x", 1<<20)
@@ -135,7 +135,7 @@ func large() (document, ops string) {
 	return b.String(), o.String()
 }
 
-// BenchmarkEvaluate is to take at most twice the time of BenchmarkParseTwice.
+// BenchmarkEvaluate must take at most twice as long as BenchmarkParseTwice.
 func BenchmarkEvaluate(b *testing.B) {
 	document, ops := large()
 	file := filepath.Join(b.TempDir(), "ops.yml")
@@ -150,7 +150,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkParseTwice is the reference for BenchmarkEvaluate.
+// BenchmarkParseTwice is the reference of BenchmarkEvaluate.
 func BenchmarkParseTwice(b *testing.B) {
 	document, _ := large()
 	for b.Loop() {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The variables of the file with flags have any type, win over files of variables and
-// lose to single values. Only they change the digest of the inputs.
+// Variables in the file with flags can have any type. They replace those in files of
+// variables, and single values replace them. Of that file, only variables change the
+// digest of the inputs.
 func TestFlagsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

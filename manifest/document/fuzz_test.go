@@ -13,7 +13,7 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// seeds adds every manifest of testdata and some YAML that is hard to read.
+// seeds adds every manifest of testdata, and YAML that is hard to read.
 func seeds(f *testing.F) {
 	for _, pattern := range []string{"../testdata/*.yml", "../testdata/*/*.yml", "testdata/*/*.yml"} {
 		files, err := filepath.Glob(pattern)
@@ -33,8 +33,8 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzInputs looks for operations, variables and vars stores that make an
-// evaluation panic, hang, or report a problem without a position.
+// FuzzInputs searches for operations, variables and vars stores with which an evaluation
+// panics, hangs, or reports a problem without a position.
 func FuzzInputs(f *testing.F) {
 	for _, s := range [][3]string{
 		{"- {type: replace, path: /a/-, value: ((b))}", "b: 1", "c: {d: e}"},
@@ -71,7 +71,7 @@ func FuzzInputs(f *testing.F) {
 	})
 }
 
-// FuzzYAML compares with yaml.v2, with which create-env reads YAML.
+// FuzzYAML compares with yaml.v2, which create-env uses.
 func FuzzYAML(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -99,7 +99,7 @@ func compareWithYAML2(t interface {
 		case errWant != nil && semanticError.MatchString(errWant.Error()):
 			t.Fatalf("accepted, but yaml.v2 says: %v", errWant)
 		case errWant != nil:
-			return // yaml.v3 admits tabs in more places
+			return // yaml.v3 allows tabs in more places
 		}
 		a, errA := yaml2.Marshal(d.root.generic())
 		b, errB := yaml2.Marshal(want)
@@ -108,7 +108,7 @@ func compareWithYAML2(t interface {
 		}
 		return
 	}
-	// yaml.v3 looks ahead, into what follows the first document.
+	// yaml.v3 also reads what follows the first document.
 	decoder := yaml2.NewDecoder(bytes.NewReader(data))
 	for errWant == nil {
 		var document any

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every input has a part in the digest, and where it lies has none.
+// Every input changes the digest; the path of an input does not.
 func TestInputsDigest(t *testing.T) {
 	t.Parallel()
 	inputs := func(change string) (string, Options) {

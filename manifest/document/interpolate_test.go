@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The results are those of create-env, but for the differences that are marked
+// The results are those of create-env, except for the differences that are marked here
 // and listed in docs/compatibility.md.
 func TestInterpolation(t *testing.T) {
 	t.Parallel()
@@ -37,12 +37,12 @@ dotted.a.b.d: 2
 		{"((m))", `{k: {l: [x, {q: deep}]}, "0": zero, "5": five, list: [p, q]}`},
 		{"a-((s))-((n))", "a-words-5"},
 		{"((big))!", "18446744073709551615!"},
-		{"a (( s )) b", "a words b"},               // create-env would leave it unchanged
-		{"((!s))((s))(( !s ))", "wordswordswords"}, // difference: the last one
+		{"a (( s )) b", "a words b"},               // difference: create-env leaves it unchanged
+		{"((!s))((s))(( !s ))", "wordswordswords"}, // difference: create-env leaves (( !s )) unchanged
 		{"((looks)) and ((s))", "((s)) and words"}, // difference: create-env fills in the value, too
-		{"((missing)) ((s))", "((missing)) words"}, // only missing ones stay
+		{"((missing)) ((s))", "((missing)) words"}, // only missing variables stay
 		{"a (( missing ))", "a (( missing ))"},     //
-		{"((looks))", `"((s))"`},                   // values are not filled in themselves
+		{"((looks))", `"((s))"`},                   // variables in values are not filled in
 		{"((m.k.l.0))", "x"},                       //
 		{"((m.k.l.-1.q))", "deep"},                 //
 		{"((m.list.1))", "q"},                      //
@@ -55,7 +55,7 @@ dotted.a.b.d: 2
 		{"((yes))", "named yes"},                   //
 		{"((dotted.a.b))", "{c: 1, d: 2}"},         // difference: create-env loses one
 		{"{((s)): 1, k: 2}", "{words: 1, k: 2}"},   //
-		{"{((n)): 1}", "{5: 1}"},                   // keys take the type
+		{"{((n)): 1}", "{5: 1}"},                   // the key gets the type of the value
 		{"{((b)): 1}", "{true: 1}"},                //
 		{"{x((s))y: ((n))}", "{xwordsy: 5}"},       //
 		{"{((missing)): ((s))}", `{"((missing))": words}`},

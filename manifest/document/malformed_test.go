@@ -10,7 +10,7 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// What is result of each malformed file in each of its places; see
+// Checks the error for each malformed file, used as each kind of input; see
 // testdata/malformed.golden.
 func TestMalformedFiles(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestMalformedFiles(t *testing.T) {
 				err = os.Mkdir(path, 0o700)
 			case "nothing there":
 				if place == "vars store" {
-					continue // it is made
+					continue // a missing store is created
 				}
 			default:
 				err = os.WriteFile(path, []byte(c.text), 0o600)

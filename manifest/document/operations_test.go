@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// YAML returns the document as create-env writes it.
+// YAML returns the document in the form in which create-env writes it.
 func (d *Document) YAML() ([]byte, error) { return d.top().YAML() }
 
 // generic returns the tree as yaml.v2 decodes it into an empty interface.
@@ -32,8 +32,8 @@ func (n *node) generic() any {
 	return n.value
 }
 
-// evaluated returns the YAML that a document becomes, or the error. Inputs are
-// pairs of a flag and its text: ops and vars are contents of files.
+// evaluated returns the evaluated document as YAML, or the error. inputs are pairs of a
+// flag and a text: the content of a file for the flags ops and vars.
 func evaluated(t *testing.T, document string, inputs ...string) (string, error) {
 	t.Helper()
 	d, err := evaluateText(t, document, inputs...)
@@ -177,7 +177,8 @@ func removalsAndTests() []operationCase {
 	}
 }
 
-// The results are those of go-patch, which create-env applies operations with.
+// The results are those of go-patch, the library with which create-env applies
+// operations.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for _, c := range append(replacements(), removalsAndTests()...) {
@@ -204,8 +205,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// One report tells of all operations that fail, but not of those that can only
-// fail because of them.
+// One report has all operations that fail, except those that fail only because of them.
 func TestOperationsThatFailTogether(t *testing.T) {
 	t.Parallel()
 	_, err := evaluated(t, "{a: {x: 1}, l: []}", "ops", `
@@ -216,7 +216,7 @@ func TestOperationsThatFailTogether(t *testing.T) {
 - {type: replace, path: "/later?/sub", value: 2}
 - {type: replce, path: /a, value: 2}
 `)
-	// The type is wrong already when the file is read.
+	// A wrong type is already reported when the file is read.
 	if err == nil || !strings.Contains(err.Error(), `operation [5]: the type must be replace, remove or test, but is "replce"; did you mean "replace"?`) {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func trees(depth int) *rapid.Generator[*node] {
 	return rapid.OneOf(scalars, lists, maps, maps)
 }
 
-// paths draws paths that may lead somewhere in such a document.
+// paths draws paths of which many exist in such a document.
 func paths() *rapid.Generator[string] {
 	piece := rapid.Custom(func(t *rapid.T) string {
 		text := rapid.OneOf(
@@ -56,7 +56,7 @@ func paths() *rapid.Generator[string] {
 
 func (n *node) clone() *node { return n.at(Position{}) }
 
-// show returns a tree in the form of create-env.
+// show returns a tree as YAML in create-env's form.
 func show(t interface{ Fatal(...any) }, n *node) string {
 	data, err := Value{node: n}.YAML()
 	if err != nil {
@@ -65,8 +65,8 @@ func show(t interface{ Fatal(...any) }, n *node) string {
 	return string(data)
 }
 
-// What replace puts at a path, find finds there; but for paths that put
-// something beside, or mean another place afterwards.
+// Find returns the value that replace has put at a path, unless the path adds an item, or
+// selects another value after the change.
 func TestWhatIsWrittenIsFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,8 +88,9 @@ func TestWhatIsWrittenIsFound(t *testing.T) {
 			}
 			return
 		}
-		// Find what was written: modifiers at the end, and - , mean another
-		// place once it is there, and a match is lost with what it matched.
+		// Change the path so that it finds the new value: after a replace, modifiers at
+		// the end and - select another place, and a match selects nothing if the matched
+		// value was replaced.
 		last := &path.tokens[len(path.tokens)-1]
 		above := opToken{}
 		if n := len(path.tokens); n > 1 {
@@ -113,7 +114,7 @@ func TestWhatIsWrittenIsFound(t *testing.T) {
 	})
 }
 
-// After remove, a key is gone, and a list is one item shorter.
+// After a remove, a key does not exist any more, or a list is one item shorter.
 func TestWhatIsRemovedIsGone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +141,7 @@ func TestWhatIsRemovedIsGone(t *testing.T) {
 	})
 }
 
-// A test of the value that find returned passes, and changes nothing.
+// The operation test succeeds with the value that find returns, and changes nothing.
 func TestTestAgreesWithFind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,7 +168,7 @@ func TestTestAgreesWithFind(t *testing.T) {
 	})
 }
 
-// A document without variables stays what it is, whatever values are given.
+// A document without variables is not changed by given values.
 func TestNoVariablesNoChange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -182,8 +183,8 @@ func TestNoVariablesNoChange(t *testing.T) {
 	})
 }
 
-// A value that is put in place of a variable is the one that was given, at any
-// depth, as a whole and within text.
+// The value of a variable is filled in unchanged, at any depth, as a whole and inside of
+// text.
 func TestValuesArriveUnchanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -218,8 +219,8 @@ func TestValuesArriveUnchanged(t *testing.T) {
 	})
 }
 
-// Scalars with tags, anchors and comments have the values of yaml.v2 at every
-// place.
+// Scalars with tags, anchors and comments have the same values as in yaml.v2, wherever
+// they are.
 func TestTagsMeanWhatTheyMeanToYAML2(t *testing.T) {
 	t.Parallel()
 	properties := rapid.SampledFrom([]string{"", "! ", "! ", "!!str ", "!!int ", "!!null ", "!!bool ", "!!float ", "!!binary ", "!!timestamp ", "!x ", "!<!> ", "!<x> ",
@@ -228,7 +229,7 @@ func TestTagsMeanWhatTheyMeanToYAML2(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) string {
 		before, text := properties.Draw(t, "properties"), scalar.Draw(t, "scalar")
 		if before != "" && strings.HasPrefix(text, "!") {
-			return before // no value has two tags
+			return before // a value with two tags is invalid
 		}
 		return before + text
 	})
@@ -253,7 +254,7 @@ func TestTagsMeanWhatTheyMeanToYAML2(t *testing.T) {
 	})
 }
 
-// Two keys are written in the order of yaml.v2; of more, its order is not one.
+// Two keys are written in the order of yaml.v2; for more keys, its order is inconsistent.
 func TestOrderOfKeysIsThatOfYAML2(t *testing.T) {
 	t.Parallel()
 	keys := rapid.OneOf(
@@ -279,8 +280,8 @@ func TestOrderOfKeysIsThatOfYAML2(t *testing.T) {
 	})
 }
 
-// A document is always written in the same way, even one whose keys yaml.v2
-// writes in an order by chance.
+// The same document is always written in the same way, even if yaml.v2 writes its keys in
+// a random order.
 func TestOrderOfKeysIsAlwaysTheSame(t *testing.T) {
 	t.Parallel()
 	doc := "{"
@@ -295,8 +296,8 @@ func TestOrderOfKeysIsAlwaysTheSame(t *testing.T) {
 	}
 }
 
-// A value of --var is the same as in create-env: text as written, without one
-// pair of quotes, and any other value as yaml.v2 reads it.
+// A value of --var is the same as in create-env: a text as it is written, without one
+// pair of quotes; any other value as yaml.v2 reads it.
 func TestValuesOfVarAreThoseOfCreateEnv(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(
@@ -316,11 +317,11 @@ func TestValuesOfVarAreThoseOfCreateEnv(t *testing.T) {
 			if semanticError.MatchString(errWant.Error()) {
 				t.Fatalf("accepted, but yaml.v2 says: %v", errWant)
 			}
-			return // yaml.v3 admits tabs in more places
+			return // yaml.v3 allows tabs in more places
 		case err != nil:
 			decoder := yaml2.NewDecoder(strings.NewReader(text))
 			for {
-				// yaml.v3 looks ahead, into what follows the first document.
+				// yaml.v3 also reads what follows the first document.
 				var document any
 				if errNext := decoder.Decode(&document); errors.Is(errNext, io.EOF) {
 					t.Fatalf("refused: %v", err)

@@ -14,7 +14,7 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// generating is a manifest whose variables are generated; the CA is the last one.
+// generating is a manifest with generated variables; the CA is the last one.
 const generating = `a: ((pw))
 b: ((leaf.certificate))
 c: ((leaf.ca))
@@ -26,7 +26,7 @@ variables:
 - {name: given}
 `
 
-// write makes a document in a folder of its own.
+// write writes a document into a new folder.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "document.yml")
@@ -36,7 +36,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// stored reads a vars store the way create-env does.
+// stored reads a vars store in the way of create-env.
 func stored(t *testing.T, path string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -90,7 +90,7 @@ func TestGenerate(t *testing.T) {
 		t.Errorf("definitions are left:\n%s", text)
 	}
 
-	// The same again, whatever the mode: nothing is generated or written.
+	// Evaluated again, in any mode: nothing is generated or written.
 	for _, mode := range []Mode{Refuse, Plan, Write} {
 		opts.Generate = mode
 		again, err := Evaluate(t.Context(), file, opts)
@@ -110,7 +110,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// What is there stays, in its file and in a copy of it.
+// Existing values are kept, in the file and in a copy of it.
 func TestStoreKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestStoreKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// Processes that start at the same time agree on the values.
+// Processes that start at the same time use the same generated values.
 func TestStoreIsLocked(t *testing.T) {
 	t.Parallel()
 	file := write(t, generating)
@@ -195,7 +195,7 @@ func TestStoreThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// The place of the copy is taken by a folder: nothing may be lost.
+// A folder has the name of the store's copy: nothing may be lost.
 func TestStoreWithoutACopy(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "creds.yml")
@@ -243,8 +243,8 @@ func TestDefinitionsThatCannotBeGenerated(t *testing.T) {
 	}
 }
 
-// Options may use other variables, in any order; given variables ignore their
-// options.
+// Options may use other variables, in any order; the options of a given variable are
+// ignored.
 func TestOptionsWithVariables(t *testing.T) {
 	t.Parallel()
 	const text = `x: ((u.username))

@@ -32,7 +32,7 @@ variables:
 - name: fixed
 `
 
-// inStore evaluates a document with a new vars store, and returns its path.
+// inStore evaluates a document with a new vars store, and returns the path of the store.
 func inStore(t *testing.T, text string, vars ...string) (path string, opts Options) {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func TestRotate(t *testing.T) {
 	date := regexp.MustCompile(`expires on [-0-9]+ [0-9:]+ UTC`)
 	for name, c := range map[string]struct {
 		rotation Rotation
-		vars     []string // besides ip
+		vars     []string // variables in addition to ip
 		want     string
 	}{
 		"password":  {Rotation{Names: []string{"password"}}, nil, "password (named)"},
@@ -131,11 +131,11 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// An error leaves the vars store as it was.
+// After an error the vars store is unchanged.
 func TestRotateErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		edit, by string // of the manifest
+		edit, by string // edit changes the manifest
 		vars     []string
 		names    []string
 		want     string
@@ -225,8 +225,8 @@ lost certificate missing`
 	}
 }
 
-// A CA that was replaced by hand in the store is reported at the certificates
-// that it did not sign.
+// If a CA was replaced by hand in the store, certificates that it did not sign are
+// reported.
 func TestVariablesOfAnotherCA(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
@@ -261,8 +261,8 @@ func TestVariablesOfAnotherCA(t *testing.T) {
 	}
 }
 
-// Rotations at the same time wait for each other: in the end every certificate
-// is signed by the CA that is stored.
+// Rotations at the same time wait for each other: at the end, the stored CA has signed
+// every certificate.
 func TestRotateTogether(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
@@ -292,7 +292,7 @@ func TestRotateUnwritable(t *testing.T) {
 	t.Parallel()
 	path, opts := inStore(t, variablesManifest, "ip=10.0.0.6")
 	before := storeOf(t, opts)
-	// A folder where the copy of the previous store should go.
+	// A folder has the name of the store's copy.
 	if err := os.Mkdir(opts.VarsStore+".previous", 0o700); err != nil {
 		t.Fatal(err)
 	}

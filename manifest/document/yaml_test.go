@@ -8,8 +8,7 @@ import (
 	yaml2 "go.yaml.in/yaml/v2"
 )
 
-// scalars are texts whose meaning differs between versions of YAML, or nearly
-// does.
+// scalars returns texts whose meaning differs between versions of YAML, and similar ones.
 func scalars() []string {
 	return strings.Split(`yes|Yes|YES|yEs|no|on|On|off|OFF|y|Y|n|N|true|True|tRUE|false|~|null|Null|NULL|nULL|`+
 		`0|1|-1|+1|12|0755|-0755|08|09|0o17|-0o17|0x1F|-0x1f|0X1f|0b1|0b101|-0b11|+0b1|0b|0b-1|-0b-1|0b2|0B1|1_000|_1|1_|1__0|0x_1|0_7|`+
@@ -23,7 +22,7 @@ func scalars() []string {
 		`!!binary aGVsbG8=|!!binary gIGC|!!binary "aGk="|!!binary a|!foo bar|! 5|! yes|! ~|! '5'|&x ! 5|! &x 1.5|!!set x|!<tag:yaml.org,2002:str> 5|!!merge x`, "|")
 }
 
-// hardDocuments are documents that exercise the corners of YAML.
+// hardDocuments returns documents with rare syntax.
 func hardDocuments() []string {
 	return []string{
 		"", "\n", "---\n", "--- ~\n", "...\n", "# only a comment\n", "a: 1\n---\nb: 2\n", "a: 1\n...\nnot: [yaml\n",
@@ -88,8 +87,8 @@ func TestDocumentsMeanWhatTheyMeanToYAML2(t *testing.T) {
 	}
 }
 
-// create-env writes the evaluated document as YAML and reads that again, into
-// types; what is text or a property must survive in the same way.
+// create-env writes the evaluated document as YAML and reads it again into Go types.
+// Texts and properties must be the same as after that.
 func TestValuesAreThoseOfASecondReading(t *testing.T) {
 	t.Parallel()
 	for _, s := range scalars() {

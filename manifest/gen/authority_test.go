@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// forms are all the ways in which a private key may be stored.
+// forms returns a private key in all forms in which it may be stored.
 func forms(t *testing.T, key crypto.Signer) map[string]string {
 	t.Helper()
 	native, err := encodeKey(key)

@@ -17,7 +17,7 @@ func findings(list []Finding) string {
 	return strings.Join(lines, "\n")
 }
 
-// chain is a store with a CA, an intermediate one and a leaf.
+// chain returns a store with a CA, an intermediate CA and a certificate.
 func chain(t testing.TB) (values, []Definition) {
 	v := values{}
 	defs := []Definition{
@@ -42,7 +42,7 @@ func TestCheckFindsNothing(t *testing.T) {
 		if list := Check(d, v[d.Name], v.find, time.Now(), month); len(list) != 0 {
 			t.Error(findings(list))
 		}
-		// As read by yaml.v2.
+		// The value in the form of yaml.v2.
 		if m, ok := v[d.Name].(map[string]any); ok {
 			old := map[any]any{}
 			for k, value := range m {
@@ -61,8 +61,8 @@ func TestCheckCertificate(t *testing.T) {
 	other, _ := chain(t)
 	now := time.Now()
 	for name, c := range map[string]struct {
-		options map[string]any // changes of the leaf's; nil removes
-		value   map[string]any // changes of the leaf's value
+		options map[string]any // changes of the certificate's options; nil removes
+		value   map[string]any // changes of the certificate's value
 		now     time.Time
 		ca      values
 		want    string

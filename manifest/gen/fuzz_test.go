@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// Whatever the options are, a value comes out that Check finds nothing wrong
-// with, or an error that names the variable.
+// With any options, the result is a value that Check accepts, or an error that names the
+// variable.
 func FuzzOptions(f *testing.F) {
 	for _, seed := range []string{
 		"{}", "length: 5", "length: -1", "length: 1e9", "length: 65537",
@@ -64,7 +64,7 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-// Stored values may be anything.
+// Check may get any stored value.
 func FuzzCheck(f *testing.F) {
 	v, defs := chain(f)
 	for _, value := range v {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// values is a store of generated values.
+// values is a store with generated values.
 type values map[string]any
 
 func (v values) find(name string) (any, bool) {
@@ -46,7 +46,7 @@ func (v values) certificate(t testing.TB, name string) *x509.Certificate {
 	return cert
 }
 
-// quick makes keys fast where their type does not matter.
+// quick makes the generation of keys fast in tests that need any key.
 func quick(options map[string]any) map[string]any {
 	options["key_type"] = "ecdsa"
 	return options
@@ -69,7 +69,7 @@ func TestPassword(t *testing.T) {
 	if len(counts) != 36 {
 		t.Errorf("%d different characters, want all 36", len(counts))
 	}
-	for c, n := range counts { // 556 each; 8 standard deviations
+	for c, n := range counts { // about 556 of each; 8 standard deviations
 		if n < 370 || n > 740 {
 			t.Errorf("%q occurs %d times in 20000", c, n)
 		}
@@ -99,8 +99,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// The hashes are those of `openssl passwd -6`, which does not name the default
-// number of rounds either.
+// The hashes equal those of `openssl passwd -6`, which omits the default number of
+// rounds, too.
 func TestSHA512Crypt(t *testing.T) {
 	t.Parallel()
 	digits := func(n int) string { return strings.Repeat("0123456789", 100)[:n] }
@@ -349,7 +349,7 @@ cannot generate variable "x": option duration: must be a whole number, not text`
 	}
 }
 
-// Parts are the keys of what is generated.
+// Parts returns the keys of generated values.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Types() {

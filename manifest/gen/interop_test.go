@@ -28,7 +28,7 @@ variables:
 - {name: deep, type: certificate, options: {ca: middle, common_name: 5, key_length: 2048}}
 `
 
-// bosh runs the command line of BOSH that the environment names on a store.
+// bosh runs the BOSH CLI of the environment with a store.
 func bosh(t *testing.T, store string) values {
 	t.Helper()
 	program := os.Getenv("BOOTSTRAP_BOSH")
@@ -62,7 +62,7 @@ func interopDefinitions(t *testing.T) []Definition {
 	return doc.Variables
 }
 
-// shape is a value with its secrets and times made equal.
+// shape replaces secrets and times in a value, so that two values can be compared.
 func shape(t *testing.T, value any) any {
 	t.Helper()
 	text, err := yaml.Marshal(value)
@@ -93,7 +93,8 @@ func shape(t *testing.T, value any) any {
 	return fields
 }
 
-// traits of a certificate are all that does not differ from one to the next.
+// traits returns everything in a certificate that must not differ between two
+// certificates.
 func traits(t *testing.T, cert, signer *x509.Certificate) []any {
 	t.Helper()
 	kind, length := keyKind(cert.PublicKey)
@@ -150,7 +151,7 @@ func TestStoresAreAlike(t *testing.T) {
 	}
 }
 
-// Each tool's certificates can be signed by the CAs in the other's store.
+// Each tool can sign certificates with the CAs in the other's store.
 func TestSignsUnderTheOthersCA(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -194,7 +195,7 @@ func TestSignsUnderTheOthersCA(t *testing.T) {
 	}
 }
 
-// openssl has OpenSSL judge a chain too.
+// openssl also verifies a chain with OpenSSL.
 func openssl(t *testing.T, name string, root, middle, leaf *x509.Certificate) {
 	t.Helper()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -214,8 +215,8 @@ func openssl(t *testing.T, name string, root, middle, leaf *x509.Certificate) {
 	}
 }
 
-// lateStart is a moment at which all certificates have become valid: they
-// begin within the second in which they are made.
+// lateStart returns a time at which all certificates are valid: they become valid within
+// the second of their generation.
 func (v values) lateStart(t *testing.T) (latest time.Time) {
 	t.Helper()
 	for _, value := range v {

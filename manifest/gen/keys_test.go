@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is generated with expected keys is right for its own definition, whatever
-// is generated first, and no key is used twice.
+// Values that use prepared keys are valid for their definitions, in any order, and no key
+// is used twice.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	var keys Keys
@@ -50,8 +50,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// As many keys are made at a time as there are processors, and none is begun
-// after Close.
+// The number of keys that are generated at the same time is the number of processors, and
+// after Close no other one is begun.
 func TestKeysAtATime(t *testing.T) {
 	t.Parallel()
 	var keys Keys

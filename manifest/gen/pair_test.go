@@ -31,7 +31,7 @@ func TestCheckSSHKey(t *testing.T) {
 	}
 }
 
-// Each allowed value of an option is taken, and no other.
+// All allowed values of an option are accepted, and no others.
 func TestOptionsAreThoseOfParse(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Types() {

@@ -61,8 +61,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// After a rotation nothing stored is signed by a CA that is gone, and no CA is
-// made after what it signs.
+// After a rotation, no stored certificate is signed by a removed CA, and every CA is
+// generated before the certificates that it signs.
 func TestRotateProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,7 @@ func TestRotateProperties(t *testing.T) {
 		for i := range n {
 			d := Definition{Name: string(rune('a' + i)), Type: "certificate", Options: map[string]any{"is_ca": true}}
 			if ca := rapid.IntRange(-1, n).Draw(t, "ca"); ca >= 0 {
-				d.Options["ca"] = string(rune('a' + ca)) // may be itself, or none
+				d.Options["ca"] = string(rune('a' + ca)) // may be its own name, or unknown
 			}
 			if used := rapid.IntRange(-3*n, n-1).Draw(t, "used"); used >= 0 {
 				uses[d.Name] = []string{string(rune('a' + used))}

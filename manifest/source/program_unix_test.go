@@ -21,7 +21,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// script writes a program.
+// script writes a program and returns its path.
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "get")
@@ -78,7 +78,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// A program that does not end is killed with what it started, also if both ignore
+// A program that does not end is killed together with its children, even if both ignore
 // SIGTERM.
 func TestProgramThatHangs(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ while :; do sleep 0.1; done`)
 			t.Fatalf("%s: %v", file, err)
 		}
 	}
-	cancel() // as the deadline does
+	cancel() // has the effect of the deadline
 	if err := <-answered; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// conversation is what a server has answered.
+// conversation is a list of requests with the answers of a server.
 type conversation struct {
 	From         string
 	Conversation []struct {
@@ -35,8 +35,8 @@ type conversation struct {
 	}
 }
 
-// serve serves a conversation over TLS, and fails the test at each other request.
-// token finds the token of a request.
+// serve serves a conversation over TLS. It fails the test at any other request, and at a
+// wrong token, which the function token finds.
 func serve(t *testing.T, file string, token func(*http.Request) string) *httptest.Server {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", file))
@@ -69,14 +69,14 @@ func serve(t *testing.T, file string, token func(*http.Request) string) *httptes
 	return server
 }
 
-// environ returns an environment that trusts a server.
+// environ returns an environment with which clients trust the server.
 func environ(server *httptest.Server, more ...string) []string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return append([]string{"PATH=" + os.Getenv("PATH"), "CREDHUB_CA_CERT=" + string(ca), "VAULT_CACERT=" + string(ca),
 		"VAULT_TOKEN=root", "CREDHUB_CLIENT=ci", "CREDHUB_SECRET=ci-secret"}, more...)
 }
 
-// ask asks sources once.
+// ask asks the sources once.
 func ask(t *testing.T, env []string, sources []string, names ...string) (map[string]any, error) {
 	t.Helper()
 	values := map[string]any{}
@@ -132,7 +132,8 @@ func TestVault(t *testing.T) {
 			}
 		}
 	}
-	// The address and the token may come from elsewhere, as for its own clients.
+	// The address and the token may come from files or variables that the server's own
+	// clients use.
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, ".vault-token"), []byte("root\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -199,8 +200,8 @@ func TestCredHub(t *testing.T) {
 	}
 }
 
-// misbehaving returns a server that answers the requests before a value as it should,
-// and what wrong does instead of the value.
+// misbehaving returns a server that answers all requests correctly until a value is asked
+// for, and answers that with wrong.
 func misbehaving(t *testing.T, wrong http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	var server *httptest.Server
@@ -290,7 +291,7 @@ func TestUntrustedServers(t *testing.T) {
 			}
 		}
 	}
-	// The token of a client must not go to a UAA server that anybody can listen to.
+	// The token of a client must not be sent to a UAA server without TLS.
 	plain := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"auth-server":{"url":"http://uaa.test:8443"}}`)
 	}))
@@ -347,12 +348,12 @@ func TestCheck(t *testing.T) {
 // counted is a source in memory.
 type counted struct {
 	values map[string]any
-	fails  string // the name at which it fails
+	fails  string // name of the variable at which it fails
 	mu     sync.Mutex
 	asked  []string
 	now    int
 	most   int
-	gate   chan struct{} // find waits for it; nil: it does not
+	gate   chan struct{} // find waits until it is closed; nil: it does not wait
 }
 
 func (c *counted) open(context.Context) error { return nil }
@@ -380,7 +381,7 @@ func TestOrder(t *testing.T) {
 	first, second := &counted{values: map[string]any{"a": "1", "b": ""}}, &counted{values: map[string]any{"a": "2", "c": map[string]any{"k": "3"}}}
 	s := made(t, nil)
 	s.list = []opened{{source: first, name: "first"}, {source: second, name: "second"}}
-	for range 2 { // the second time, all is known
+	for range 2 { // The second time, all values are known.
 		got, err := s.Ask(t.Context(), []string{"a", "b", "c", "d"})
 		want := map[string]document.Answer{"a": {Source: "first", Value: "1"}, "b": {Source: "first", Value: ""}, "c": {Source: "second", Value: map[string]any{"k": "3"}}}
 		if err != nil || !reflect.DeepEqual(got.Values, want) || !slices.Equal(got.Asked, []string{"first", "second"}) {

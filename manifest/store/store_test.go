@@ -13,7 +13,7 @@ import (
 	"bootstrap/internal/sealed"
 )
 
-// person makes the keys of somebody and their recipient.
+// person returns the keys and the recipient of a new person.
 func person(t *testing.T) (*sealed.Keys, string) {
 	t.Helper()
 	file, recipient, err := sealed.NewIdentity()
@@ -73,7 +73,7 @@ func TestEncryptedStore(t *testing.T) {
 	if err := f.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second one keeps a copy of the first
+	for range 2 { // The second Replace keeps a copy of the first content.
 		if err := errors.Join(f.Writable(), f.Write(t.Context(), []byte(text))); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,8 @@ func TestEncryptedStore(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The recipients of the file count, not those of the person who writes it.
+	// The file is encrypted for its own recipients, not for those of the person who
+	// writes it.
 	anna.Recipients = []string{other}
 	f = read(t, path, anna)
 	if !slices.Equal(f.To, []string{recipient}) || !f.Unchanged() {
@@ -116,7 +117,7 @@ func TestEncryptedStore(t *testing.T) {
 }
 
 // An encrypted store may have any name; a plain one must not have the name of an
-// encrypted one.
+// encrypted store.
 func TestContentDecides(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,8 +145,8 @@ func TestContentDecides(t *testing.T) {
 	}
 }
 
-// Another place keeps the file: it gets it always encrypted, and nothing is written
-// here.
+// If another place keeps the store, it always gets the content encrypted, and no local
+// file is written.
 func TestKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -54,7 +54,7 @@ func overwrite(path string, at int64) error {
 	return err
 }
 
-// TestDamage changes a store in every way; no changed store may be used.
+// TestDamage damages a store in every way; no damaged store may be used.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -65,7 +65,7 @@ func TestDamage(t *testing.T) {
 		"one byte":                      {func(folder string) error { return overwrite(filepath.Join(folder, storedName), partSize+5) }, false},
 		"the table of the machine code": {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 100) }, false},
 		"the end of the machine code":   {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 4*headSize-1) }, false},
-		// wazero has a sum of that.
+		// covered by wazero's checksum
 		"the machine code": {func(folder string) error { return overwrite(filepath.Join(folder, "wazero-x", "code"), 2*headSize) }, true},
 		"shorter":          {func(folder string) error { return os.Truncate(filepath.Join(folder, "wazero-x", "code"), headSize) }, false},
 		"longer":           {func(folder string) error { return os.Truncate(filepath.Join(folder, hollowName), 7) }, false},
@@ -143,7 +143,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestOldVersions removes stores that were not used for long.
+// TestOldVersions removes stores that were not used for a long time.
 func TestOldVersions(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

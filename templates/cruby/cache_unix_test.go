@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Nobody writes to a pipe in the place of a file of the cache: to wait for that would
-// stop every run.
+// A named pipe in place of a file of the cache is not opened: no process writes to it, so
+// every run would wait.
 func TestPipes(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")

@@ -9,8 +9,8 @@ import (
 	"testing/fstest"
 )
 
-// TestOtherImage says what to do about an image that was built by a version of this
-// program with other files in it.
+// TestOtherImage checks the error for an image that another version of this program built
+// with other files.
 func TestOtherImage(t *testing.T) {
 	t.Parallel()
 	files := fstest.MapFS{}
@@ -29,7 +29,7 @@ func TestOtherImage(t *testing.T) {
 	}
 }
 
-// TestLibrary opens a file of the library that belongs to the image.
+// TestLibrary opens a file of the image's library.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	if _, err := Embedded(); err != nil {
@@ -44,8 +44,8 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestMachineCode unpacks the machine code for each processor that was made: it is of
-// this image, so that no program has it in vain.
+// TestMachineCode unpacks the machine code of each processor, and checks that it belongs
+// to this image: other code would be useless.
 func TestMachineCode(t *testing.T) {
 	t.Parallel()
 	about, err := Embedded()

@@ -10,7 +10,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// aMemory has zeros at its begin, in its middle and at its end, and two runs.
+// aMemory returns a memory with two runs of data, and zeros before, between and after
+// them.
 func aMemory() []byte {
 	memory := make([]byte, 8*block)
 	for _, at := range []int{block, 3*block - 1, 5 * block, 7*block - 17} {
@@ -19,8 +20,8 @@ func aMemory() []byte {
 	return memory
 }
 
-// TestMemory packs a memory, and starts machines with it that do not see what others
-// write.
+// TestMemory packs a memory, and starts machines with it: none sees the writes of
+// another.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	want := aMemory()
@@ -44,7 +45,7 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A memory of 8 pages, which is exported.
+	// A module that exports a memory of 8 pages.
 	wasm := Join([]Section{{ID: 5, Body: []byte{1, 0, 8}}, {ID: 7, Body: []byte{1, 1, 'm', 2, 0}}})
 	for name, first := range map[string]*initial{"file": stored, "data": unpacked} {
 		for range 2 {
@@ -79,7 +80,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBadMemory reads files that are not those of a memory.
+// TestBadMemory reads files that are not a packed memory.
 func TestBadMemory(t *testing.T) {
 	t.Parallel()
 	good, err := PackMemory(aMemory())
@@ -105,7 +106,7 @@ func TestBadMemory(t *testing.T) {
 	}
 }
 
-// TestReduce leaves out the functions that a profile does not have.
+// TestReduce removes functions that are not in a profile.
 func TestReduce(t *testing.T) {
 	t.Parallel()
 	code := []byte{3, 2, 0, 0x0b, 4, 0, 0x41, 7, 0x0b, 2, 0, 0x0b}

@@ -10,8 +10,8 @@ import (
 	"bootstrap/templates/cruby"
 )
 
-// counter is a module with a page of memory, a segment in it, a global, and a
-// function that adds one to the global and to the first byte.
+// counter is a module with a page of memory, a data segment, a global, and a function
+// that increments the global and the first byte.
 var counter = cruby.Join([]cruby.Section{
 	{ID: 1, Body: []byte{1, 0x60, 0, 1, 0x7f}},                  // a function without parameters that returns a number
 	{ID: 3, Body: []byte{1, 0}},                                 // one function of this type
