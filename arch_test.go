@@ -106,6 +106,7 @@ func imports() map[string][]string {
 			"manifest",
 			"manifest/document",
 			"state/file",
+			"templates",
 		},
 		"cmd/environment": {"cmd/values", "manifest/document", "manifest/keys"},
 		"cmd/exit":        {"cpi"},
@@ -214,7 +215,10 @@ func imports() map[string][]string {
 		"e2e/traced": {"cmd", "cmd/cli", "deployer/instance"},
 		"deployment": {
 			"deployer",
+			"deployer/instance",
+			"deployer/observe",
 			"deployer/plan",
+			"deployer/report",
 			"deployment/order",
 			"deployment/record",
 			"deployment/roster",

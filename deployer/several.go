@@ -1,14 +1,18 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bootstrap/deployer/instance"
+	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
+	"bootstrap/state/file"
 )
 
 // Several is a manifest with several instances.
@@ -20,14 +24,19 @@ type Several struct {
 }
 
 // ReadSeveral reads a manifest with several instances, and calls do with it. It generates
-// variables if opts.Inputs.Generate is set, and changes nothing else.
-func ReadSeveral(ctx context.Context, opts Options, do func(Several) error) error {
+// variables if opts.Inputs.Generate is set, and changes nothing else. all are the
+// instances that may use variables already.
+func ReadSeveral(ctx context.Context, opts Options, all *deployed.Record, do func(Several) error) error {
 	r := newRun(opts)
 	defer r.t.Env.Close()
 	if err := r.t.Env.Open(ctx); err != nil {
 		return err
 	}
-	d, err := manifest.LoadDeployment(ctx, opts.Manifest, r.t.From.Inputs)
+	inputs := r.t.From.Inputs
+	inputs.Generating = func(ctx context.Context, names []string, exists bool) error {
+		return r.refuseGenerated(ctx, all, names, exists)
+	}
+	d, err := manifest.LoadDeployment(ctx, opts.Manifest, inputs)
 	if err != nil {
 		return err
 	}
@@ -38,6 +47,10 @@ func ReadSeveral(ctx context.Context, opts Options, do func(Several) error) erro
 	}
 	if len(d.Common.Generated) > 0 && opts.Inputs.Generate == document.Write {
 		r.t.Out.Info(fmt.Sprintf("Generated variables, kept in %s: %s", opts.Inputs.VarsStore, strings.Join(d.Common.Generated, ", ")))
+		d.Common.Generated = nil // they have values from here on
+		for i := range d.Groups {
+			d.Groups[i].Manifest.Generated = nil
+		}
 	}
 	address := r.t.Addresses.LedgerAddress()
 	return do(Several{d, func(ctx context.Context, networks []network.Network, instances []network.Instance) ([]network.Outcome, error) {
@@ -48,4 +61,32 @@ func ReadSeveral(ctx context.Context, opts Options, do func(Several) error) erro
 		outcomes, err := ledger.Decide(ctx, networks, instances)
 		return outcomes, r.t.Env.Refused(err, address)
 	}})
+}
+
+// refuseGenerated refuses new values of variables for a vars store that is lost, and asks
+// before variables get new values that an instance uses already.
+func (r *run) refuseGenerated(ctx context.Context, all *deployed.Record, names []string, exists bool) error {
+	in := r.t.From.Inputs
+	shown := cmp.Or(in.StoreName, in.VarsStore)
+	var used []string
+	for _, one := range all.Instances {
+		path := all.StatePath(one)
+		st, found, err := file.Read(path, r.t.Env.Home)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if err := instance.RefuseLostStore(st, path, shown, exists, in.SaveStore != nil); err != nil {
+			return err
+		}
+		used = append(used, instance.UsedAlready(st, names)...)
+	}
+	slices.Sort(used)
+	used = slices.Compact(used)
+	if len(used) == 0 || in.Generate != document.Write {
+		return nil
+	}
+	return r.confirmReplaced(ctx, used)
 }

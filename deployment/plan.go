@@ -2,24 +2,25 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
+	"bootstrap/deployer"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
-	"bootstrap/internal/exitcode"
-	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 )
 
 // Options are the parameters of a run of a deployment.
 type Options struct {
+	// Base are the options of what this process itself does about an instance.
+	Base deployer.Options
+	// Advice returns what to do about an error; empty: nothing is known.
+	Advice   func(error) string
 	Manifest string // its path
 	Self     string // path of this program
 	Env      []string
@@ -128,26 +129,19 @@ func (o *Options) member(in *record.Instance, dir string) fleet.Member {
 	}
 }
 
-// MakePlan plans all instances of a draft, each with `bootstrap plan`. It changes
+// MakePlan plans all instances of a draft, each as `bootstrap plan` does. It changes
 // nothing.
 func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Draft, first bool) (*Plan, error) {
 	if len(draft.Lost) > 0 {
 		lost := draft.Lost[0]
 		return nil, fmt.Errorf("the instance %s/%d would be replaced, and its disk would be orphaned, because the group has %s: to keep it, write in the group: migrated_from: [{name: %s, az: ZONE}]", lost.Group, lost.Index, lost.Why, lost.Group)
 	}
-	dir, err := os.MkdirTemp("", "bootstrap-plan-")
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a folder for the plan: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	if err := draft.Record.CopyTo(dir); err != nil {
-		return nil, err
-	}
+	o.Base.Deployment = d
 	p := &Plan{Deployment: d.Name}
 	for _, in := range draft.Record.Instances {
 		p.Rows = append(p.Rows, rowOf(in))
 	}
-	if err := p.planEach(ctx, o, draft, dir); err != nil {
+	if err := p.planEach(ctx, o, draft); err != nil {
 		return nil, err
 	}
 	if err := p.order(d, first); err != nil {
@@ -157,54 +151,33 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 }
 
 // planEach plans each instance that is not deleted.
-func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft, dir string) error {
-	made := make([]rollout.Plan, len(p.Rows))
-	next := make(chan int)
-	var workers []<-chan error
-	program := o.program("plan")
-	for range min(atOnce, len(p.Rows)) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			for i := range next {
-				made[i] = program.MakePlan(ctx, rollout.Task{Member: o.member(p.Rows[i].in, dir), Action: fleet.UpdateStrategy})
-			}
-			return nil
-		}))
-	}
-	for i := range p.Rows {
-		if p.Rows[i].Action == Delete {
-			continue
+func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
+	made := make([]planned, len(p.Rows))
+	err := sideBySide(ctx, len(p.Rows), func(i int) {
+		if row := p.Rows[i]; row.Action != Delete {
+			made[i] = o.plan(ctx, draft.Record, row.in)
 		}
-		select {
-		case next <- i:
-		case <-ctx.Done():
-		}
-	}
-	close(next)
-	var errs []error
-	for _, w := range workers {
-		errs = append(errs, <-w)
-	}
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	var reasons []string
 	for i := range p.Rows {
-		row := &p.Rows[i]
-		switch {
+		row, view := &p.Rows[i], &made[i].view
+		switch err := made[i].err; {
 		case row.Action == Delete:
-		case made[i].ExitCode == exitcode.Done:
-		case made[i].ExitCode == exitcode.Changes && made[i].View != nil:
-			row.Action = Change
-			if draft.New[row.ID] || creates(made[i].View) {
-				row.Action = Create
-			}
-			row.Changes, row.Down = changesOf(made[i].View), made[i].View.Down
-		default:
-			reason := row.Name + ": " + made[i].Error
-			if made[i].Hint != "" {
-				reason += " (" + made[i].Hint + ")"
+		case err != nil:
+			reason := row.Name + ": " + err.Error()
+			if advice := o.Advice(err); advice != "" {
+				reason += " (" + advice + ")"
 			}
 			reasons = append(reasons, reason)
+		case !view.Nothing():
+			row.Action = Change
+			if draft.New[row.ID] || creates(view) {
+				row.Action = Create
+			}
+			row.Changes, row.Down = changesOf(view), view.Down
 		}
 	}
 	if len(reasons) > 0 {

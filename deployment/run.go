@@ -54,6 +54,7 @@ type runner struct {
 	Options
 	dir    string // folder of the record
 	record *record.Record
+	all    *record.Record  // as it was when the run began
 	rows   map[string]*Row // by the name of the instance
 	of     map[string]*Row // by the name of the fleet member
 
@@ -79,7 +80,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	r := &runner{
-		Options: o, dir: dir, record: draft.Record, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
+		Options: o, dir: dir, record: draft.Record, all: draft.Record.Copy(), rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
 	}
 	for i := range p.Rows {
@@ -290,17 +291,12 @@ func (r *runner) findRunning(ctx context.Context, p *Plan) {
 		return // no instance is stopped
 	}
 	_ = r.each(ctx, names, atOnce, func(ctx context.Context, row *Row) error {
-		seen := r.status(ctx, row)
+		state, _ := r.status(ctx, r.all, row.in)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.ran[row.Name] = seen.State == rollout.Runs
+		r.ran[row.Name] = state == rollout.Runs
 		return nil
 	})
-}
-
-// status asks for the present status of an instance.
-func (r *runner) status(ctx context.Context, row *Row) rollout.NowMember {
-	return r.program("status").Status(ctx, r.member(row.in, r.dir))
 }
 
 // guard refuses to stop an instance if another one of its group was running when the run
@@ -316,9 +312,9 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 		if !look {
 			continue
 		}
-		if seen := r.status(ctx, other); seen.State != rollout.Runs {
+		if state, problem := r.status(ctx, r.all, other.in); state != rollout.Runs {
 			r.mu.Lock()
-			r.failure = append(r.failure, fmt.Sprintf("%s is %s (%s), so %s was not stopped", name, seen.State, seen.Problem, row.Name))
+			r.failure = append(r.failure, fmt.Sprintf("%s is %s (%s), so %s was not stopped", name, state, problem, row.Name))
 			r.mu.Unlock()
 			return errStopped
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,14 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
+	"bootstrap/templates"
 )
 
 // several runs a command about a deployment with several instances.
@@ -30,6 +33,7 @@ type several struct {
 	opts deployer.Options
 	ask  cli.Asking
 	dir  string // folder of the record
+	ruby string // entry of the environment by which processes find the shared Ruby; empty: none
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
@@ -57,6 +61,23 @@ func (s *several) lock(opts deployer.Options) (unlock func(), err error) {
 	}, nil
 }
 
+// shareRuby makes this process and those of instances share one embedded Ruby. The caller
+// calls end.
+func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end func()) {
+	shared := templates.Share(ctx, templates.Config{Self: opts.Self, Cache: instance.RubyCache(opts.Home), Env: s.c.Env}, os.TempDir(), "/tmp")
+	if s.ruby = shared.Entry(); s.ruby == "" {
+		return shared.Close
+	}
+	getenv, path := opts.Getenv, strings.TrimPrefix(s.ruby, templates.SharedVariable+"=")
+	opts.Getenv = func(name string) string {
+		if name == templates.SharedVariable {
+			return path
+		}
+		return getenv(name)
+	}
+	return shared.Close
+}
+
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
 	report := ui.DeploymentPlain(s.c.Writer(s.c.Out()))
@@ -81,8 +102,20 @@ func (s *several) options(opts deployer.Options) deployment.Options {
 		}
 		return list
 	}
+	advice := func(err error) string {
+		_, hint := exit.Judge(err)
+		if name := exit.Name(err); name != "" {
+			hint = strings.TrimPrefix(fmt.Sprintf("%s; \"bootstrap explain %s\" says more", hint, name), "; ")
+		}
+		return hint
+	}
+	env := environment.ForMembers(s.c.Env)
+	if s.ruby != "" {
+		env = append(env, s.ruby)
+	}
 	return deployment.Options{
-		Manifest: opts.Manifest, Self: opts.Self, Env: environment.ForMembers(s.c.Env), Flags: flags,
+		Base: opts, Advice: advice,
+		Manifest: opts.Manifest, Self: opts.Self, Env: env, Flags: flags,
 		Stdin: opts.Inputs.Piped, Logs: record.LogsIn(s.dir), Report: report,
 	}
 }
@@ -96,9 +129,10 @@ func (s *several) await(ctx context.Context, opts deployer.Options, r *record.Re
 
 // plan plans the deployment, and prints the plan.
 func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.Record) (*deployment.Plan, *deployment.Draft, error) {
+	defer s.shareRuby(ctx, &opts)()
 	var p *deployment.Plan
 	var draft *deployment.Draft
-	err := deployer.ReadSeveral(ctx, opts, func(of deployer.Several) (err error) {
+	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
 		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home)); err != nil {
 			return err
 		}
@@ -184,6 +218,7 @@ func (s *several) deploy() error {
 
 // run carries out a plan.
 func (s *several) run(ctx context.Context, opts deployer.Options, draft *deployment.Draft, p *deployment.Plan) error {
+	defer s.shareRuby(ctx, &opts)()
 	o := s.options(opts)
 	_ = os.RemoveAll(o.Logs) // from an earlier run
 	return deployment.Run(ctx, o, draft, p, s.dir)

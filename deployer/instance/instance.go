@@ -35,6 +35,9 @@ type Options struct {
 	Instance, RecordDir string
 	// Of is what SelectInstance has found; nil: the manifest describes one instance.
 	Of *Member
+	// Deployment is the manifest with several instances, if it was read already; nil: it
+	// was not. Several runs at the same time may use it.
+	Deployment *manifest.Deployment
 	// AdoptFrom is the path of the manifest from which another tool created the
 	// VM, for a state that this tool has written; empty: none.
 	AdoptFrom string

@@ -126,7 +126,7 @@ func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.
 	if in.From.Of == nil {
 		return manifest.Load(ctx, in.From.Manifest, inputs)
 	}
-	d, err := manifest.LoadDeployment(ctx, in.From.Manifest, inputs)
+	d, err := in.loadDeployment(ctx, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +139,18 @@ func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.
 		return d.Groups[i].Identify(manifest.Identity{ID: one.ID, Index: one.Index, Bootstrap: one.Bootstrap}, one.Zone, one.Addresses)
 	}
 	return nil, &GroupGoneError{Instance: one.Name()}
+}
+
+// loadDeployment reads the manifest with all instances, unless it was read already.
+func (in *Inputs) loadDeployment(ctx context.Context, inputs document.Options) (*manifest.Deployment, error) {
+	d := in.From.Deployment
+	if d == nil {
+		return manifest.LoadDeployment(ctx, in.From.Manifest, inputs)
+	}
+	if len(d.Common.Generated) > 0 && inputs.Generating != nil {
+		return d, inputs.Generating(ctx, d.Common.Generated, true)
+	}
+	return d, nil
 }
 
 // recordedHeld returns the reservations of the instance, together with the addresses that

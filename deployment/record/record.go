@@ -160,19 +160,11 @@ func (r *Record) With(name string) *Record {
 	return &Record{Format: Format, Name: name, Deployed: r.Deployed, dir: r.dir}
 }
 
-// CopyTo writes a copy of the record into another folder, for commands that only read.
-func (r *Record) CopyTo(dir string) error {
-	other := &Record{Format: r.Format, Name: r.Name, Deployed: r.Deployed, dir: dir}
-	for _, in := range r.Instances {
-		one := *in
-		path, err := filepath.Abs(r.StatePath(in))
-		if err != nil {
-			return fmt.Errorf("cannot find the state of %s: %w", in.Name(), err)
-		}
-		one.State = path
-		other.Instances = append(other.Instances, &one)
-	}
-	return other.Save()
+// Copy returns a copy whose list of instances does not change with that of r.
+func (r *Record) Copy() *Record {
+	other := *r
+	other.Instances = slices.Clone(r.Instances)
+	return &other
 }
 
 // Remove removes an instance that was deleted.

@@ -1,0 +1,93 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/observe"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/guard"
+	"bootstrap/state/file"
+)
+
+// about returns the options of a run about one instance in this process, which reports
+// nothing.
+func (o *Options) about(all *record.Record, in *record.Instance) deployer.Options {
+	one := o.Base
+	one.Of = &instance.Member{Record: all, Instance: in}
+	one.Instance, one.StateFile = in.Group+"/"+in.ID, all.StatePath(in)
+	one.Report, one.Confirm, one.Continued = func(report.Event) {}, nil, nil
+	return one
+}
+
+// planned is the plan of an instance, or why it has none.
+type planned struct {
+	view plan.View
+	err  error
+}
+
+// plan plans an instance.
+func (o *Options) plan(ctx context.Context, all *record.Record, in *record.Instance) planned {
+	made, err := deployer.MakePlan(ctx, o.about(all, in))
+	return planned{view: made.View, err: err}
+}
+
+// status looks at the VM of an instance. problem is the first thing that is wrong.
+func (o *Options) status(ctx context.Context, all *record.Record, in *record.Instance) (state rollout.Condition, problem string) {
+	one := o.about(all, in)
+	c, err := observe.Status(ctx, one.Config, one.Options)
+	if _, missing := errors.AsType[*file.MissingError](err); missing {
+		return rollout.NoVM, ""
+	}
+	if err != nil {
+		return rollout.Unknown, err.Error()
+	}
+	if len(c.Problems) > 0 {
+		problem = c.Problems[0]
+	}
+	switch {
+	case c.VM == nil:
+		return rollout.NoVM, ""
+	case c.Agent != nil && !c.Agent.Answers:
+		return rollout.Unreachable, problem
+	case c.Stopped:
+		return rollout.Stopped, ""
+	case c.Well:
+		return rollout.Runs, ""
+	}
+	return rollout.NotWell, problem
+}
+
+// sideBySide calls do for each number below n, several at the same time. It returns
+// early if ctx ends.
+func sideBySide(ctx context.Context, n int, do func(i int)) error {
+	next := make(chan int)
+	var workers []<-chan error
+	for range min(atOnce, n) {
+		workers = append(workers, guard.Start(ctx, func() error {
+			for i := range next {
+				do(i)
+			}
+			return nil
+		}))
+	}
+	for i := range n {
+		select {
+		case next <- i:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(next)
+	errs := []error{}
+	for _, w := range workers {
+		errs = append(errs, <-w)
+	}
+	return errors.Join(append(errs, ctx.Err())...)
+}
