@@ -156,7 +156,7 @@ func TestEnvironmentCompletes(t *testing.T) {
 		"deploy --bootstrap-yml ":        "yml yaml :8",
 		"disks attach --bootstrap-yml=":  "yml yaml :8",
 		"schema env":                     "environment :4",
-		"status --expiry-warning 3d --c": "--color --cloud-config :4",
+		"status --expiry-warning 3d --c": "--color --cloud-config --cloud-provider :4",
 	} {
 		code, out, errs := run(t, append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		var got []string

@@ -7,13 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ChildFlags returns the flags of the command line and of bootstrap.yml that the command
-// other also has. Processes that do a part of the work get them. Flags about the output
-// are left out.
+// ChildFlags returns the flags of the command line, and the bootstrap.yml that it uses,
+// for another command of this program, which does a part of the work in a process of its
+// own. Flags that the command does not have and those about the output are left out.
 func (c *Console) ChildFlags(cmd, other *cobra.Command) []string {
-	own := []string{"json", "events", "plain", "color", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state"}
-	list := []string{"--bootstrap-yml="} // The list has all flags already, so no bootstrap.yml is read.
-	args := c.line.full.Args
+	own := []string{"json", "events", "plain", "color", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state", "bootstrap-yml"}
+	list, args := []string{"--bootstrap-yml="}, c.line.full.Args
+	if file := c.line.full.File; file != nil {
+		list, args = []string{"--bootstrap-yml=" + file.Path}, c.Args // only a file has variables that are not text
+	}
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		if word == "--" {

@@ -141,6 +141,7 @@ func (c *Console) VarFlags(f *pflag.FlagSet, inputs *document.Options) {
 	environment.AddFlag(f, &inputs.FlagsFile)
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
+	f.StringVar(&inputs.CloudProvider, "cloud-provider", "", "use the cloud_provider in this `FILE` if the manifest has none")
 	f.VarP(values.Pairs{List: &inputs.Vars, Flag: "-v", Want: "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
 	f.Var(values.Pairs{List: &inputs.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file")
 	f.VarP(&values.VarsFiles{Inputs: inputs, Stdin: c.Stdin}, "vars-file", "l", "read variables from this YAML file; - is standard input")

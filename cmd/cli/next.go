@@ -110,6 +110,7 @@ func (c *Console) targetArgs(command []string) string {
 	add("--instance", "instance", quoted(t.Instance)...)
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
+	add("--cloud-provider", "cloud-provider", quoted(t.Inputs.CloudProvider)...)
 	add("--database", "database", c.namedDatabase(t.Database))
 	varsFiles := quoted(t.Inputs.VarsFiles...)
 	for i, path := range varsFiles {

@@ -135,6 +135,9 @@ func (l *loop) refuse(m *manifest.Manifest) error {
 func (l *loop) paths() []string {
 	in := l.opts.Inputs
 	list := []string{l.opts.Manifest}
+	if in.CloudProvider != "" {
+		list = append(list, in.CloudProvider)
+	}
 	for _, files := range [][]string{in.Ops, in.CloudConfigs, in.VarsFiles} {
 		list = append(list, files...)
 	}

@@ -57,6 +57,7 @@ func table() []key {
 		{Field: text("manifest", "Path of the manifest, for commands that name none. With it, the flags are those of this manifest only; without it, of all in the folder."), path: true},
 		{Field: list("ops_files", "Path of an operations file, or a list of paths: --ops-file."), flag: "ops-file", path: true},
 		{Field: list("cloud_configs", "Path of a cloud config, or a list of paths: --cloud-config."), flag: "cloud-config", path: true},
+		{Field: text("cloud_provider", "Path of a file with the cloud_provider of manifests that have none: --cloud-provider."), flag: "cloud-provider", path: true},
 		{Field: keys.Field{Key: document.VarsKey, Form: keys.Map, About: "Variables and their values, of any type: --var."}},
 		{Field: keys.Field{Key: "var_files", Form: keys.Tags, About: "Variables, and the path of the file with the value of each: --var-file."}, flag: "var-file", path: true},
 		{Field: list("vars_files", "Path of a file of variables, or a list of paths: --vars-file."), flag: "vars-file", path: true},
@@ -155,7 +156,8 @@ func (r *reader) ours(top document.Value) bool {
 	names := sections(r.table)[0].Names()
 	near := false
 	for name := range top.All() {
-		if slices.Contains(names, name) {
+		// A manifest has the section cloud_provider, which is a map.
+		if slices.Contains(names, name) && (name != "cloud_provider" || !top.Get(name).IsMap()) {
 			return true
 		}
 		near = near || spelling.Nearest(name, names) != ""

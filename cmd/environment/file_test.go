@@ -47,7 +47,7 @@ func TestRead(t *testing.T) {
 	}
 	for _, content := range []string{
 		"", "# nothing\n", "text", "- {type: remove, path: /x}", "name: web\ninstance_groups: []\ntags: {}", "members: []",
-		"admin_password: s3cret", "name: a\nname: b\nreleases: []", "{}", "~",
+		"cloud_provider: {mbus: a}\nname: web", "admin_password: s3cret", "name: a\nname: b\nreleases: []", "{}", "~",
 	} {
 		write(t, content)
 		if f, err := Read(FileName); f != nil || err != nil {
@@ -116,7 +116,7 @@ func TestSchema(t *testing.T) {
 	t.Chdir(t.TempDir())
 	schema := manifesttest.Schema(t, Schema, "")
 	for content, accepted := range map[string]bool{
-		"manifest: m.yml\nops_files: a.yml\ncloud_configs: [c.yml]\nvars: {a: [1]}\nvar_files: {ca: ca.pem}\nvars_files: [v.yml]\nvars_env: A\nvars_store: s.yml\nvar_sources: [exec=a]\nstate: s.json\ndatabase: l.db\nvia: ssh://u@h\npass_env: [A]\n": true,
+		"manifest: m.yml\nops_files: a.yml\ncloud_configs: [c.yml]\ncloud_provider: p.yml\nvars: {a: [1]}\nvar_files: {ca: ca.pem}\nvars_files: [v.yml]\nvars_env: A\nvars_store: s.yml\nvar_sources: [exec=a]\nstate: s.json\ndatabase: l.db\nvia: ssh://u@h\npass_env: [A]\n": true,
 		"manifest: m.yml\nvars: ~\nops_files: ~\nx-a: 1": true,
 		"manifest: []":                         false,
 		"manifest: m.yml\nnosuch: 1":           false,

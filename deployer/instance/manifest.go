@@ -99,7 +99,7 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 	inputs := rec.From.Inputs
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
-	inputs.CloudConfigs = nil // another tool's manifest has networks and resource pools of its own
+	inputs.CloudConfigs, inputs.CloudProvider = nil, "" // another tool's manifest has networks and resource pools of its own
 	m, err := manifest.Load(ctx, rec.From.AdoptFrom, inputs)
 	if err != nil {
 		return nil, err

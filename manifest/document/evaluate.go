@@ -24,12 +24,16 @@ type Options struct {
 	// CloudConfigs are the files of the cloud config, in place of those that the
 	// manifest names; together they are one cloud config.
 	CloudConfigs []string
-	Vars         []string // NAME=VALUE
-	VarFiles     []string // NAME=PATH of a file with the value
-	VarsFiles    []string // YAML files of names and values
-	VarsEnv      []string // prefixes of environment variables: PREFIX_name=VALUE
-	Environ      []string // the environment, as KEY=VALUE
-	VarsStore    string   // file with generated values; empty: none
+	// CloudProvider is a file with the section cloud_provider for a manifest that has
+	// none, and with the releases, variables and settings of agents that belong to it;
+	// empty: none.
+	CloudProvider string
+	Vars          []string // NAME=VALUE
+	VarFiles      []string // NAME=PATH of a file with the value
+	VarsFiles     []string // YAML files of names and values
+	VarsEnv       []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ       []string // the environment, as KEY=VALUE
+	VarsStore     string   // file with generated values; empty: none
 	// Keys decrypt the vars store, and have the recipients of a new one; nil: no keys.
 	Keys *sealed.Keys
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
@@ -118,7 +122,10 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	if err := errors.Join(errs...); err != nil || e.problems.failed() {
 		return e, err
 	}
-	return e, e.addCloudConfig(ctx, ops, byKey)
+	if err := e.addCloudConfig(ctx, ops, byKey); err != nil {
+		return e, err
+	}
+	return e, e.addProvider(ctx)
 }
 
 // interpolate generates missing variables and fills in all variables.

@@ -40,6 +40,9 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 	for _, file := range clouds {
 		errs = append(errs, d.file(ctx, "cloud config", "the cloud config", file))
 	}
+	if opts.CloudProvider != "" {
+		errs = append(errs, d.file(ctx, "cloud provider", "the cloud provider", opts.CloudProvider))
+	}
 	for _, prefix := range opts.VarsEnv {
 		d.part("prefix", []byte(prefix))
 		var settings []string
