@@ -1,6 +1,21 @@
 // Traced is the program with points at which a test can kill it, stop it or make
-// it write a trace. docs/reliability.md lists the variables that select the
-// points.
+// it write a trace. These variables of the environment select the points; the program
+// that people get does not know them.
+//
+//	BOOTSTRAP_TRACE=FILE           append a line for each point: "cpi create_vm before 1",
+//	                               "agent stop after 2", "state write before 3"
+//	BOOTSTRAP_TRACE_JSON=FOLDER    keep what --json prints in a new file there, to compare
+//	                               with docs/json.schema.json
+//	BOOTSTRAP_KILL_AT=LINE         kill the program there, as by kill -9
+//	BOOTSTRAP_KILL_AFTER=50ms      kill it that long after the point
+//	BOOTSTRAP_KILL_CPI=1           kill the CPI's process group, too; only at a point of
+//	                               the moment "running"
+//	BOOTSTRAP_WAIT_AT=LINE,
+//	BOOTSTRAP_WAIT_FILE=FILE       create the file there, and continue when it is removed
+//
+// A point is the moment before or after a call of the CPI, a message to the agent (or
+// put_blob, get_blob) or a write of the state file; a call of the CPI also has one while
+// it runs. The number counts points of that name.
 package main
 
 import (
