@@ -126,7 +126,7 @@ func imports() map[string][]string {
 			"manifest/document",
 			"templates",
 		},
-		"cmd/instances": {"cmd/cli", "deployer", "deployer/instance", "deployment/record", "manifest"},
+		"cmd/instances": {"cmd/cli", "deployer", "deployer/instance", "deployment/record", "manifest", "state/file"},
 		"cmd/manifests": {
 			"cmd/cli",
 			"cmd/environment",

@@ -111,6 +111,8 @@ func (r *run) addConnected(parts map[string]any) error {
 			parts["links: "+job.Name] = []any{c.Links, c.Provides}
 		}
 	}
-	parts["that it is the bootstrap instance"] = r.t.Manifest.Identity.Bootstrap
+	if !r.t.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
+		parts["that it is the bootstrap instance"] = false
+	}
 	return nil
 }

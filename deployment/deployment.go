@@ -36,6 +36,9 @@ type Draft struct {
 	// Lost are instances with a persistent disk that would be deleted because their group
 	// was given zones, or has none any more: their data would be orphaned.
 	Lost []roster.Going
+	// Alone is true if the instances are to be one, which is as if the manifest had
+	// always described only one: then no record is needed.
+	Alone bool
 }
 
 // Make drafts the instances of a deployment: those of the record that stay, new ones, and
@@ -43,6 +46,7 @@ type Draft struct {
 func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM) (*Draft, error) {
 	d := of.Deployment
 	networks := network.ByName(d.Networks)
+	nameNetworks(d, old)
 	list, err := roster.Make(groupsOf(d), recordedOf(old), networks)
 	if err != nil {
 		return nil, err
@@ -70,6 +74,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	for i, entry := range draft.Record.Instances {
 		entry.Addresses = addressesOf(outcomes[i])
 	}
+	draft.Alone = isAlone(of, draft.Record, vm)
 	for _, g := range list.Going {
 		was, found := old.ByID(g.ID)
 		if !found {
@@ -147,8 +152,9 @@ func wishesOf(d *manifest.Deployment, g *manifest.Group, in roster.Instance, ent
 		case n.Type == network.Dynamic:
 			asked.LastKnown[name] = block.Addr()
 		default:
-			_, kind := n.Claim(block.Addr())
-			asked.Held = append(asked.Held, network.Reservation{Scope: n.Scope, Block: block, Owner: asked.Owner, Network: name, Kind: kind, VM: vm.CID})
+			held := network.Reservation{Scope: n.Scope, Owner: asked.Owner, Network: name, VM: vm.CID}
+			held.Block, held.Kind = n.Claim(block.Addr())
+			asked.Held = append(asked.Held, held)
 		}
 	}
 	return asked

@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	case err != nil:
 		return err
 	}
-	if len(r.record.Instances) == 0 {
+	if len(r.record.Instances) == 0 || draft.Alone {
 		return r.record.Forget()
 	}
 	now := time.Now().UTC().Truncate(time.Second)

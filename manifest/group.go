@@ -34,7 +34,7 @@ func (r *reader) needsCloudConfig(n int) string {
 	if n < 2 || r.shared != nil {
 		return ""
 	}
-	return "; for several, name a cloud config with --cloud-config FILE"
+	return "; for several, move networks, resource_pools and disk_pools to a cloud config (networks, vm_types, disk_types) and name it with --cloud-config FILE"
 }
 
 // hasSeveral reports whether the manifest describes several instances.

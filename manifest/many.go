@@ -69,30 +69,29 @@ func (d *Deployment) Single() bool {
 // instancesLine matches the line with the number of instances of a group.
 var instancesLine = regexp.MustCompile(`(?m)^\s+(?:-\s+)?["']?instances["']?:\s*(\S+)`)
 
-// LooksSeveral reports whether a manifest describes several instances, and names or gets
-// a cloud config. It reads the file alone: operations may change the answer.
-func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool {
-	// The command itself reports a file that cannot be read, is too large, or is not a
-	// file.
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > document.MaxFileSize {
+// hasCloudConfig is a line with the key cloud_config.
+var hasCloudConfig = regexp.MustCompile(`(?m)^["']?cloud_config["']?:`)
+
+// LooksSeveral reports whether a manifest describes several instances after the
+// operations, and has a cloud config or gets one.
+func LooksSeveral(ctx context.Context, path string, given document.Options) bool {
+	data, ok := regularFile(path)
+	if !ok || len(given.CloudConfigs) == 0 && !hasCloudConfig.Match(data) {
 		return false
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false
+	for _, ops := range given.Ops {
+		if _, ok := regularFile(ops); !ok {
+			given.Ops = nil // a pipe can be read only by the command itself
+		}
 	}
 	counts := instancesLine.FindAllSubmatch(data, 2)
-	if len(counts) == 0 || len(counts) == 1 && string(counts[0][1]) == "1" {
+	if len(given.Ops) == 0 && (len(counts) == 0 || len(counts) == 1 && string(counts[0][1]) == "1") {
 		return false
 	}
 	several := false
 	// Variables have no values here, so reading reports problems; the command reads the
 	// manifest again.
-	_, _ = document.Read(ctx, path, document.Options{Generate: document.Plan}, func(top document.Value) {
-		if len(cloudConfigs) == 0 && !top.Get("cloud_config").HasKey() {
-			return
-		}
+	_, _ = document.Read(ctx, path, document.Options{Generate: document.Plan, Ops: given.Ops}, func(top document.Value) {
 		groups := top.Get("instance_groups").Items()
 		several = len(groups) > 1
 		for _, g := range groups {
@@ -101,6 +100,17 @@ func LooksSeveral(ctx context.Context, path string, cloudConfigs []string) bool 
 		}
 	})
 	return several
+}
+
+// regularFile returns the contents of a file that can be read twice. What cannot be read,
+// is no file or is too large is reported by the command itself.
+func regularFile(path string) ([]byte, bool) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > document.MaxFileSize {
+		return nil, false
+	}
+	data, err := os.ReadFile(path)
+	return data, err == nil
 }
 
 // LoadDeployment evaluates, reads and checks the manifest at path with all of its
@@ -114,7 +124,10 @@ func LoadDeployment(ctx context.Context, path string, opts document.Options) (*D
 	d.Path, d.Name, d.Common = m.Path, m.Name, m
 	for i := range d.Groups {
 		of := d.Groups[i].Manifest
-		of.Digest = of.concerned()
+		of.Digest = m.Digest
+		if !d.Single() {
+			of.Digest = of.concerned()
+		}
 		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
 		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
 	}

@@ -43,7 +43,7 @@ func severalOf(c *cli.Console, cmd *cobra.Command, opts deployer.Options, ask cl
 		return nil, false
 	}
 	s := &several{c: c, cmd: cmd, opts: opts, ask: ask, dir: record.Dir(opts.Manifest)}
-	return s, record.Exists(s.dir) || manifest.LooksSeveral(cmd.Context(), opts.Manifest, opts.Inputs.CloudConfigs)
+	return s, record.Exists(s.dir) || manifest.LooksSeveral(cmd.Context(), opts.Manifest, opts.Inputs)
 }
 
 // lock locks the deployment for a run.
@@ -172,7 +172,7 @@ func (s *several) runPlan() error {
 	}
 	s.opts.Inputs.Generate = document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		old, err := record.Load(s.dir)
+		old, err := deployment.Load(s.dir, opts)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (s *several) deploy() error {
 			return err
 		}
 		defer unlock()
-		old, err := record.Load(s.dir)
+		old, err := deployment.Load(s.dir, opts)
 		if err == nil {
 			err = s.await(ctx, opts, old)
 		}
@@ -204,8 +204,11 @@ func (s *several) deploy() error {
 			return err
 		}
 		p, draft, err := s.plan(ctx, opts, old)
-		if err != nil || p.Nothing() {
+		if err != nil {
 			return err
+		}
+		if p.Nothing() {
+			return draft.Settle()
 		}
 		if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
 			if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
@@ -240,7 +243,7 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 // delete deletes all instances of the record.
 func (s *several) delete() error {
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		old, err := record.Load(s.dir)
+		old, err := deployment.Load(s.dir, opts)
 		if err != nil {
 			return err
 		}

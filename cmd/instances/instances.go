@@ -15,6 +15,7 @@ import (
 	"bootstrap/internal/exitcode"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
+	"bootstrap/state/file"
 )
 
 // Selection is the instances of a deployment that a command is about.
@@ -34,7 +35,13 @@ func Looks(ctx context.Context, from *instance.Options) (dir string, several boo
 	if from.RecordDir != "" {
 		dir = from.RecordDir
 	}
-	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs.CloudConfigs)
+	if record.Exists(dir) {
+		return dir, true
+	}
+	if alone, _ := file.Exists(file.Beside(from.Manifest)); alone {
+		return dir, false // it was deployed with one instance
+	}
+	return dir, manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
 }
 
 // NoneError says that a deployment has no instances yet.

@@ -86,7 +86,22 @@ func (rec *Record) InstanceID(group string) string {
 	if rec.From.Of != nil {
 		return rec.From.Of.Instance.ID
 	}
-	return uuid.NewSHA1(rec.Installation, []byte(group+"/0")).String()
+	return onlyID(rec.Installation, group)
+}
+
+// onlyID returns the id of the instance of a deployment that has only one.
+func onlyID(installation uuid.UUID, group string) string {
+	return uuid.NewSHA1(installation, []byte(group+"/0")).String()
+}
+
+// OnlyID returns the id that the instance of a deployment with only one has, by the
+// installation id in its state.
+func OnlyID(installation, group string) (string, error) {
+	id, err := uuid.Parse(installation)
+	if err != nil {
+		return "", fmt.Errorf("the state has no valid installation id: %w", err)
+	}
+	return onlyID(id, group), nil
 }
 
 // Folder returns the folder in which this machine keeps what it knows of the

@@ -43,7 +43,8 @@ type Instance struct {
 	Disk      bool   `json:"persistent_disk,omitempty"`
 	// Going is the reason for which the instance is to be deleted; empty: it stays.
 	Going string `json:"going,omitempty"`
-	// State is the name of its state file in the folder, or an absolute path.
+	// State is the name of its state file in the folder, or ../NAME for one beside the
+	// folder, or an absolute path.
 	State     string                  `json:"state"`
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"` // by network
 	// PostDeploy is set while the post-deploy scripts of its last change have not
@@ -58,6 +59,19 @@ func (in *Instance) Name() string { return fmt.Sprintf("%s/%d", in.Group, in.Ind
 // without extension>-state` beside the manifest.
 func Dir(manifest string) string {
 	return strings.TrimSuffix(manifest, filepath.Ext(manifest)) + "-state"
+}
+
+// above begins the State of an instance whose state file is beside the folder.
+const above = "../"
+
+// Beside returns the State of an instance whose state is the file of a manifest with one
+// instance, which is beside the folder.
+func Beside(path string) string { return above + filepath.Base(path) }
+
+// Beside reports whether the state of the instance is beside the folder.
+func (in *Instance) Beside() bool {
+	name, ok := strings.CutPrefix(in.State, above)
+	return ok && name != "" && name != ".." && filepath.Base(name) == name
 }
 
 // fileName is the name of the record in the folder.
@@ -126,7 +140,7 @@ func (r *Record) check() error {
 			return errors.New("it is damaged: an instance has no id, group or state")
 		case seen[in.ID] || seen[in.Name()]:
 			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
-		case !filepath.IsAbs(in.State) && filepath.Base(in.State) != in.State:
+		case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State:
 			return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 		}
 		seen[in.ID], seen[in.Name()] = true, true
