@@ -115,7 +115,7 @@ func TestDirectorStyle(t *testing.T) {
 	check("disk", m.Group.Disk, &DiskPool{Name: "fast", Size: 1024, CloudProperties: map[string]any{"type": "ssd"}})
 	check("interfaces", m.Interfaces(), map[string]map[string]any{"default": {
 		"type": "manual", "gateway": "10.0.2.1", "netmask": "255.255.255.0", "dns": []string{"8.8.8.8"},
-		"cloud_properties": map[string]any{"subnet": "two"}, "ip": "10.0.2.10", "default": []string{"dns", "gateway"},
+		"cloud_properties": map[string]any{"subnet": "two"}, "ip": "10.0.2.10", "prefix": "32", "default": []string{"dns", "gateway"},
 	}})
 	check("stemcell", [4]string{m.ResourcePool.Stemcell.URL, m.ResourcePool.Stemcell.OS, m.ResourcePool.Stemcell.Name, m.ResourcePool.Stemcell.Version},
 		[4]string{"file:///stemcell.tgz", "ubuntu-noble", "", "1.484"})
@@ -163,7 +163,7 @@ func TestZones(t *testing.T) {
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	m := mustLoadFiles(t, "azs: [z2]", "azs: [z1, z2]", "static_ips: [10.0.2.10]", "default: [dns]",
-		"default: [dns]}]", "default: [dns, gateway]}, {name: cloud}, {name: floating, static_ips: [1.2.3.4]}]",
+		"default: [dns]}]", "default: [dns, gateway], nic_group: 3}, {name: cloud, nic_group: 4}, {name: floating, static_ips: [1.2.3.4], nic_group: '3'}]",
 		"type: dynamic,", "type: dynamic, subnets: [{azs: [z1, z2],", "cloud_properties: {id: net}}", "cloud_properties: {id: net}}]}")
 	open := m.Placement.Open()
 	if len(open) != 1 || open[0].Network != "default" {
@@ -187,9 +187,9 @@ func TestPlace(t *testing.T) {
 		t.Errorf("address %q, %t, %s, %v", ip, unknown, placed.CPI.MBusURL, placed.ResourcePool.CloudProperties)
 	}
 	want := map[string]map[string]any{
-		"default":  {"type": "manual", "ip": "10.0.2.3", "netmask": "255.255.255.0", "gateway": "10.0.2.1", "dns": []string{"8.8.8.8"}, "cloud_properties": map[string]any{"subnet": "two"}, "default": []string{"dns", "gateway"}},
-		"cloud":    {"type": "dynamic", "dns": []string{"1.1.1.1"}, "cloud_properties": map[string]any{"id": "net"}},
-		"floating": {"type": "vip", "ip": "1.2.3.4", "cloud_properties": map[string]any{"pool": "p"}},
+		"default":  {"type": "manual", "ip": "10.0.2.3", "netmask": "255.255.255.0", "gateway": "10.0.2.1", "dns": []string{"8.8.8.8"}, "cloud_properties": map[string]any{"subnet": "two"}, "default": []string{"dns", "gateway"}, "prefix": "32", "nic_group": "3"},
+		"cloud":    {"type": "dynamic", "dns": []string{"1.1.1.1"}, "cloud_properties": map[string]any{"id": "net"}, "prefix": "32"},
+		"floating": {"type": "vip", "ip": "1.2.3.4", "cloud_properties": map[string]any{"pool": "p"}, "prefix": "32", "nic_group": "3"},
 	}
 	if got := placed.Interfaces(); !reflect.DeepEqual(got, want) {
 		t.Errorf("interfaces\n%v\nwant\n%v", got, want)

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"bootstrap/manifest/document"
@@ -223,6 +224,19 @@ func (r *reader) findDisk(c document.Value) *DiskPool {
 	return nil
 }
 
+// readNICGroup reads the number of an interface, which may be in quotes.
+func readNICGroup(place document.Value) string {
+	if place.IsNull() || place.Pending() {
+		return ""
+	}
+	n, err := strconv.Atoi(place.Scalar())
+	if err != nil || n < 0 {
+		place.Fail("must be a number, from 0: networks with the same one share an interface")
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
 // readGroupNetworks reads the networks of an instance group.
 func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 	items := list.Items()
@@ -234,10 +248,7 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 		if !item.IsNull() && !sections.Map(item, "instance_groups[].networks[]") {
 			continue
 		}
-		if place := item.Get("nic_group"); place.HasKey() {
-			place.WarnKey("is not used")
-		}
-		ref := GroupNetwork{Default: r.readDefaults(item.Get("default"))}
+		ref := GroupNetwork{Default: r.readDefaults(item.Get("default")), NICGroup: readNICGroup(item.Get("nic_group"))}
 		place := item.Get("name")
 		name, ok := place.Required("the name of a network in networks")
 		if ok {

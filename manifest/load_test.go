@@ -145,11 +145,11 @@ func TestNetworks(t *testing.T) {
 - {name: public, type: vip, cloud_properties: {id: 2}, dns: [1.1.1.1]}
 - {name: extra, type: dynamic, dns: [1.1.1.1, 8.8.8.8]}`
 	m := mustLoad(t, replaced(t, "\n- {name: default, type: dynamic}", three, "network: default", "network: extra", "[{name: default}]",
-		`[{name: public, static_ips: [203.0.113.9]}, {name: private, static_ips: ["fd00::7"], default: [gateway, dns]}, {name: extra, static_ips: [10.9.9.9]}]`))
+		`[{name: public, static_ips: [203.0.113.9], nic_group: 1}, {name: private, static_ips: ["fd00::7"], default: [gateway, dns], nic_group: "1"}, {name: extra, static_ips: [10.9.9.9], nic_group: 2}]`))
 	want := map[string]map[string]any{
 		"private": {"type": "manual", "gateway": "fd00::1", "netmask": "ffff:ffff:ffff:ffff:0000:0000:0000:0000", "ip": "fd00::7",
-			"cloud_properties": map[string]any{"id": 1}, "default": []string{"gateway", "dns"}},
-		"public": {"type": "vip", "cloud_properties": map[string]any{"id": 2}, "ip": "203.0.113.9"},
+			"cloud_properties": map[string]any{"id": 1}, "default": []string{"gateway", "dns"}, "nic_group": "1"},
+		"public": {"type": "vip", "cloud_properties": map[string]any{"id": 2}, "ip": "203.0.113.9", "nic_group": "1"},
 		"extra":  {"type": "dynamic", "cloud_properties": map[string]any{}, "dns": []string{"1.1.1.1", "8.8.8.8"}, "ip": "10.9.9.9"},
 	}
 	if got := m.Interfaces(); !reflect.DeepEqual(got, want) {

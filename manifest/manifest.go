@@ -135,6 +135,9 @@ type GroupNetwork struct {
 	Name      string
 	StaticIPs []string // only the first is used
 	Default   []string // dns, gateway
+	// NICGroup is the number of the interface that the network shares with others, as
+	// the CPI gets it; empty: not given.
+	NICGroup string
 
 	open bool // the address is chosen for the instance
 }
@@ -226,6 +229,9 @@ func (m *Manifest) Interfaces() map[string]map[string]any {
 			entry["default"] = []string{"dns", "gateway"}
 		} else if len(ref.Default) > 0 {
 			entry["default"] = slices.Clone(ref.Default)
+		}
+		if ref.NICGroup != "" && network.Type != typeDynamic {
+			entry["nic_group"] = ref.NICGroup
 		}
 		result[ref.Name] = entry
 	}

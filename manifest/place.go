@@ -67,7 +67,7 @@ func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest
 	}
 	for _, w := range p.Group.Wishes {
 		n, _ := network.Find(p.Networks, w.Network)
-		if _, err := n.Settings(p.Blocks[w.Network], zone, w.Default); err != nil {
+		if _, err := n.Settings(w, p.Blocks[w.Network], zone); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +182,7 @@ func (p *Placement) interfaces() map[string]map[string]any {
 		if !found {
 			continue
 		}
-		entry, err := n.Settings(p.Blocks[w.Network], p.Zone, w.Default)
+		entry, err := n.Settings(w, p.Blocks[w.Network], p.Zone)
 		if err != nil {
 			entry = map[string]any{"type": string(n.Type), "default": slices.Clone(w.Default)}
 		}
@@ -232,9 +232,6 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 		if item.IsMap() {
 			sections.WarnUnknown(item, "instance_groups[].networks[]")
 		}
-		if place := item.Get("nic_group"); !place.IsNull() {
-			place.Fail("cannot be used, because each network has an interface of its own on the VM")
-		}
 	}
 	fields := map[string]any{"instances": 1} // checkInstances reports other numbers
 	if n, ok := c.Get("instances").Whole(); ok && r.many != nil {
@@ -264,8 +261,11 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 		p.kinds[zone] = maps.Clone(item.cloudProperties)
 		maps.Copy(p.kinds[zone], own.properties)
 	}
-	for _, w := range group.Wishes {
+	for i, w := range group.Wishes {
 		r.use(w.Network)
+		if items := networks.Items(); len(items) == len(group.Wishes) {
+			r.checkSecondary(items[i].Get("name"), w, p)
+		}
 	}
 	r.manifest.Placement = p
 	if len(problems) > 0 || r.many != nil {
@@ -279,6 +279,28 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	p.Zone = members[0].Zone
 	for name, addr := range members[0].Static {
 		p.Blocks[name] = p.Block(name, addr)
+	}
+}
+
+// checkSecondary reports a network whose VMs get blocks, where the VM's own address has
+// to come from: the agent would be looked for at the first address of the block.
+func (r *reader) checkSecondary(place document.Value, w network.Wish, p *Placement) {
+	n, found := network.Find(p.Networks, w.Network)
+	if !found || place.Unsettled() {
+		return
+	}
+	if w.NICGroup != "" && n.Type == network.Dynamic {
+		place.Warn("the nic_group is not used, because %q is a dynamic network", document.Literal(w.Network))
+	}
+	main, _ := p.main()
+	if main.Network != w.Network && !slices.Contains(w.Default, "gateway") {
+		return
+	}
+	for _, s := range n.Subnets {
+		if s.Prefix > 0 && s.Range.IsValid() && s.Prefix < s.Range.Addr().BitLen() {
+			place.Fail("cannot be the network of the VM's own address, because VMs get blocks of /%d on it (prefix): add a network without prefix, with default: [dns, gateway]", s.Prefix)
+			return
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ var sections = keys.Table{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a network in networks."},
 		{Key: "static_ips", Form: keys.Addresses, About: "Address of the VM; without it, a VM gets the lowest free address of a manual network."},
 		{Key: "default", Form: keys.Choice, List: true, Values: []string{"dns", "gateway", "addressable"}, About: "Uses for which this network is the VM's default, if there are several; addressable needs a cloud config."},
-		{Key: "nic_group", Form: keys.Text, About: "Not supported: each network has an interface of its own."},
+		{Key: "nic_group", Form: keys.Whole, Most: 1 << 20, About: "Number of an interface of the VM: networks with the same one share it, if the CPI can."},
 	}},
 	{Name: "update", Read: []keys.Field{
 		{Key: "update_watch_time", Form: keys.Watch, About: "How long to wait until the jobs run: SHORTEST-LONGEST in milliseconds, such as 0-300000; with a cloud config, also one number."},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"go4.org/netipx"
 
@@ -19,6 +20,9 @@ type Wish struct {
 	// Default are the uses for which the network is the VM's default: dns, gateway,
 	// addressable.
 	Default []string
+	// NICGroup is the group of networks that share an interface of the VM, as the CPI
+	// gets it; empty: the CPI decides by the network alone.
+	NICGroup string
 }
 
 // Group is the use of networks by an instance group.
@@ -56,7 +60,7 @@ func ParseGroup(path string, fields map[string]any, networks []Network, rules Ru
 		if !ok {
 			continue
 		}
-		wish := Wish{Network: name, Default: r.defaults(place, entry)}
+		wish := Wish{Network: name, Default: r.defaults(place, entry), NICGroup: r.nicGroup(place, entry)}
 		n, known := Find(networks, name)
 		switch {
 		case !known:
@@ -124,6 +128,20 @@ func (r *reader) defaults(path string, fields map[string]any) []string {
 		}
 	}
 	return defaults
+}
+
+// nicGroup reads the number of the interface that the network shares with others.
+func (r *reader) nicGroup(path string, fields map[string]any) string {
+	value := fields["nic_group"]
+	if value == nil {
+		return ""
+	}
+	n, ok := whole(value)
+	if !ok || n < 0 {
+		r.fail(path+".nic_group", InvalidProperty, "must be a number, from 0: networks with the same one share an interface; but is %s", describe(value))
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // checkDefaults checks that one network is the default for each use, and makes

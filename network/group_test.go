@@ -62,9 +62,11 @@ func TestParseGroupRefuses(t *testing.T) {
 		"a numeric zone":   {`{"azs": [1], "networks": [{"name": "zoned"}]}`, "g.azs[0] JobInvalidAvailabilityZone"},
 		"static of another zone": {`{"azs": ["z1"], "networks": [{"name": "zoned", "static_ips": ["10.2.0.5"]}]}`,
 			"g.networks[0].static_ips[0] JobStaticIpsFromInvalidAvailabilityZone"},
-		"a vip list in both": {`{"networks": [` + both + `{"name": "listed", "static_ips": ["1.1.1.1"]}]}`, "g.networks[1].static_ips NetworkReservationVipMisconfigured"},
-		"a vip list in none": {`{"networks": [` + both + `{"name": "vip"}]}`, "g.networks[1].static_ips NetworkReservationVipMisconfigured"},
-		"only a vip":         {`{"networks": [{"name": "vip", "static_ips": ["69.69.69.69"]}]}`, "g.networks[0] NetworkReservationVipDefaultProvided"},
+		"a vip list in both":       {`{"networks": [` + both + `{"name": "listed", "static_ips": ["1.1.1.1"]}]}`, "g.networks[1].static_ips NetworkReservationVipMisconfigured"},
+		"a vip list in none":       {`{"networks": [` + both + `{"name": "vip"}]}`, "g.networks[1].static_ips NetworkReservationVipMisconfigured"},
+		"a nic_group that is none": {`{"networks": [{"name": "a", "nic_group": "first"}]}`, "g.networks[0].nic_group NetworkInvalidProperty"},
+		"a negative nic_group":     {`{"networks": [{"name": "a", "nic_group": -1}]}`, "g.networks[0].nic_group NetworkInvalidProperty"},
+		"only a vip":               {`{"networks": [{"name": "vip", "static_ips": ["69.69.69.69"]}]}`, "g.networks[0] NetworkReservationVipDefaultProvided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fields := document(t, c.group).(map[string]any)
@@ -78,12 +80,12 @@ func TestParseGroupRefuses(t *testing.T) {
 
 func TestParseGroup(t *testing.T) {
 	g, problems := ParseGroup("g", document(t, `{"name": "web", "instances": 2, "azs": ["z2", "z1"], "networks": [
-		{"name": "zoned", "static_ips": ["10.2.0.5", "10.1.0.5"], "default": ["gateway", "dns"]}, {"name": "vip", "static_ips": ["69.69.69.69-69.69.69.70"]}]}`).(map[string]any), some(t), rules())
+		{"name": "zoned", "static_ips": ["10.2.0.5", "10.1.0.5"], "default": ["gateway", "dns"], "nic_group": 1}, {"name": "vip", "static_ips": ["69.69.69.69-69.69.69.70"], "nic_group": "01"}]}`).(map[string]any), some(t), rules())
 	if len(problems) > 0 {
 		t.Fatal(paths(problems))
 	}
 	if g.Name != "web" || g.Instances != 2 || !slices.Equal(g.Zones, []string{"z2", "z1"}) || len(g.Wishes) != 2 ||
-		g.Wishes[0].Static[0] != netip.MustParseAddr("10.2.0.5") || len(g.Wishes[1].Static) != 2 {
+		g.Wishes[0].Static[0] != netip.MustParseAddr("10.2.0.5") || len(g.Wishes[1].Static) != 2 || g.Wishes[0].NICGroup != "1" || g.Wishes[1].NICGroup != "1" {
 		t.Errorf("%+v", g)
 	}
 	only, problems := ParseGroup("g", document(t, `{"networks": [{"name": "a"}]}`).(map[string]any), some(t), rules())
@@ -92,23 +94,24 @@ func TestParseGroup(t *testing.T) {
 	}
 }
 
-// create_vm and the apply spec get the same settings as in earlier versions.
+// create_vm and the apply spec get the settings that the Director sends.
 func TestSettings(t *testing.T) {
 	networks := some(t)
 	for name, c := range map[string]struct {
 		network, block, zone string
 		uses                 []string
+		nicGroup             string
 		want                 map[string]any
 	}{
-		"manual": {"a", "192.168.1.7/32", "", []string{"gateway", "dns"}, map[string]any{"type": "manual", "ip": "192.168.1.7", "netmask": "255.255.255.0",
+		"manual": {"a", "192.168.1.7/32", "", []string{"gateway", "dns"}, "", map[string]any{"type": "manual", "ip": "192.168.1.7", "prefix": "32", "netmask": "255.255.255.0",
 			"gateway": "192.168.1.1", "dns": []string{"8.8.8.8"}, "default": []string{"dns", "gateway"}, "cloud_properties": map[string]any{"net": "x"}}},
-		"IPv6": {"six", "2001:db8::7/128", "", nil, map[string]any{"type": "manual", "ip": "2001:db8::7", "netmask": "ffff:ffff:ffff:ffff:0000:0000:0000:0000",
+		"IPv6": {"six", "2001:db8::7/128", "", nil, "1", map[string]any{"type": "manual", "ip": "2001:db8::7", "prefix": "128", "nic_group": "1", "netmask": "ffff:ffff:ffff:ffff:0000:0000:0000:0000",
 			"gateway": "2001:db8::1", "cloud_properties": map[string]any{}}},
-		"a block": {"blocks", "10.10.0.32/28", "", nil, map[string]any{"type": "manual", "ip": "10.10.0.32", "prefix": "28", "netmask": "255.255.255.0",
+		"a block": {"blocks", "10.10.0.32/28", "", nil, "", map[string]any{"type": "manual", "ip": "10.10.0.32", "prefix": "28", "netmask": "255.255.255.0",
 			"gateway": "10.10.0.1", "cloud_properties": map[string]any{}}},
-		"dynamic":            {"cloud", "", "z2", []string{"dns"}, map[string]any{"type": "dynamic", "dns": []string{"9.9.9.9"}, "default": []string{"dns"}, "cloud_properties": map[string]any{"of": "z2"}}},
-		"dynamic, last seen": {"cloud", "10.7.7.7/32", "z1", nil, map[string]any{"type": "dynamic", "ip": "10.7.7.7", "cloud_properties": map[string]any{"of": "z1"}}},
-		"vip":                {"vip", "69.69.69.69/32", "z1", nil, map[string]any{"type": "vip", "ip": "69.69.69.69", "cloud_properties": map[string]any{"v": 1.0}}},
+		"dynamic":            {"cloud", "", "z2", []string{"dns"}, "1", map[string]any{"type": "dynamic", "prefix": "32", "dns": []string{"9.9.9.9"}, "default": []string{"dns"}, "cloud_properties": map[string]any{"of": "z2"}}},
+		"dynamic, last seen": {"cloud", "10.7.7.7/32", "z1", nil, "", map[string]any{"type": "dynamic", "prefix": "32", "ip": "10.7.7.7", "cloud_properties": map[string]any{"of": "z1"}}},
+		"vip":                {"vip", "69.69.69.69/32", "z1", nil, "1", map[string]any{"type": "vip", "prefix": "32", "nic_group": "1", "ip": "69.69.69.69", "cloud_properties": map[string]any{"v": 1.0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := Find(networks, c.network)
@@ -116,7 +119,7 @@ func TestSettings(t *testing.T) {
 			if c.block != "" {
 				block = netip.MustParsePrefix(c.block)
 			}
-			got, err := n.Settings(block, c.zone, c.uses)
+			got, err := n.Settings(Wish{Default: c.uses, NICGroup: c.nicGroup}, block, c.zone)
 			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got  %v %v\nwant %v", got, err, c.want)
 			}
@@ -124,7 +127,7 @@ func TestSettings(t *testing.T) {
 	}
 	n, _ := Find(networks, "a")
 	for _, block := range []netip.Prefix{{}, netip.MustParsePrefix("10.9.9.9/32")} {
-		if got, err := n.Settings(block, "", nil); err == nil {
+		if got, err := n.Settings(Wish{}, block, ""); err == nil {
 			t.Errorf("%s: %v", block, got)
 		}
 	}

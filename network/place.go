@@ -3,6 +3,7 @@ package network
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 )
 
@@ -33,7 +34,7 @@ func ByName(networks []Network) []Network {
 // existing instance keeps its zone, and its address if that is still listed; it is left
 // out if the group has no place for it. New instances come last.
 func Place(networks []Network, group Group, existing []Member) ([]Member, error) {
-	p := &placement{group: group, zones: group.Zones}
+	p := &placement{group: group, zones: group.Zones, nicGroups: map[string]string{}}
 	if len(p.zones) == 0 {
 		p.zones = []string{""}
 	}
@@ -43,10 +44,14 @@ func Place(networks []Network, group Group, existing []Member) ([]Member, error)
 			continue
 		}
 		p.lists = append(p.lists, w.Network)
+		p.nicGroups[w.Network] = w.NICGroup
 		for _, addr := range w.Static {
 			c := candidate{network: w.Network, addr: addr, zones: p.zones}
-			if s, found := n.holding(addr); found && len(s.Zones) > 0 {
-				c.zones = slices.DeleteFunc(slices.Clone(s.Zones), func(zone string) bool { return !slices.Contains(p.zones, zone) })
+			if s, found := n.holding(addr); found {
+				c.properties = s.CloudProperties
+				if len(s.Zones) > 0 {
+					c.zones = slices.DeleteFunc(slices.Clone(s.Zones), func(zone string) bool { return !slices.Contains(p.zones, zone) })
+				}
 			}
 			p.candidates = append(p.candidates, c)
 		}
@@ -79,8 +84,9 @@ func Place(networks []Network, group Group, existing []Member) ([]Member, error)
 // placement is the state of placing a group.
 type placement struct {
 	group      Group
-	zones      []string // contains only "" if the group has no zones
-	lists      []string // networks with static_ips, in the group's order
+	zones      []string          // contains only "" if the group has no zones
+	lists      []string          // networks with static_ips, in the group's order
+	nicGroups  map[string]string // by network
 	candidates []candidate
 	members    []Member
 }
@@ -91,15 +97,40 @@ type candidate struct {
 	addr    netip.Addr
 	zones   []string // in which it may be used
 	claimed bool
+
+	properties map[string]any // cloud_properties of its subnet
 }
 
-// claim finds an unused address of the network in the zone; if addr is valid, only that
-// one.
-func (p *placement) claim(network, zone string, addr netip.Addr) (*candidate, bool) {
+// claim finds an unused address of the network in the zone of the instance. If the
+// instance has an address of the same nic_group, it is one of a subnet with the same
+// cloud_properties, as in the Director: these are addresses of one interface.
+func (p *placement) claim(network string, m *Member) (*candidate, bool) {
+	beside, shares := p.sibling(network, m)
 	for i := range p.candidates {
 		c := &p.candidates[i]
-		if !c.claimed && c.network == network && slices.Contains(c.zones, zone) && (!addr.IsValid() || c.addr == addr) {
+		if !c.claimed && c.network == network && slices.Contains(c.zones, m.Zone) && (!shares || reflect.DeepEqual(c.properties, beside)) {
 			return c, true
+		}
+	}
+	return nil, false
+}
+
+// sibling returns the cloud_properties of the subnet of an address that the instance has
+// in the nic_group of a network.
+func (p *placement) sibling(network string, m *Member) (properties map[string]any, found bool) {
+	group := p.nicGroups[network]
+	if group == "" {
+		return nil, false
+	}
+	for _, other := range p.lists {
+		addr, has := m.Static[other]
+		if !has || other == network || p.nicGroups[other] != group {
+			continue
+		}
+		for _, c := range p.candidates {
+			if c.network == other && c.addr == addr {
+				return c.properties, true
+			}
 		}
 	}
 	return nil, false
@@ -146,7 +177,7 @@ func (p *placement) reuse(e Member) {
 	}
 	m := Member{Instance: e.Instance, Zone: e.Zone, Held: e.Held, Static: map[string]netip.Addr{}}
 	for _, network := range p.lists {
-		if _, ok := p.claim(network, e.Zone, netip.Addr{}); !ok {
+		if _, ok := p.claim(network, &m); !ok {
 			return
 		}
 	}
@@ -160,7 +191,7 @@ func (p *placement) fill(m *Member) bool {
 		if _, has := m.Static[network]; has {
 			continue
 		}
-		c, ok := p.claim(network, m.Zone, netip.Addr{})
+		c, ok := p.claim(network, m)
 		if !ok {
 			return false
 		}
@@ -232,6 +263,15 @@ func (p *placement) nextZone() string {
 
 // unsatisfied returns the error for an instance that gets no address.
 func (p *placement) unsatisfied(m Member) error {
+	for _, network := range p.lists {
+		if _, has := m.Static[network]; has {
+			continue
+		}
+		if _, shares := p.sibling(network, &m); shares {
+			return &Refused{Kind: ReservationError, Network: network, Owner: Owner{Instance: p.group.Name}, Zone: m.Zone,
+				Why: "static_ips has no address left in a subnet with the cloud_properties of the other networks of nic_group " + p.nicGroups[network] + ": all of them are addresses of one interface"}
+		}
+	}
 	return &Refused{Kind: ReservationError, Network: p.lists[0], Owner: Owner{Instance: p.group.Name}, Zone: m.Zone,
 		Why: "static_ips has no address left in the zone " + m.Zone + " that no existing instance holds"}
 }

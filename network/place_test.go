@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -149,5 +150,57 @@ func TestUsage(t *testing.T) {
 	})
 	if want := []Need{{Network: "a", Automatic: 3, Swap: 1}, {Network: "b", Static: 1}}; !slices.Equal(needs, want) {
 		t.Errorf("%+v, want %+v", needs, want)
+	}
+}
+
+// dual is an IPv4 and an IPv6 network over the same two subnets of the IaaS.
+const dual = `[
+	{"name": "four", "subnets": [
+		{"range": "10.1.0.0/24", "gateway": "10.1.0.1", "az": "z1", "static": ["10.1.0.10-10.1.0.20"], "cloud_properties": {"subnet": "s1"}},
+		{"range": "10.2.0.0/24", "gateway": "10.2.0.1", "az": "z1", "static": ["10.2.0.10-10.2.0.20"], "cloud_properties": {"subnet": "s2"}}]},
+	{"name": "six", "subnets": [
+		{"range": "fd00:1::/64", "gateway": "fd00:1::1", "az": "z1", "static": ["fd00:1::10-fd00:1::20"], "cloud_properties": {"subnet": "s1"}},
+		{"range": "fd00:2::/64", "gateway": "fd00:2::1", "az": "z1", "static": ["fd00:2::10-fd00:2::20"], "cloud_properties": {"subnet": "s2"}}]}]`
+
+// The static addresses of networks that share an interface are in the same subnet of
+// the IaaS, as with the Director.
+func TestPlaceNICGroup(t *testing.T) {
+	group := func(nics [2]string, six string) string {
+		return `{"azs": ["z1"], "instances": 2, "networks": [
+			{"name": "four", "static_ips": ["10.2.0.10", "10.1.0.10"], "default": ["dns", "gateway"]` + nics[0] + `},
+			{"name": "six", "static_ips": [` + six + `]` + nics[1] + `}]}`
+	}
+	same, others := [2]string{`, "nic_group": 1`, `, "nic_group": "1"`}, [2]string{`, "nic_group": 1`, `, "nic_group": 2`}
+	crossed := `"fd00:1::10", "fd00:2::10"`
+	for name, c := range map[string]struct {
+		group    string
+		existing []Member
+		want     []string // the addresses of each instance
+		refused  string
+	}{
+		"one interface":      {group: group(same, crossed), want: []string{"10.2.0.10 fd00:2::10", "10.1.0.10 fd00:1::10"}},
+		"two interfaces":     {group: group(others, crossed), want: []string{"10.2.0.10 fd00:1::10", "10.1.0.10 fd00:2::10"}},
+		"no group":           {group: group([2]string{}, crossed), want: []string{"10.2.0.10 fd00:1::10", "10.1.0.10 fd00:2::10"}},
+		"no address left":    {group: group(same, `"fd00:2::10", "fd00:2::11"`), refused: "no address left in a subnet with the cloud_properties of the other networks of nic_group 1"},
+		"an existing one":    {group: group(same, crossed), existing: []Member{holds("g/0", "z1", "10.1.0.10")}, want: []string{"10.1.0.10 fd00:1::10", "10.2.0.10 fd00:2::10"}},
+		"an existing IPv6":   {group: group(same, crossed), existing: []Member{holds("g/0", "z1", "fd00:1::10")}, want: []string{"10.1.0.10 fd00:1::10", "10.2.0.10 fd00:2::10"}},
+		"existing addresses": {group: group(same, crossed), existing: []Member{holds("g/0", "z1", "10.1.0.10", "fd00:1::10")}, want: []string{"10.1.0.10 fd00:1::10", "10.2.0.10 fd00:2::10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members, err := place(t, dual, c.group, c.existing...)
+			if c.refused != "" {
+				if refused, ok := errors.AsType[*Refused](err); !ok || refused.Kind != ReservationError || !strings.Contains(err.Error(), c.refused) {
+					t.Fatalf("%v, want %q", err, c.refused)
+				}
+				return
+			}
+			var got []string
+			for _, m := range members {
+				got = append(got, m.Static["four"].String()+" "+m.Static["six"].String())
+			}
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%q %v, want %q", got, err, c.want)
+			}
+		})
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // Settings returns the settings of a VM's network in the form that create_vm and the
 // apply spec expect. block is the VM's address on the network; for a dynamic network
-// its last known address, or the zero Prefix. uses are the uses for which the network
-// is the default. The caller may change the map, but not the values in
+// its last known address, or the zero Prefix. As from the Director, they have the length
+// of the block as prefix. The caller may change the map, but not the values in
 // cloud_properties.
-func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[string]any, error) {
+func (n *Network) Settings(w Wish, block netip.Prefix, zone string) (map[string]any, error) {
 	entry := map[string]any{"type": string(n.Type)}
 	s, err := n.subnetFor(block, zone)
 	if err != nil {
@@ -29,8 +29,15 @@ func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[
 	if block.IsValid() {
 		entry["ip"] = block.Addr().String()
 	}
-	if len(uses) > 0 {
-		entry["default"] = slices.Sorted(slices.Values(uses))
+	if len(w.Default) > 0 {
+		entry["default"] = slices.Sorted(slices.Values(w.Default))
+	}
+	entry["prefix"] = singlePrefix
+	if n.Type != Dynamic {
+		entry["prefix"] = strconv.Itoa(block.Bits())
+		if w.NICGroup != "" {
+			entry["nic_group"] = w.NICGroup
+		}
 	}
 	if s == nil || n.Type == VIP {
 		return entry, nil
@@ -47,12 +54,12 @@ func (n *Network) Settings(block netip.Prefix, zone string, uses []string) (map[
 		if s.Gateway.IsValid() {
 			entry["gateway"] = s.Gateway.String()
 		}
-		if !block.IsSingleIP() {
-			entry["prefix"] = strconv.Itoa(block.Bits())
-		}
 	}
 	return entry, nil
 }
+
+// singlePrefix is the prefix of an IPv4 address.
+const singlePrefix = "32"
 
 // subnetFor returns the subnet whose settings the VM gets; nil for a vip
 // network.

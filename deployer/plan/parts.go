@@ -98,6 +98,9 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	}
 	for name, n := range m.Interfaces() {
 		for k, v := range n {
+			if k == "prefix" && (v == "32" || v == "128") {
+				continue // of a single address: it says nothing that the address does not say
+			}
 			parts["network "+name+": "+k] = v
 		}
 	}
