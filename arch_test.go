@@ -252,6 +252,7 @@ func imports() map[string][]string {
 			"deployer/report",
 			"deployer/timeline",
 			"deployment/links",
+			"deployment/order",
 			"deployment/record",
 			"manifest",
 			"manifest/document",

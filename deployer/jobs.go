@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
+	"bootstrap/artifact"
 	"bootstrap/artifact/archive"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
@@ -140,7 +141,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 			continue // of another group, and reported
 		}
 		jobs = append(jobs, templates.Job{
-			Job: rel.Job(ref.Name),
+			Job: withCustom(rel.Job(ref.Name), ref.Custom),
 			Context: templates.Context{
 				Name:              m.Group.Name,
 				Index:             m.Index(),
@@ -162,6 +163,19 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 		})
 	}
 	return jobs
+}
+
+// withCustom returns the job with the links that its custom_provider_definitions add.
+func withCustom(job *artifact.Job, custom []manifest.ProviderDefinition) *artifact.Job {
+	if len(custom) == 0 {
+		return job
+	}
+	more := *job
+	more.Provides = slices.Clone(job.Provides)
+	for _, c := range custom {
+		more.Provides = append(more.Provides, artifact.Link{Name: c.Name, Type: c.Type, Properties: c.Properties})
+	}
+	return &more
 }
 
 // propertiesPath returns the place in the manifest of the properties that the

@@ -1,11 +1,11 @@
 package deployer
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"fmt"
 
 	"bootstrap/deployment/links"
+	"bootstrap/deployment/order"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/state/file"
 	"bootstrap/templates"
@@ -19,14 +19,14 @@ func (j *jobs) connect(jobs []templates.Job) error {
 	if d == nil {
 		return nil
 	}
-	all, err := links.Resolve(d.Name, j.linkGroups(jobs))
+	all, err := links.Resolve(d.Name, j.linkGroups(jobs), unknownDeployment)
 	if err != nil {
 		return err
 	}
 	for i := range jobs {
 		c := &jobs[i].Context
 		c.Links, c.Unlinked = map[string]any{}, map[string]string{}
-		for _, link := range all {
+		for _, link := range all.Links {
 			switch {
 			case link.Consumer.Group != c.Name || link.Consumer.Job != jobs[i].Name:
 			case link.Content != nil:
@@ -57,15 +57,34 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 		for k := range list {
 			group.Jobs = append(group.Jobs, &list[k])
 		}
-		for _, in := range j.in.From.Of.Record.Instances {
-			if in.Group == g.Name && in.Going == "" {
-				group.Instances = append(group.Instances, j.linkInstance(in, group.Default))
-			}
+		for _, in := range inOrder(j.in.From.Of.Record, g.Name) {
+			group.Instances = append(group.Instances, j.linkInstance(in, group.Default))
 		}
-		slices.SortFunc(group.Instances, func(a, b links.Instance) int { return cmp.Compare(a.Index, b.Index) })
 		groups[i] = group
 	}
 	return groups
+}
+
+// unknownDeployment says that nothing is known of another deployment.
+func unknownDeployment(name string) ([]links.Provider, error) {
+	return nil, fmt.Errorf("it is to come from the deployment %q, which is unknown here", name)
+}
+
+// inOrder returns the instances of a group in the order in which they change, which is
+// that of links with a Director, too. Those that go are left out.
+func inOrder(all *deployed.Record, group string) []*deployed.Instance {
+	var some []order.Instance
+	for _, in := range all.Instances {
+		if in.Group == group && in.Going == "" {
+			some = append(some, order.Instance{ID: in.ID, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap})
+		}
+	}
+	var list []*deployed.Instance
+	for _, in := range order.Sorted(some) {
+		one, _ := all.ByID(in.ID)
+		list = append(list, one)
+	}
+	return list
 }
 
 // linkInstance returns an instance in the form that links.Resolve takes. If the cloud

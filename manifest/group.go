@@ -144,10 +144,32 @@ func (r *reader) readJobs(c document.Value) []JobRef {
 			job.Properties = item.Get("properties").Properties()
 			job.Consumes = item.Get("consumes").Properties()
 			job.Provides = item.Get("provides").Properties()
+			job.Custom = readProviderDefinitions(item.Get("custom_provider_definitions"))
 			jobs = append(jobs, job)
 		}
 	}
 	return jobs
+}
+
+// readProviderDefinitions reads custom_provider_definitions of a job.
+func readProviderDefinitions(list document.Value) []ProviderDefinition {
+	var all []ProviderDefinition
+	seen := map[string]bool{}
+	for _, item := range list.Items() {
+		if !item.IsNull() && !sections.Map(item, "instance_groups[].jobs[].custom_provider_definitions[]") {
+			continue
+		}
+		name, named := item.Get("name").Required("the name of a link that the job provides")
+		kind, typed := item.Get("type").Required("the type of the link")
+		if seen[name] && named {
+			item.Get("name").Fail("must be unique, but there is another definition %q", document.Literal(name))
+		}
+		seen[name] = true
+		if named && typed {
+			all = append(all, ProviderDefinition{Name: name, Type: kind, Properties: item.Get("properties").Texts()})
+		}
+	}
+	return all
 }
 
 // readJobRef reads the name and release of a job.

@@ -126,8 +126,16 @@ type JobRef struct {
 	Properties    map[string]any // nil if absent, which is not the same as {}
 	// Consumes and Provides configure the job's links by name.
 	Consumes, Provides map[string]any
-	Pos                document.Position
-	Path               string // in the user's spelling, for example jobs[0].templates[1]
+	// Custom are links that the job provides beside those of its spec.
+	Custom []ProviderDefinition
+	Pos    document.Position
+	Path   string // in the user's spelling, for example jobs[0].templates[1]
+}
+
+// ProviderDefinition is an entry of custom_provider_definitions.
+type ProviderDefinition struct {
+	Name, Type string
+	Properties []string // dotted names of those that consumers see
 }
 
 // GroupNetwork attaches the instance group to a network.

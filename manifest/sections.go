@@ -116,7 +116,13 @@ var sections = keys.Table{
 		{Key: "properties", Form: keys.Map, About: "Properties of this job, in place of all others."},
 		{Key: "consumes", Form: keys.Map, About: "Sources of the links that the job consumes."},
 		{Key: "provides", Form: keys.Map, About: "Names of the links that the job provides."},
-	}, Ignored: []string{"custom_provider_definitions"}},
+		{Key: "custom_provider_definitions", Form: keys.Section, Of: "instance_groups[].jobs[].custom_provider_definitions[]", List: true, About: "Links that the job provides beside those of its spec."},
+	}},
+	{Name: "instance_groups[].jobs[].custom_provider_definitions[]", Read: []keys.Field{
+		{Key: "name", Form: keys.Word, Need: true, About: "Name of the link."},
+		{Key: "type", Form: keys.Word, Need: true, About: "Type of the link, by which jobs find it."},
+		{Key: "properties", Form: keys.Text, List: true, About: "Properties of the job that consumers see."},
+	}},
 	{Name: "instance_groups[].healthcheck[]", Read: []keys.Field{
 		{Key: "http", Form: keys.Word, About: "URL that must answer, such as http://:8080/health; the instance's address is the host that is left out."},
 		{Key: "status", Form: keys.Whole, Least: 100, Most: 599, About: "Status that http must answer; 200 to 399 unless given."},

@@ -3,6 +3,7 @@ package templates
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"bootstrap/artifact"
@@ -176,13 +177,14 @@ func (j *Job) manual(described map[string]any, id string) (map[string]any, strin
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
 	return map[string]any{
-		"instance_group": c.Name, linkProperties: o.job.Shares(o.link),
+		"instance_group": c.Name, linkProperties: o.job.shares(o.link),
 		linkInstances: []any{c.instance()},
 	}
 }
 
-// Shares returns the properties of the job that consumers of a provided link see.
-func (j *Job) Shares(l artifact.Link) map[string]any {
+// shares returns the properties of the job that consumers of a provided link see, among the
+// jobs that are rendered together: a null of the manifest is no value.
+func (j *Job) shares(l artifact.Link) map[string]any {
 	source := j.Context.source()
 	properties := map[string]any{}
 	for _, name := range l.Properties {
@@ -197,6 +199,27 @@ func (j *Job) Shares(l artifact.Link) map[string]any {
 		set(properties, name, value)
 	}
 	return properties
+}
+
+// Exported returns the properties of a provided link by the Director's rules: a value of
+// the manifest counts even if it is null, else the default of exactly this property.
+// undefined are the names that neither the manifest sets nor the job's spec declares.
+func (j *Job) Exported(l artifact.Link) (properties map[string]any, undefined []string) {
+	source := j.Context.source()
+	properties = map[string]any{}
+	for _, name := range l.Properties {
+		value, given := valueAt(source, name)
+		if !given {
+			i := slices.IndexFunc(j.Properties, func(p artifact.Property) bool { return p.Name == name })
+			if i < 0 {
+				undefined = append(undefined, name)
+				continue
+			}
+			value = plain(j.Properties[i].Default) // a copy, in which set may set values
+		}
+		set(properties, name, value)
+	}
+	return properties, undefined
 }
 
 // instance returns the instance as part of a link.

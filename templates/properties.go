@@ -36,14 +36,22 @@ func merge(left, right map[string]any) map[string]any {
 
 // find returns the value of a dotted name, nil if there is none.
 func find(value any, name string) any {
+	value, _ = valueAt(value, name)
+	return value
+}
+
+// valueAt returns the value of a dotted name, and whether there is one, which may be nil.
+func valueAt(value any, name string) (any, bool) {
 	for _, key := range strings.Split(name, ".") {
 		m, ok := value.(map[string]any)
 		if !ok {
-			return nil
+			return nil, false
 		}
-		value = m[key]
+		if value, ok = m[key]; !ok {
+			return nil, false
+		}
 	}
-	return value
+	return value, true
 }
 
 // set sets the value of a dotted name, unless a part of the name has another value.

@@ -173,8 +173,12 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 		job := rel.Job(ref.Name)
 		parts["template: "+ref.Name] = job.Fingerprint
 		parts["release: "+ref.Name] = rel.Name + "/" + rel.Version
-		if len(ref.Consumes)+len(ref.Provides) > 0 {
-			parts["links: "+ref.Name] = []any{ref.Consumes, ref.Provides}
+		if len(ref.Consumes)+len(ref.Provides)+len(ref.Custom) > 0 {
+			described := []any{ref.Consumes, ref.Provides}
+			if len(ref.Custom) > 0 {
+				described = append(described, ref.Custom)
+			}
+			parts["links: "+ref.Name] = described
 		}
 		for _, p := range job.Properties {
 			if v, set := propertyOf(m, ref, p.Name); set {

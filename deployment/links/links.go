@@ -1,7 +1,7 @@
 // Package links connects the jobs of a deployment with many instance groups: for each
 // link that a job consumes, it finds the job that provides it, and returns what templates
-// see of it. It is pure. The rules are those of BOSH's Director; in addition, names in
-// consumes and provides that no job knows are errors.
+// see of it. It is pure. The rules are those of BOSH's Director; in addition, unknown
+// names and keys in consumes and provides are errors.
 package links
 
 import (
@@ -17,7 +17,8 @@ import (
 // Group is an instance group with its jobs and instances.
 type Group struct {
 	Name string
-	// Context of each job has its properties and the links of the manifest.
+	// Context of each job has its properties and the links of the manifest; Provides has
+	// its custom_provider_definitions, too.
 	Jobs     []*templates.Job
 	Disks    []string // names of persistent disks that other groups may consume as links of the type disk
 	Networks []string
@@ -28,22 +29,22 @@ type Group struct {
 
 // Instance is an instance as consumers see it.
 type Instance struct {
-	ID        string
-	Index     int
-	Zone      string
-	Bootstrap bool
-	Addresses map[string]string // by network: an IP address or a name
+	ID        string            `json:"id"`
+	Index     int               `json:"index"`
+	Zone      string            `json:"az,omitempty"`
+	Bootstrap bool              `json:"bootstrap,omitempty"`
+	Addresses map[string]string `json:"addresses,omitempty"` // by network: an IP address or a name
 }
 
 // End is one end of a link: a job that provides or consumes it.
 type End struct {
-	Deployment string
-	Group      string
-	Job        string // empty: a disk
-	Name       string // in the job's spec
-	As         string // its name in the manifest, if that differs
-	Type       string
-	Path       string // of the job in the manifest
+	Deployment string `json:"deployment"`
+	Group      string `json:"group"`
+	Job        string `json:"job,omitempty"` // empty: a disk
+	Name       string `json:"link"`          // in the job's spec
+	As         string `json:"as,omitempty"`  // its name in the manifest, if that differs
+	Type       string `json:"type"`
+	Path       string `json:"-"` // of the job in the manifest
 }
 
 // Link is a link that a job consumes, and the job that provides it.
@@ -57,30 +58,24 @@ type Link struct {
 // disk is the type of links to persistent disks.
 const disk = "disk"
 
-// offer is a link that a group provides.
-type offer struct {
-	End
-	name       string // the name that consumers ask for: its alias or name
-	group      *Group
-	properties map[string]any
-	shared     bool
+// Connected are the links of a deployment.
+type Connected struct {
+	Links  []Link     // in the order of groups, jobs and their specs
+	Shared []Provider // which other deployments may consume
 }
 
-// Resolve returns the links of all jobs, in the order of groups, jobs and specs. The
-// error is an *Unresolved that lists all problems.
-func Resolve(deployment string, groups []Group) ([]Link, error) {
-	r := resolver{deployment: deployment}
+// Others returns what another deployment shares. The error says why that is not known.
+type Others func(deployment string) ([]Provider, error)
+
+// Resolve connects the links of all jobs. The error is an *Unresolved that lists all
+// problems.
+func Resolve(deployment string, groups []Group, others Others) (*Connected, error) {
+	r := resolver{deployment: deployment, others: others}
 	for i := range groups {
 		for _, job := range groups[i].Jobs {
 			r.checkNames(&groups[i], job)
-			r.offers = append(r.offers, r.offered(&groups[i], job)...)
 		}
-		for _, name := range groups[i].Disks {
-			r.offers = append(r.offers, offer{
-				End:  End{Deployment: deployment, Group: groups[i].Name, Name: name, Type: disk},
-				name: name, group: &groups[i], properties: map[string]any{"name": name},
-			})
-		}
+		r.providers = append(r.providers, r.provided(&groups[i])...)
 	}
 	for i := range groups {
 		for _, job := range groups[i].Jobs {
@@ -92,13 +87,20 @@ func Resolve(deployment string, groups []Group) ([]Link, error) {
 	if len(r.problems) > 0 {
 		return nil, &Unresolved{Deployment: deployment, Problems: r.problems}
 	}
-	return r.links, nil
+	done := &Connected{Links: r.links}
+	for _, p := range r.providers {
+		if p.shared {
+			done.Shared = append(done.Shared, p)
+		}
+	}
+	return done, nil
 }
 
 // resolver resolves the links of one deployment.
 type resolver struct {
 	deployment string
-	offers     []offer
+	others     Others
+	providers  []Provider
 	links      []Link
 	problems   []Problem
 }
@@ -120,64 +122,48 @@ func (r *resolver) checkNames(g *Group, job *templates.Job) {
 			names = append(names, l.Name)
 		}
 		for _, name := range sortedKeys(list.given) {
-			if !slices.Contains(names, name) {
-				r.problems = append(r.problems, Problem{
-					Consumer: End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: name, Path: job.Context.Path},
-					Why:      fmt.Sprintf("%s has the name %q, which the job does not know%s", list.key, name, spelling.Suggest(name, names)),
-				})
-			}
-		}
-	}
-}
-
-// offered returns the links that a job provides.
-func (r *resolver) offered(g *Group, job *templates.Job) []offer {
-	var offers []offer
-	for _, l := range job.Provides {
-		o := offer{End: r.end(g, job, l), name: l.Name, group: g, properties: job.Shares(l)}
-		if said, given := job.Context.Provides[l.Name]; given {
-			m, ok := said.(map[string]any)
-			switch {
-			case said == "nil":
-				continue
-			case !ok:
-				r.fail(o.End, "the manifest must describe it as a map, or as nil in quotes")
+			if slices.Contains(names, name) {
 				continue
 			}
-			if as, ok := m["as"].(string); ok {
-				o.As, o.name = as, as
+			why := fmt.Sprintf("%s has the name %q, which the job does not know", list.key, name)
+			if hint := spelling.Suggest(name, names); hint != "" {
+				why += hint
+			} else if len(names) > 0 {
+				why += "; it knows " + strings.Join(names, ", ")
 			}
-			o.shared, _ = m["shared"].(bool)
+			r.fail(End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: name, Path: job.Context.Path}, why)
 		}
-		offers = append(offers, o)
 	}
-	return offers
 }
 
 // fail adds a problem.
-func (r *resolver) fail(of End, why string, candidates ...End) {
-	r.problems = append(r.problems, Problem{Consumer: of, Why: why, Candidates: candidates})
+func (r *resolver) fail(of End, why string, candidates ...Provider) {
+	p := Problem{Consumer: of, Why: why}
+	for _, c := range candidates {
+		p.Candidates = append(p.Candidates, c.End)
+	}
+	r.problems = append(r.problems, p)
 }
 
 // resolve finds one link.
 func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) Link {
 	link := Link{Consumer: r.end(g, job, wanted)}
-	said, explicit := job.Context.Consumes[wanted.Name]
-	var asked request
+	given, explicit := job.Context.Consumes[wanted.Name]
+	asked := request{from: wanted.Name}
 	if explicit {
-		if said == "nil" {
+		if given == "nil" {
 			link.Why = "the manifest says that there is none"
 			if !wanted.Optional {
 				r.fail(link.Consumer, "the manifest says nil, but the job cannot do without it")
 			}
 			return link
 		}
-		m, ok := said.(map[string]any)
+		m, ok := given.(map[string]any)
 		if !ok {
-			r.fail(link.Consumer, "the manifest must describe it as a map, or as nil in quotes")
+			r.fail(link.Consumer, notMap)
 			return link
 		}
-		if why := asked.read(m, wanted.Name); why != "" {
+		if why := asked.read(m); why != "" {
 			r.fail(link.Consumer, why)
 			return link
 		}
@@ -186,59 +172,83 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 			return link
 		}
 		if asked.deployment != "" && asked.deployment != r.deployment {
-			r.fail(link.Consumer, fmt.Sprintf("it is to come from the deployment %q, which is unknown here", asked.deployment))
+			r.fromOther(&link, asked)
 			return link
 		}
 	}
-	var found, typed []offer
-	for _, o := range r.offers {
-		if o.Type != wanted.Type {
-			continue
-		}
-		typed = append(typed, o)
-		if !explicit || o.name == asked.from {
-			found = append(found, o)
-		}
-	}
+	found, typed := matching(r.providers, wanted.Type, asked.from, explicit)
+	none := fmt.Sprintf("no job provides a link of the type %q", wanted.Type)
 	switch {
 	case len(found) == 1:
 		r.connect(&link, found[0], asked)
 	case len(found) > 1:
-		r.fail(link.Consumer, "several jobs provide it", ends(found)...)
+		r.fail(link.Consumer, "several jobs provide it", found...)
 	case explicit:
-		r.fail(link.Consumer, fmt.Sprintf("no job provides a link %q of the type %q", asked.from, wanted.Type), ends(typed)...)
+		r.fail(link.Consumer, fmt.Sprintf("no job provides a link %q of the type %q", asked.from, wanted.Type)+r.otherType(asked.from), typed...)
 	case wanted.Optional:
-		link.Why = fmt.Sprintf("no job provides a link of the type %q", wanted.Type)
+		link.Why = none
 	default:
-		r.fail(link.Consumer, fmt.Sprintf("no job provides a link of the type %q", wanted.Type))
+		r.fail(link.Consumer, none+fmt.Sprintf("; add one that does, or describe it: consumes: {%s: {instances: [{address: ADDRESS}], properties: {}}}", wanted.Name))
 	}
 	return link
 }
 
+// matching returns the providers of a type, and those among them that a request finds.
+func matching(all []Provider, kind, from string, explicit bool) (found, typed []Provider) {
+	for _, p := range all {
+		if p.Type != kind {
+			continue
+		}
+		typed = append(typed, p)
+		if !explicit || p.called() == from {
+			found = append(found, p)
+		}
+	}
+	return found, typed
+}
+
+// fromOther fills a link with what another deployment shares.
+func (r *resolver) fromOther(link *Link, asked request) {
+	shared, err := r.others(asked.deployment)
+	if err != nil {
+		r.fail(link.Consumer, err.Error())
+		return
+	}
+	found, typed := matching(shared, link.Consumer.Type, asked.from, true)
+	switch len(found) {
+	case 1:
+		r.connect(link, found[0], asked)
+	case 0:
+		r.fail(link.Consumer, fmt.Sprintf("the deployment %q shares no link %q of the type %q; its manifest shares one with provides: {NAME: {shared: true}}", asked.deployment, asked.from, link.Consumer.Type), typed...)
+	default:
+		r.fail(link.Consumer, fmt.Sprintf("several jobs of the deployment %q share it", asked.deployment), found...)
+	}
+}
+
+// otherType returns the end of a message that says which jobs provide a link of the name
+// with another type.
+func (r *resolver) otherType(name string) string {
+	for _, p := range r.providers {
+		if p.called() == name {
+			return fmt.Sprintf("; %s has the type %q", p.provider(), p.Type)
+		}
+	}
+	return ""
+}
+
 // connect fills in the provider of a link and its content.
-func (r *resolver) connect(link *Link, o offer, asked request) {
-	network := o.group.Default
+func (r *resolver) connect(link *Link, p Provider, asked request) {
+	network := p.Default
 	if asked.network != "" {
 		network = asked.network
-		if !slices.Contains(o.group.Networks, network) {
-			r.fail(link.Consumer, fmt.Sprintf("network is %q, but the provider is not on that network, only on %s", network, strings.Join(o.group.Networks, ", ")), o.End)
+		if !slices.Contains(p.Networks, network) {
+			why := fmt.Sprintf("network is %q, but the provider is not on that network, only on %s", network, strings.Join(p.Networks, ", "))
+			if len(p.Networks) == 0 {
+				why = fmt.Sprintf("network is %q, but the provider is a disk, which is on no network: remove it", network)
+			}
+			r.fail(link.Consumer, why)
 			return
 		}
 	}
-	link.Provider = &o.End
-	link.Content = map[string]any{"instance_group": o.Group, "properties": o.properties, "instances": []any{}}
-	if o.Type == disk && o.Job == "" {
-		return
-	}
-	instances := []any{}
-	for _, in := range o.group.Instances {
-		zone := any(in.Zone)
-		if in.Zone == "" {
-			zone = nil
-		}
-		instances = append(instances, map[string]any{
-			"name": o.Group, "id": in.ID, "index": in.Index, "az": zone, "bootstrap": in.Bootstrap, "address": in.Addresses[network],
-		})
-	}
-	link.Content["instances"] = instances
+	link.Provider, link.Content = &p.End, p.content(network)
 }

@@ -2,6 +2,7 @@ package links
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 
 // job returns a job with links; context is the manifest's part.
 func job(name string, provides, consumes []artifact.Link, context templates.Context) *templates.Job {
-	return &templates.Job{Job: &artifact.Job{Name: name, Provides: provides, Consumes: consumes}, Context: context}
+	return &templates.Job{Job: &artifact.Job{
+		Name: name, Provides: provides, Consumes: consumes, Properties: []artifact.Property{{Name: "port"}},
+	}, Context: context}
 }
 
 func instances(group string, n int) []Instance {
@@ -39,6 +42,9 @@ func deployment(change func(groups []Group)) []Group {
 	}
 	return groups
 }
+
+// nobody knows no other deployment.
+func nobody(name string) ([]Provider, error) { return nil, fmt.Errorf("no deployment %q", name) }
 
 func consumes(value any) map[string]any { return map[string]any{"db": value} }
 
@@ -121,7 +127,7 @@ func TestResolve(t *testing.T) {
 		}, "web self", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Resolve("dep", deployment(c.change))
+			got, err := Resolve("dep", deployment(c.change), nobody)
 			var wrong *Unresolved
 			switch {
 			case c.why != "":
@@ -135,7 +141,7 @@ func TestResolve(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			}
-			for _, l := range got {
+			for _, l := range got.Links {
 				if l.Consumer.Group != "web" {
 					continue
 				}
@@ -157,7 +163,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		g[0].Jobs[0].Consumes = []artifact.Link{{Name: "peer", Type: "x"}, {Name: "peer2", Type: "y"}}
 	})
 	var wrong *Unresolved
-	if _, err := Resolve("dep", groups); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
+	if _, err := Resolve("dep", groups, nobody); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
 		t.Errorf("%v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"bootstrap/internal/spelling"
 )
 
 // request is what a manifest says about a consumed link.
@@ -15,24 +17,42 @@ type request struct {
 	manual     bool   // the manifest describes the link itself
 }
 
+// notMap says that an entry of consumes or provides is neither a map nor the word nil.
+const notMap = "the manifest must describe it as a map, or as nil in quotes"
+
+// consumesKeys are the keys of an entry of consumes.
+var consumesKeys = [...]string{"from", "deployment", "network", "ip_addresses", "instances", "properties", "address"}
+
+// unknownKey says that an entry of consumes or provides has a key that nothing reads.
+func unknownKey(key string, known []string) string {
+	if key == "name" || key == "type" {
+		return fmt.Sprintf("it has the key %s, which only the spec of the job may have", key)
+	}
+	if hint := spelling.Suggest(key, known); hint != "" {
+		return fmt.Sprintf("it has the unknown key %q%s", key, hint)
+	}
+	return fmt.Sprintf("it has the unknown key %q; known are %s", key, strings.Join(known, ", "))
+}
+
 // read reads an entry of consumes. why says what is wrong with it; empty: nothing.
-func (q *request) read(m map[string]any, name string) (why string) {
-	q.from = name
+func (q *request) read(m map[string]any) (why string) {
 	for _, key := range sortedKeys(m) {
 		value := m[key]
+		text, isText := value.(string)
 		switch key {
-		case "from", "deployment", "network":
-			text, ok := value.(string)
-			if !ok {
+		case "from": // DEPLOYMENT.LINK is an old spelling
+			text = strings.TrimRight(text, ".")
+			if q.from = text[strings.LastIndex(text, ".")+1:]; q.from == "" {
+				return "its from must be the name of a link"
+			}
+		case "deployment", "network":
+			if !isText && value != nil {
 				return fmt.Sprintf("its %s must be a text", key)
 			}
-			switch key {
-			case "from": // DEPLOYMENT.LINK is an old spelling
-				q.from = text[strings.LastIndex(text, ".")+1:]
-			case "deployment":
-				q.deployment = text
-			case "network":
+			if key == "network" {
 				q.network = text
+			} else {
+				q.deployment = text
 			}
 		case "ip_addresses":
 			if _, ok := value.(bool); !ok {
@@ -40,19 +60,20 @@ func (q *request) read(m map[string]any, name string) (why string) {
 			}
 		case "instances", "properties", "address":
 			q.manual = true
-		case "name", "type":
-			return fmt.Sprintf("it has the key %s, which only the spec of the job may have", key)
+		default:
+			return unknownKey(key, consumesKeys[:])
 		}
 	}
 	_, from := m["from"]
-	_, instances := m["instances"].([]any)
 	_, properties := m["properties"]
+	_, instances := m["instances"]
+	_, isList := m["instances"].([]any)
 	switch {
-	case q.manual && from:
-		return "it has both from and a description by hand (instances, properties, address): remove one of them"
+	case from && (instances || properties):
+		return "it has both from and a description by hand (instances, properties): remove one of them"
 	case properties && !instances:
 		return "it has properties without instances; add the list instances, which may be empty"
-	case m["instances"] != nil && !instances:
+	case instances && !isList:
 		return "its instances must be a list"
 	}
 	return ""
@@ -71,12 +92,3 @@ func manual(m map[string]any) map[string]any {
 
 // sortedKeys returns the keys of a map, sorted.
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
-
-// ends returns the providers of offers.
-func ends(offers []offer) []End {
-	all := make([]End, len(offers))
-	for i, o := range offers {
-		all[i] = o.End
-	}
-	return all
-}

@@ -30,21 +30,32 @@ func (e *Unresolved) Error() string {
 	fmt.Fprintf(&b, "cannot connect the links of the deployment %q:", e.Deployment)
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "\n- %s: %s", p.Consumer, p.Why)
-		twice := map[string]int{}
 		for _, c := range p.Candidates {
-			twice[cmp.Or(c.As, c.Name)]++
-		}
-		for _, c := range p.Candidates {
-			name := cmp.Or(c.As, c.Name)
-			line := fmt.Sprintf("consumes: {%s: {from: %s}}", p.Consumer.Name, name)
-			if twice[name] > 1 {
-				line = fmt.Sprintf("provides: {%s: {as: %s}} in that job, and consumes: {%s: {from: %s}} here",
-					c.Name, c.Group+"-"+c.Name, p.Consumer.Name, c.Group+"-"+c.Name)
-			}
-			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(), line)
+			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(), p.line(c))
 		}
 	}
 	return b.String()
+}
+
+// line returns what to write in the manifest to choose a candidate.
+func (p *Problem) line(c End) string {
+	same, group := 0, 0
+	for _, other := range p.Candidates {
+		if cmp.Or(other.As, other.Name) == cmp.Or(c.As, c.Name) {
+			same++
+			if other.Group == c.Group {
+				group++
+			}
+		}
+	}
+	if same < 2 {
+		return fmt.Sprintf("consumes: {%s: {from: %s}}", p.Consumer.Name, cmp.Or(c.As, c.Name))
+	}
+	as := c.Group + "-" + c.Name
+	if group > 1 {
+		as = c.Group + "-" + c.Job + "-" + c.Name
+	}
+	return fmt.Sprintf("provides: {%s: {as: %s}} in that job, and consumes: {%s: {from: %s}} here", c.Name, as, p.Consumer.Name, as)
 }
 
 // String describes the end for people: link, job, group and the place of the job in the
