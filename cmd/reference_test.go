@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"gotest.tools/v3/golden"
-
-	"bootstrap/cmd/about"
 )
 
 // docs/reference.md is made from the help of the commands; `go test ./cmd -update`
@@ -22,7 +20,7 @@ func TestReference(t *testing.T) {
 	b.WriteString(`# Reference of commands
 
 Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints the same. MANIFEST is the file to deploy, or the folder of a
-[bootstrap.yml](environment.md); the [README](../README.md#flags-that-many-commands-share) explains the flags that many commands share.
+[bootstrap.yml](environment.md).
 
 | command | |
 |---|---|
@@ -34,29 +32,32 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		if c.Hidden {
 			return
 		}
-		if c.Runnable() && c != root && len(strings.Fields(c.CommandPath())) <= 3 {
+		shells := c.Name() == "completion" // whose help names its commands
+		if (c.Runnable() || shells) && c != root && len(strings.Fields(c.CommandPath())) <= 3 {
 			all = append(all, c)
 			path := strings.TrimPrefix(c.CommandPath(), "bootstrap ")
 			fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", path, strings.ReplaceAll(c.CommandPath(), " ", "-"), marked(c.Short))
 		}
 		for _, sub := range c.Commands() {
-			visit(sub)
+			if !shells {
+				visit(sub)
+			}
 		}
 	}
 	visit(root)
 	common := commonFlags(all)
 	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
-	b.WriteString("\n## Common flags\n\nEach command says which of these it has. If its own table has the flag, that text counts.\n\n" + flagTable(common))
-	b.WriteString("\n## Exit codes\n\nWhat to do after each of them: [troubleshooting](troubleshooting.md#exit-codes).\n\n```\n" + strings.TrimRight(about.ExitCodes, "\n") + "\n```\n")
+	b.WriteString("\n## Common flags\n\nEach command says which of these it has; a group stands for all of its flags. If the command's own table has the flag, that text counts.\n")
+	groups := groupsOf(t, common)
+	for _, g := range groups {
+		b.WriteString("\n### " + g.title + "\n\n" + flagTable(g.rows))
+	}
+	b.WriteString("\n## Exit codes\n\n`bootstrap help exit-codes` lists them; [troubleshooting](troubleshooting.md#exit-codes) says what to do after each.\n")
 	for _, c := range all {
 		c.InitDefaultHelpFlag()
 		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n", c.CommandPath(), c.UseLine())
-		if c.Parent().Name() == "completion" { // cobra's text has a page for each shell
-			fmt.Fprintf(&b, "%s; `%s --help` says how to load it.\n", c.Short, c.CommandPath())
-			continue
-		}
 		b.WriteString(prose(cmp.Or(c.Long, c.Short)))
-		if c.HasExample() {
+		if words := strings.Fields(c.Example); len(words) > len(strings.Fields(c.CommandPath()))+1 { // more than the form above
 			b.WriteString("\n```\n" + unindented(c.Example) + "\n```\n")
 		}
 		if len(c.Aliases) > 0 {
@@ -67,13 +68,7 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		if len(own) > 0 {
 			b.WriteString("\n" + flagTable(own))
 		}
-		var names []string
-		for _, r := range rows {
-			if slices.Contains(common, r) {
-				names = append(names, "`"+r.name+"`")
-			}
-		}
-		if len(names) > 0 {
+		if names := commonNames(rows, common, groups); len(names) > 0 {
 			fmt.Fprintf(&b, "\n[Common flags](#common-flags): %s.\n", strings.Join(names, ", "))
 		}
 	}
@@ -83,7 +78,61 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 // flagRow is a flag in a table: its names with what it takes, and what it does.
 type flagRow struct{ name, text, about string }
 
-// commonFlags returns the flags that at least 8 of the commands have in the same words.
+// flagGroup is a heading of the common flags with its flags. A command that has all of
+// them, except of the last group, names the group.
+type flagGroup struct {
+	title string
+	rows  []flagRow
+}
+
+// groupsOf sorts the common flags into groups; the last one has all that are in no other.
+func groupsOf(t *testing.T, common []flagRow) []flagGroup {
+	t.Helper()
+	var groups []flagGroup
+	rest := slices.Clone(common)
+	for _, g := range []struct{ title, names string }{
+		{"Values", "--var --var-file --var-source --vars-env --vars-file --pass-env"},
+		{"Manifest", "--bootstrap-yml --cloud-config --cloud-provider --identity --ops-file --state-key --vars-store"},
+		{"Agent", "--old-ca --old-mbus --task-timeout --via"},
+		{"CPI", "--cpi-timeout --package-dir --ruby"},
+		{"Questions", "--non-interactive --yes"},
+		{"Changes", "--allow-shrink --fix --keep-old-disk --on-failure"},
+		{"Jobs and disks", "--packages-group --recipient --recreate-persistent-disks --update-watch-time"},
+		{"Members", "--created-before --include-blocked --only"},
+	} {
+		group := flagGroup{title: g.title}
+		for _, name := range strings.Fields(g.names) {
+			at := slices.IndexFunc(rest, func(r flagRow) bool { return r.name == name })
+			if at < 0 {
+				t.Fatalf("no common flag %s is left for the group %q", name, g.title)
+			}
+			group.rows = append(group.rows, rest[at])
+			rest = slices.Delete(rest, at, at+1)
+		}
+		groups = append(groups, group)
+	}
+	return append(groups, flagGroup{"Others", rest})
+}
+
+// commonNames returns links to the groups that are in the rows of a command as a whole,
+// and the names of its other common flags.
+func commonNames(rows, common []flagRow, groups []flagGroup) []string {
+	var names []string
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r flagRow) bool { return !slices.Contains(common, r) })
+	for _, g := range groups[:len(groups)-1] {
+		if slices.ContainsFunc(g.rows, func(r flagRow) bool { return !slices.Contains(rows, r) }) {
+			continue
+		}
+		rows = slices.DeleteFunc(rows, func(r flagRow) bool { return slices.Contains(g.rows, r) })
+		names = append(names, fmt.Sprintf("[%s](#%s)", g.title, strings.ReplaceAll(strings.ToLower(g.title), " ", "-")))
+	}
+	for _, r := range rows {
+		names = append(names, "`"+r.name+"`")
+	}
+	return names
+}
+
+// commonFlags returns the flags that at least 3 of the commands have in the same words.
 // Of a flag with several texts it is the most frequent one.
 func commonFlags(commands []*cobra.Command) []flagRow {
 	count := map[flagRow]int{}
@@ -94,7 +143,7 @@ func commonFlags(commands []*cobra.Command) []flagRow {
 	}
 	most := map[string]flagRow{}
 	for _, r := range slices.SortedFunc(maps.Keys(count), func(a, b flagRow) int { return cmp.Compare(a.text+a.about, b.text+b.about) }) {
-		if count[r] >= 8 && count[r] > count[most[r.name]] {
+		if count[r] >= 3 && count[r] > count[most[r.name]] {
 			most[r.name] = r
 		}
 	}
