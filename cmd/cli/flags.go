@@ -19,7 +19,6 @@ func (c *Console) everywhereFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Reports.path, "events", "", "also append the JSON events to this `FILE`")
 	f.BoolP("yes", "y", false, "never prompt (the default without a terminal)")
 	f.BoolP("non-interactive", "n", false, "never prompt (the default without a terminal)")
-	f.Bool("tty", false, "accepted for scripts of bosh, without effect")
 	for _, name := range []string{"yes", "non-interactive", "tty", "no-color"} {
 		f.Lookup(name).Hidden = true
 	}

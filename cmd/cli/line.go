@@ -62,6 +62,11 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 		if c.given.neverAsks, err = c.asksNobody(cmd); err != nil {
 			return err
 		}
+		if !c.asTerminal {
+			if c.asTerminal, err = c.switchedOn("BOSH_TTY"); err != nil {
+				return err
+			}
+		}
 		if positional != nil {
 			if err := positional(cmd, args); err != nil {
 				return err
@@ -93,18 +98,26 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 
 // asksNobody reports whether no question is asked: --yes, -n, or BOSH_NON_INTERACTIVE.
 func (c *Console) asksNobody(cmd *cobra.Command) (bool, error) {
-	const name = "BOSH_NON_INTERACTIVE"
 	yes, _ := cmd.Flags().GetBool("yes")
 	silent, _ := cmd.Flags().GetBool("non-interactive")
-	value := c.Getenv(name)
-	if yes || silent || value == "" {
-		return yes || silent, nil
+	if yes || silent {
+		return true, nil
 	}
-	never, err := strconv.ParseBool(value)
+	return c.switchedOn("BOSH_NON_INTERACTIVE")
+}
+
+// switchedOn returns the value of a variable that is true or false, as the bosh CLI reads
+// it.
+func (c *Console) switchedOn(name string) (bool, error) {
+	value := c.Getenv(name)
+	if value == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(value)
 	if err != nil {
 		return false, fmt.Errorf("%s is %q: expected true or false", name, value)
 	}
-	return never, nil
+	return on, nil
 }
 
 // stateKeyFlags adds --state-key to each command that has --state.

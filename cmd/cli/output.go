@@ -54,6 +54,7 @@ type Output struct {
 	plainLines bool     // --plain: a terminal gets what a pipe gets
 	colour     string   // --color
 	noColour   bool     // --no-color
+	asTerminal bool     // --tty, BOSH_TTY: colours, wherever the output goes
 	quiet      bool     // the command has printed its result
 }
 
@@ -62,6 +63,7 @@ func (o *Output) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print one JSON event per line")
 	f.Var(values.Choice{To: &o.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
 	f.BoolVar(&o.noColour, "no-color", false, "the same as --color never")
+	f.BoolVar(&o.asTerminal, "tty", false, "print colours, as to a terminal")
 	f.BoolVar(&o.plainLines, "plain", false, "shorten and redraw nothing; print what a pipe gets")
 }
 
@@ -123,7 +125,7 @@ func (o *Output) Writer(stream io.Writer) *ui.Writer {
 		out.Within(widthOf(f))
 	}
 	colours := o.Terminal(stream) != nil && o.Getenv("TERM") != "dumb"
-	if force := o.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+	if force := o.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" || o.asTerminal {
 		colours = true
 	}
 	if o.Getenv("NO_COLOR") != "" {
