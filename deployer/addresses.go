@@ -19,8 +19,8 @@ import (
 // its VM, and releases them.
 type reservations struct {
 	*work
-	ledgers *instance.Addresses
-	planned network.Outcome // plan
+	ledgers *instance.Placement // read manifest
+	planned network.Outcome     // plan
 	// replace and swap are how the ledger was asked for the plan.
 	replace, swap bool
 	probes        bool // warn of reserved addresses that answer
@@ -70,7 +70,7 @@ func (a *reservations) reserve(ctx context.Context) error {
 	}
 	a.before = a.rec.State.Get().Own.Addresses
 	run := uuid.NewString()
-	a.in.AtEnd(func() { a.undo(ctx, run) })
+	a.rec.AtEnd(func() { a.undo(ctx, run) })
 	got, err := a.ledgers.Reserve(ctx, run, a.replace, a.swap)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (a *reservations) undo(ctx context.Context, run string) {
 		})
 	}
 	if err != nil {
-		a.in.Out.Warning(fmt.Sprintf("addresses that this run has reserved stay reserved for this deployment: %v; the next deploy uses them, and delete releases them", err))
+		a.rec.Out.Warning(fmt.Sprintf("addresses that this run has reserved stay reserved for this deployment: %v; the next deploy uses them, and delete releases them", err))
 	}
 }
 

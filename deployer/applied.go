@@ -17,7 +17,7 @@ func (j *jobs) keepApplied(before state.State, applies bool) error {
 	st := j.rec.State.Get()
 	a := kept.Applied{
 		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
-		Releases: st.Releases, Applied: st.Own.Applied, Health: j.in.About.Health, Processes: st.Own.Processes,
+		Releases: st.Releases, Applied: st.Own.Applied, Health: j.rec.About.Health, Processes: st.Own.Processes,
 	}
 	old, hadOld := j.rec.Folder().Applied(kept.Current)
 	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
@@ -107,7 +107,7 @@ func (j *jobs) applyPrevious(ctx context.Context) error {
 	}
 	spec := j.previous.Spec
 	spec.RenderedTemplates.BlobstoreID = j.rendered.blob
-	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Updating instance '%s'", j.rec.About.Instance()), func(*report.Stage) error {
 		return j.agent.Apply(ctx, spec)
 	})
 }

@@ -35,7 +35,7 @@ const tailLines = 10
 // at once, and often while most jobs start and when they run: otherwise later up to a
 // second apart. It wakes a monit that sleeps over what it started.
 func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
-	watch := j.in.About.WatchTime
+	watch := j.rec.About.WatchTime
 	limit := max(watch.Max, time.Second)
 	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errWatchTime)
@@ -54,7 +54,7 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 				return err
 			}
 			crashing := seen.take(now, time.Now())
-			if crashing != nil && j.in.About.CrashLoops != manifest.WaitForCrashLoops {
+			if crashing != nil && j.rec.About.CrashLoops != manifest.WaitForCrashLoops {
 				return j.notRunning(outer, last, seen, &NotRunningError{Crashing: crashing})
 			}
 			waiting.Say(cmp.Or(seen.words(now), "the jobs are "+now.JobState))
@@ -94,7 +94,7 @@ func (j *jobs) refuseLost(now agent.State) error {
 	if now.Deployment != "" {
 		return nil
 	}
-	return &LostError{VM: j.vm, Bare: true, Instance: j.in.About.Instance()}
+	return &LostError{VM: j.vm, Bare: true, Instance: j.rec.About.Instance()}
 }
 
 func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPoll, 2) }
@@ -114,17 +114,17 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, 
 // checkHealth waits until the health checks of the instance group pass, in their
 // order.
 func (j *jobs) checkHealth(ctx context.Context, _ plan.Step) error {
-	if n := j.in.About.OtherChecks; n > 0 {
-		j.in.Out.Warning(fmt.Sprintf("health checks that run a program were not tried, because another machine has named them: %d", n))
+	if n := j.rec.About.OtherChecks; n > 0 {
+		j.rec.Out.Warning(fmt.Sprintf("health checks that run a program were not tried, because another machine has named them: %d", n))
 	}
-	if len(j.in.About.Health) == 0 {
+	if len(j.rec.About.Health) == 0 {
 		return nil
 	}
 	from := j.agents.HealthFrom(cmp.Or(j.address, j.rec.State.Get().Own.Address))
-	return j.in.Out.Do(fmt.Sprintf("Checking the health of instance '%s'", j.in.About.Instance()), func(s *report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Checking the health of instance '%s'", j.rec.About.Instance()), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
-		for _, c := range j.in.About.Health {
+		for _, c := range j.rec.About.Health {
 			err := health.Wait(ctx, c, from, func(cause string) { waiting.Say(health.Name(c) + ": " + cause) })
 			if failing, ok := errors.AsType[*health.UnhealthyError](err); ok {
 				failing.Previous = j.hasPrevious()

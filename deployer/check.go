@@ -26,7 +26,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	if !r.plan.Touches() {
 		return nil
 	}
-	problems := []error{cpi.Supported(runtime.GOOS), r.t.Host.CheckRoom(r.roomForVM())}
+	problems := []error{cpi.Supported(runtime.GOOS), r.host.CheckRoom(r.roomForVM())}
 	if problems[0] != nil {
 		return problems[:1]
 	}
@@ -35,9 +35,9 @@ func (r *run) machineProblems(ctx context.Context) []error {
 		if r.look.Facts.HasVM {
 			vm = r.t.State.Get().CurrentVMCID
 		}
-		problems = append(problems, r.t.Host.CheckPorts(ctx, vm), r.t.Host.CheckPassword(ctx))
+		problems = append(problems, r.host.CheckPorts(ctx, vm), r.host.CheckPassword(ctx))
 		if r.t.CPI.EffectiveAPI() == 1 {
-			problems = append(problems, r.t.CPI.CheckTunnel())
+			problems = append(problems, r.t.CPI.CheckTunnel(r.in.Manifest.CPI.SSHTunnel))
 		}
 	}
 	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
@@ -46,7 +46,7 @@ func (r *run) machineProblems(ctx context.Context) []error {
 // roomForVM returns how many bytes the packages of a VM on this machine take at
 // least: they are stored as uploaded, compiled and installed.
 func (r *run) roomForVM() uint64 {
-	if r.packages.delivery == nil || !r.plan.NewVM() || !r.t.EmbeddedCPI() {
+	if r.packages.delivery == nil || !r.plan.NewVM() || !r.in.EmbeddedCPI() {
 		return 0
 	}
 	var sum uint64

@@ -17,7 +17,7 @@ func (r *run) checkCloud(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	if r.t.CPI.Serves() && s.With.New {
-		if err := r.t.CPI.CheckTunnel(); err != nil {
+		if err := r.t.CPI.CheckTunnel(r.in.Manifest.CPI.SSHTunnel); err != nil {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ func (pk *packages) startUploads(ctx context.Context) {
 	u := &uploads{}
 	u.ctx, u.cancel = context.WithCancel(ctx)
 	u.group, u.ctx = errgroup.WithContext(u.ctx)
-	in, vm := pk.in.Out.Open, pk.agent
+	in, vm := pk.rec.Out.Open, pk.agent
 	for range 2 {
 		u.group.Go(guard.Func(func() error {
 			for l := range queue {
@@ -80,7 +80,7 @@ func (pk *packages) startUploads(ctx context.Context) {
 // Meanwhile it uploads what the VM lacks, because the agent compiles one
 // package at a time.
 func (pk *packages) compile(ctx context.Context, s plan.Step) error {
-	pk.in.AtEnd(pk.awaitKept)
+	pk.rec.AtEnd(pk.awaitKept)
 	if pk.delivery == nil {
 		if err := pk.planDeliveryToNew(ctx); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (pk *packages) compile(ctx context.Context, s plan.Step) error {
 	pk.startUploads(ctx)
 	pk.spec = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
-		err := pk.in.Out.Do(fmt.Sprintf("Compiling package '%s/%s'", l.Package.Name, artifact.Short(l.Package.Fingerprint)), func(*report.Stage) error {
+		err := pk.rec.Out.Do(fmt.Sprintf("Compiling package '%s/%s'", l.Package.Name, artifact.Short(l.Package.Fingerprint)), func(*report.Stage) error {
 			return pk.deliver(ctx, l.Package)
 		})
 		if err != nil {
@@ -129,11 +129,11 @@ func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
 		return report.Skip("Found in the cache of compiled packages")
 	}
 	key := d.keys[p.Name]
-	done, err := pk.in.Env.Store.Compiling(ctx, d.trust.waits(key), otherCompiles)
+	done, err := pk.rec.Env.Store.Compiling(ctx, d.trust.waits(key), otherCompiles)
 	if err != nil {
 		return err
 	}
-	compiled, found, err := d.trust.find(ctx, pk.in.Env.Store, key)
+	compiled, found, err := d.trust.find(ctx, pk.rec.Env.Store, key)
 	if found || err != nil {
 		done()
 	}
@@ -205,15 +205,15 @@ func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after
 		defer done()
 		d.oneKeeps.Lock()
 		defer d.oneKeeps.Unlock()
-		kept, err := pk.in.Env.Store.KeepCompiled(ctx, c)
+		kept, err := pk.rec.Env.Store.KeepCompiled(ctx, c)
 		switch {
 		case errors.Is(context.Cause(ctx), errKeepIdle):
-			pk.in.Out.Warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
+			pk.rec.Out.Warning(fmt.Sprintf("package %s is not kept in the cache: %v; the next VM will compile it again", p.Name, errKeepIdle))
 		case ctx.Err() != nil:
 		case err != nil:
-			pk.in.Out.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
+			pk.rec.Out.Warning(fmt.Sprintf("%v; the next VM will compile it again", err))
 		case !kept:
-			pk.in.Out.Info(fmt.Sprintf("Package %s contains the path of its VM's folder: the next VM will compile it again", p.Name))
+			pk.rec.Out.Info(fmt.Sprintf("Package %s contains the path of its VM's folder: the next VM will compile it again", p.Name))
 		}
 	}))
 }

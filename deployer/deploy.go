@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
@@ -156,6 +157,33 @@ func (r *run) peek(ctx context.Context) error {
 	return err
 }
 
+// refuseUnrecorded refuses to create a second VM if the first one runs but is not
+// recorded.
+func (r *run) refuseUnrecorded(ctx context.Context) error {
+	return r.look.RefuseUnrecorded(ctx, r.host)
+}
+
+// readManifest reads the manifest.
+func (r *run) readManifest(ctx context.Context) error {
+	in, err := r.t.Read(ctx)
+	if err == nil {
+		r.take(in)
+	}
+	return err
+}
+
+// take gives the doers the manifest.
+func (r *run) take(in *instance.Inputs) {
+	r.in, r.addresses.ledgers = in, r.t.Addresses.For(in)
+}
+
+// use gives the doers what was fetched.
+func (r *run) use(a *instance.Artifacts) {
+	r.t.CPI.Use(a)
+	r.artifacts, r.host = a, instance.NewHost(r.in, r.t.Record, a.Stemcell)
+	r.packages.host = r.host
+}
+
 // readAdopted reads the manifest from which another tool created the VM.
 func (r *run) readAdopted(ctx context.Context) (err error) {
 	r.adopted, err = r.t.ReadAdopted(ctx)
@@ -164,7 +192,9 @@ func (r *run) readAdopted(ctx context.Context) (err error) {
 
 // lookByCPI asks the CPI for what the agent did not report, if a plan needs
 // that.
-func (r *run) lookByCPI(ctx context.Context) error { return r.look.ByCPI(ctx, r.settle) }
+func (r *run) lookByCPI(ctx context.Context) error {
+	return r.look.ByCPI(ctx, r.in.Manifest.Group.Disk, r.settle)
+}
 
 // chooseAddresses decides which addresses the instance keeps or gets. The address
 // of the agent may be one of them.

@@ -102,7 +102,7 @@ func (ds *disks) keepUnwanted(_ context.Context, s plan.Step) error {
 func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (changed bool, err error) {
 	want, work, mounted := ds.in.Manifest.Group.Disk, *step.Disk, step.Disk.Mounted
 	if mounted {
-		if err := ds.in.Out.Do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return ds.agent.UnmountDisk(ctx, have.CID) }); err != nil {
+		if err := ds.rec.Out.Do(fmt.Sprintf("Unmounting disk '%s'", have.CID), func(*report.Stage) error { return ds.agent.UnmountDisk(ctx, have.CID) }); err != nil {
 			return false, err
 		}
 	}
@@ -115,9 +115,9 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 			if mounted {
 				return false, err
 			}
-			ds.in.Out.Info(fmt.Sprintf("Assuming that disk '%s' is not attached: %v", have.CID, err))
+			ds.rec.Out.Info(fmt.Sprintf("Assuming that disk '%s' is not attached: %v", have.CID, err))
 		}
-		if err := ds.awaitDetached(ctx, ds.in.Out.Open); err != nil {
+		if err := ds.awaitDetached(ctx, ds.rec.Out.Open); err != nil {
 			return false, err
 		}
 	}
@@ -126,7 +126,7 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 	if !same {
 		title = fmt.Sprintf("Updating disk '%s'", have.CID)
 	}
-	err = ds.in.Out.Do(title, func(*report.Stage) error {
+	err = ds.rec.Out.Do(title, func(*report.Stage) error {
 		props := properties(want)
 		in := state.Intent{Method: work.Method, Disk: have.CID, Size: want.Size, CloudProperties: props}
 		call := func(c *cpi.Client) (string, error) { return have.CID, c.ResizeDisk(ctx, have.CID, want.Size) }
@@ -163,7 +163,7 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 			return err
 		}
 	}
-	err := ds.in.Out.Do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*report.Stage) error {
+	err := ds.rec.Out.Do(fmt.Sprintf("Migrating disk content from '%s' to '%s'", old.CID, d.CID), func(*report.Stage) error {
 		if err := ds.agent.MigrateDisk(ctx); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 		return err
 	}
 	ds.migratedFrom = old.CID
-	return ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
+	return ds.rec.Out.Do(fmt.Sprintf("Detaching disk '%s'", old.CID), func(s *report.Stage) error {
 		if err := report.Unskipped(script(ds.agent.RemovePersistentDisk(ctx, old.CID))); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 // some CPIs restart the VM. An agent that starts with disks which it does not expect
 // never answers.
 func (ds *disks) restartTime() time.Duration {
-	return min(instance.RebootTimeout, ds.in.Env.AgentTimeout)
+	return min(instance.RebootTimeout, ds.rec.Env.AgentTimeout)
 }
 
 // awaitDetached waits until the agent answers after detach_disk, for which some
@@ -217,7 +217,7 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 	if step.With.New || cid == ds.migratedFrom {
 		return nil
 	}
-	return ds.in.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
+	return ds.rec.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
 		mounted, err := ds.agent.ListDisk(ctx)
 		if err != nil {
 			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
@@ -245,7 +245,7 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 
 func (ds *disks) create(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
 	var d state.Disk
-	err := ds.in.Out.Do("Creating disk", func(*report.Stage) error {
+	err := ds.rec.Out.Do("Creating disk", func(*report.Stage) error {
 		props := properties(want)
 		cid, err := ds.journal.Create(ctx, state.Intent{Method: "create_disk", Size: want.Size, CloudProperties: props}, func(c *cpi.Client) (string, error) {
 			return c.CreateDisk(ctx, want.Size, props, ds.vm)
@@ -270,7 +270,7 @@ func (ds *disks) makeCurrent(d state.Disk) error {
 // attach attaches and mounts a disk; beside a mounted one the agent mounts
 // it as the target of a migration.
 func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error {
-	return ds.in.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
+	return ds.rec.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err
@@ -327,7 +327,7 @@ func (ds *disks) tag(ctx context.Context, cid string) {
 		err = c.SetDiskMetadata(ctx, cid, ds.metadata())
 	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
-		ds.in.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
+		ds.rec.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
 	}
 }
 
@@ -347,7 +347,7 @@ func (ds *disks) metadata() map[string]string {
 // changed.
 func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
 	disk := step.Name
-	return ds.in.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
+	return ds.rec.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
 		cid, err := ds.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: disk}, func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, disk, ds.metadata())
 		})
@@ -373,7 +373,7 @@ func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
 		return nil
 	})
 	if err == nil {
-		ds.in.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
+		ds.rec.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
 	}
 	return err
 }
@@ -381,12 +381,12 @@ func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
 // deleteAll deletes every disk that the state owns, the current one first.
 func (ds *disks) deleteAll(ctx context.Context, s plan.Step) error {
 	if d := plan.DiskOf(ds.rec.State.Get(), s.Name); d != nil {
-		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting disk '%s'", *d); err != nil {
+		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting disk '%s'", *d); err != nil {
 			return err
 		}
 	}
 	for _, d := range ds.rec.State.Get().Disks {
-		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting unused disk '%s'", d); err != nil {
+		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting unused disk '%s'", d); err != nil {
 			return err
 		}
 	}
@@ -414,7 +414,7 @@ func properties(want *manifest.DiskPool) map[string]any {
 // deleted it.
 func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
 	if o, err := orphanOf(ds.rec.State.Get(), s.Name); err == nil {
-		if err := ds.delete(ctx, ds.in.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
+		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
 			return err
 		}
 	}
@@ -440,7 +440,7 @@ func (ds *disks) detach(ctx context.Context, vm, disk string) error {
 	if disk == "" {
 		return nil
 	}
-	return ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
+	return ds.rec.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ func TestSnapshotIsRecorded(t *testing.T) {
 
 func snapshotRun(t *testing.T, reply string) scripted {
 	r := scriptedRun(t, map[string]string{"snapshot_disk": reply})
-	r.t.UseManifest(emptyManifest())
+	r.reads(emptyManifest())
 	return r
 }
 
@@ -60,7 +60,8 @@ func TestAttachAgain(t *testing.T) {
 				"attach_disk": attach, "detach_disk": "rm attached; " + good,
 				"get_disks": fmt.Sprintf(`echo '{"result":%s}'`, c.disks), "set_disk_metadata": good,
 			})
-			r.t.Manifest, r.t.Env.AgentTimeout = emptyManifest(), time.Minute
+			r.reads(emptyManifest())
+			r.t.Env.AgentTimeout = time.Minute
 			mbus, ca := agentAt(t, "agent-1")
 			var err error
 			if r.agent, err = r.t.Agents.New(mbus, ca); err != nil {

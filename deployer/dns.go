@@ -32,14 +32,14 @@ func (j *jobs) dnsAddresses() map[string]string {
 // them, and saves their version: agents accept only newer ones. It warns if the
 // agent does not know the message.
 func (j *jobs) sendDNS(ctx context.Context) error {
-	if !j.in.About.UseDNS {
+	if !j.rec.About.UseDNS {
 		return nil
 	}
 	st := j.rec.State.Get()
 	records := dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
-		ID: j.rec.InstanceID(j.in.About.Group), AgentID: st.Own.AgentID, Group: j.in.About.Group, Index: j.in.About.Index, Deployment: j.in.About.Name, Addresses: j.dnsAddresses(),
+		ID: j.rec.InstanceID(j.rec.About.Group), AgentID: st.Own.AgentID, Group: j.rec.About.Group, Index: j.rec.About.Index, Deployment: j.rec.About.Name, Addresses: j.dnsAddresses(),
 	})
-	return j.in.Out.Do("Sending DNS records", func(s *report.Stage) error {
+	return j.rec.Out.Do("Sending DNS records", func(s *report.Stage) error {
 		blob, err := j.putDNS(ctx, records, s.Progress)
 		if err != nil {
 			return fmt.Errorf("cannot upload the DNS records: %w", err)

@@ -80,7 +80,7 @@ func TestSendDNS(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.address = "10.0.0.3"
-			r.t.UseManifest(&manifest.Manifest{
+			r.reads(&manifest.Manifest{
 				Name: "page", UseDNS: c.use, Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 				Group: manifest.InstanceGroup{Name: "web", Networks: []manifest.GroupNetwork{{Name: "default"}}},
 			})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/instance"
@@ -101,6 +102,18 @@ func refuses(kind string) string {
 
 func emptyManifest() *manifest.Manifest { return &manifest.Manifest{Name: "simple"} }
 
+// reads makes m the manifest that the run has read.
+func (r *run) reads(m *manifest.Manifest) {
+	in := &instance.Inputs{Request: r.t.Request}
+	in.UseManifest(m)
+	r.take(in)
+}
+
+// fetched makes these what the run has fetched.
+func (r *run) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
+	r.use(&instance.Artifacts{Inputs: r.in, Releases: releases, Stemcell: stemcell})
+}
+
 // lost means that the reply's file was removed, as when an older state is
 // restored.
 const lost = "lost"
@@ -167,7 +180,7 @@ func TestSettleCreate(t *testing.T) {
 			if c.agent == "" {
 				r.t.Env.AgentTimeout = 100 * time.Millisecond
 			}
-			r.t.UseManifest(emptyManifest())
+			r.reads(emptyManifest())
 			r.t.About.MBus, r.t.About.CA = agentAt(t, c.agent)
 			if c.moved {
 				coming := kept.Agent{MBus: r.t.About.MBus, CA: r.t.About.CA, AgentID: "agent-2"}

@@ -78,8 +78,8 @@ func (j *jobs) renderLate(ctx context.Context) error {
 }
 
 func (j *jobs) render(ctx context.Context) error {
-	j.in.AtEnd(j.removeRendered)
-	return j.in.Out.Do("Rendering job templates", func(*report.Stage) error {
+	j.rec.AtEnd(j.removeRendered)
+	return j.rec.Out.Do("Rendering job templates", func(*report.Stage) error {
 		if err := os.MkdirAll(j.rec.Dir, 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
@@ -91,7 +91,7 @@ func (j *jobs) render(ctx context.Context) error {
 		content := filepath.Join(dir, "content")
 		jobs, err := j.templateJobs()
 		if err == nil {
-			err = j.in.Env.Render(ctx, jobs, content)
+			err = j.rec.Env.Render(ctx, jobs, content)
 		}
 		if err != nil {
 			return err
@@ -115,10 +115,10 @@ func (j *jobs) renderTo(ctx context.Context, dir string) error {
 	if j.address, dynamic = j.in.Manifest.Address(); dynamic {
 		j.address = j.known
 	}
-	return j.in.Out.Do("Rendering job templates", func(*report.Stage) error {
+	return j.rec.Out.Do("Rendering job templates", func(*report.Stage) error {
 		jobs, err := j.templateJobs()
 		if err == nil {
-			err = j.in.Env.Render(ctx, jobs, dir)
+			err = j.rec.Env.Render(ctx, jobs, dir)
 		}
 		return err
 	})
@@ -145,7 +145,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 			Context: templates.Context{
 				Name:              m.Group.Name,
 				Index:             m.Index(),
-				ID:                j.rec.InstanceID(j.in.About.Group),
+				ID:                j.rec.InstanceID(j.rec.About.Group),
 				ReleaseVersion:    rel.Version,
 				PropertiesPath:    propertiesPath(ref),
 				AZ:                m.Zone(),
@@ -228,7 +228,7 @@ func (j *jobs) removeRendered() {
 		return
 	}
 	if err := os.RemoveAll(j.rendered.dir); err != nil {
-		j.in.Out.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
+		j.rec.Out.Warning(fmt.Sprintf("cannot remove the rendered templates, which may contain secrets: %v", err))
 	}
 }
 
@@ -239,7 +239,7 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 	s := agent.Spec{
 		Deployment: m.Name,
 		Name:       m.Group.Name,
-		ID:         j.rec.InstanceID(j.in.About.Group),
+		ID:         j.rec.InstanceID(j.rec.About.Group),
 		Index:      m.Index(),
 		AZ:         cmp.Or(m.Zone(), "unknown"),
 		Job:        agent.SpecJob{Name: m.Group.Name, Templates: []agent.SpecTemplate{}},
@@ -293,7 +293,7 @@ func (j *jobs) upload(ctx context.Context) error {
 	if j.rendered.archive == "" || j.rendered.blob != "" {
 		return nil
 	}
-	return j.in.Out.Do("Uploading rendered templates", func(s *report.Stage) error {
+	return j.rec.Out.Do("Uploading rendered templates", func(s *report.Stage) error {
 		blob := uuid.NewString()
 		if err := j.agent.PutBlob(ctx, blob, j.rendered.archive, s.Progress); err != nil {
 			return fmt.Errorf("cannot upload the rendered templates: %w", err)
@@ -306,7 +306,7 @@ func (j *jobs) upload(ctx context.Context) error {
 // prepare lets the agent fetch what the next apply needs while the jobs run.
 func (j *jobs) prepare(ctx context.Context) error {
 	j.packages.spec = j.packages.coming()
-	return j.in.Out.Do(fmt.Sprintf("Preparing instance '%s'", j.in.About.Instance()), func(s *report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Preparing instance '%s'", j.rec.About.Instance()), func(s *report.Stage) error {
 		err := j.agent.Prepare(ctx, j.spec(false, j.rendered.blob))
 		if agent.UnknownMessage(err) {
 			return report.Skip("the agent does not support prepare")
@@ -320,7 +320,7 @@ func (j *jobs) update(ctx context.Context) error {
 	if err := j.upload(ctx); err != nil {
 		return err
 	}
-	return j.in.Out.Do(fmt.Sprintf("Updating instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Updating instance '%s'", j.rec.About.Instance()), func(*report.Stage) error {
 		return j.agent.Apply(ctx, j.spec(false, j.rendered.blob))
 	})
 }
@@ -328,19 +328,19 @@ func (j *jobs) update(ctx context.Context) error {
 // startScripts runs the scripts of jobs that belong to starting.
 func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 	name := string(s.Kind)
-	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.in.About.Instance()), func(*report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.rec.About.Instance()), func(*report.Stage) error {
 		return j.runScripts(ctx, j.agent, name, nil)
 	})
 }
 
 // start starts the processes of the jobs.
 func (j *jobs) start(ctx context.Context, _ plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Starting instance '%s'", j.in.About.Instance()), func(*report.Stage) error { return j.agent.Start(ctx) })
+	return j.rec.Out.Do(fmt.Sprintf("Starting instance '%s'", j.rec.About.Instance()), func(*report.Stage) error { return j.agent.Start(ctx) })
 }
 
 // awaitRunning waits until the jobs run.
 func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", j.in.About.Instance()), func(s *report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", j.rec.About.Instance()), func(s *report.Stage) error {
 		return j.waitForRunning(ctx, s)
 	})
 }

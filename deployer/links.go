@@ -57,7 +57,7 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 		for k := range list {
 			group.Jobs = append(group.Jobs, &list[k])
 		}
-		for _, in := range inOrder(j.in.From.Of.Record, g.Name) {
+		for _, in := range inOrder(j.rec.From.Of.Record, g.Name) {
 			group.Instances = append(group.Instances, j.linkInstance(in, group.Default))
 		}
 		groups[i] = group
@@ -95,10 +95,10 @@ func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 		seen.Addresses[name] = block.Addr().String()
 	}
 	switch {
-	case in == j.in.From.Of.Instance && j.address != "":
+	case in == j.rec.From.Of.Instance && j.address != "":
 		seen.Addresses[main] = j.address
 	case seen.Addresses[main] == "":
-		st, found, err := file.Read(j.in.From.Of.Record.StatePath(in), j.in.Env.Home)
+		st, found, err := file.Read(j.rec.From.Of.Record.StatePath(in), j.rec.Env.Home)
 		if err == nil && found {
 			seen.Addresses[main] = st.Own.Address
 		}
@@ -108,17 +108,22 @@ func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 
 // fetchAll fetches the artifacts and connects the links, before anything is changed.
 func (r *run) fetchAll(ctx context.Context) error {
-	if err := r.t.Artifacts.FetchAll(ctx); err != nil || r.t.Deployment == nil {
+	a, err := r.in.FetchAll(ctx)
+	if err != nil {
 		return err
 	}
-	_, err := r.jobs.templateJobs()
+	r.use(a)
+	if r.in.Deployment == nil {
+		return nil
+	}
+	_, err = r.jobs.templateJobs()
 	return err
 }
 
 // addConnected adds the links of the instance's jobs to parts, which a later plan
 // compares. It does nothing for the only instance of a manifest.
 func (r *run) addConnected(parts map[string]any) error {
-	if r.t.Deployment == nil {
+	if r.in.Deployment == nil {
 		return nil
 	}
 	jobs, err := r.jobs.templateJobs()
@@ -130,7 +135,7 @@ func (r *run) addConnected(parts map[string]any) error {
 			parts["links: "+job.Name] = []any{c.Links, c.Provides}
 		}
 	}
-	if !r.t.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
+	if !r.in.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
 		parts["that it is the bootstrap instance"] = false
 	}
 	return nil

@@ -135,7 +135,7 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 			d.compiled = append(d.compiled, l)
 			continue
 		}
-		found, ok, err := d.trust.find(ctx, pk.in.Env.Store, key)
+		found, ok, err := d.trust.find(ctx, pk.rec.Env.Store, key)
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot look for package %s in the cache: %w", p.Name, err)

@@ -45,11 +45,9 @@ func deliveryRun(t *testing.T, compiled bool) *run {
 		},
 	}
 	r := newRun(Options{Config: instance.Config{Report: func(report.Event) {}}})
-	r.t.UseManifest(&manifest.Manifest{})
-	r.t.Artifacts.Releases = map[string]*artifact.Release{"web": rel}
-	r.t.Artifacts.Stemcell = &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"}
+	r.reads(&manifest.Manifest{Group: manifest.InstanceGroup{Jobs: []manifest.JobRef{{Name: "web", Release: "web"}}}})
+	r.fetched(map[string]*artifact.Release{"web": rel}, &artifact.Stemcell{Name: "s", OS: "ubuntu-noble", Version: "1.2"})
 	r.t.Env.Store = artifact.Open(artifact.Config{Dir: t.TempDir()})
-	r.t.Manifest.Group.Jobs = []manifest.JobRef{{Name: "web", Release: "web"}}
 	t.Cleanup(func() { r.t.Env.Store.Close() })
 	return r
 }
@@ -183,8 +181,8 @@ func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
 
 func TestCompiledKeyHasTheWholeClosure(t *testing.T) {
 	r := deliveryRun(t, false)
-	r.t.Artifacts.Releases["web"].Package("openssl").Dependencies = []string{"perl"}
-	r.t.Artifacts.Releases["web"].Packages = append(r.t.Artifacts.Releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
+	r.artifacts.Releases["web"].Package("openssl").Dependencies = []string{"perl"}
+	r.artifacts.Releases["web"].Packages = append(r.artifacts.Releases["web"].Packages, &artifact.Package{Name: "perl", Fingerprint: "p1"})
 	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (r *run) deployPhases() []phase {
 	return slices.Concat([]phase{
 		{name: "find state", do: r.findExisting},
 		{name: "check inputs", do: r.checkInputs},
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "lock state", group: instance.Validating, do: r.lock},
 		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}, r.lookPhases(), []phase{
@@ -37,7 +37,7 @@ func (r *run) deployPhases() []phase {
 // planPhases returns the phases of plan; save keeps what it has made.
 func (r *run) planPhases(save func(context.Context) error) []phase {
 	return slices.Concat([]phase{
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "read state", group: instance.Validating, do: r.peek},
 		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}, r.lookPhases(), []phase{
@@ -54,7 +54,7 @@ func (r *run) lookPhases() []phase {
 		{name: "adopt", do: r.readAdopted},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "look", do: r.lookByCPI},
-		{name: "look for an unrecorded VM", do: r.look.RefuseUnrecorded},
+		{name: "look for an unrecorded VM", do: r.refuseUnrecorded},
 	}
 }
 
@@ -177,10 +177,10 @@ func (r *diskRecord) forceForgetPhases() []phase {
 // renderPhases returns the phases of render.
 func (r *run) renderPhases(what RenderOptions) []phase {
 	return []phase{
-		{name: "read manifest", group: instance.Validating, do: r.t.Read},
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "read state", group: instance.Validating, do: r.peekAtState},
 		{name: "start ruby", group: instance.Validating, do: r.startRubyAtOnce},
-		{name: "fetch releases", group: instance.Validating, do: r.t.Artifacts.FetchForJobs},
+		{name: "fetch releases", group: instance.Validating, do: r.fetchForJobs},
 		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
 	}
 }
@@ -188,7 +188,7 @@ func (r *run) renderPhases(what RenderOptions) []phase {
 // phases returns the phases of validate.
 func (v *validation) phases() []phase {
 	return []phase{
-		{name: "read manifest", do: v.r.t.Read},
+		{name: "read manifest", do: v.r.readManifest},
 		{name: "choose addresses", do: v.chooseAddresses},
 		{name: "start ruby", do: v.startRuby},
 		{name: "fetch artifacts", do: v.fetchArtifacts},

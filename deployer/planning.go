@@ -68,7 +68,7 @@ func (r *run) checkTemplates(ctx context.Context) error {
 		return nil
 	}
 	defer func(address string) { r.address = address }(r.address)
-	v := &validation{r: r, whole: r.t.Manifest}
+	v := &validation{r: r, whole: r.in.Manifest}
 	if err := v.renderJobs(ctx); err != nil || len(v.problems) == 0 {
 		return err
 	}
@@ -77,8 +77,8 @@ func (r *run) checkTemplates(ctx context.Context) error {
 
 // wishes collects what the manifest asks for.
 func (r *run) wishes() (plan.Wishes, error) {
-	m, st := r.t.Manifest, r.t.State.Get()
-	order, err := r.t.Artifacts.PackageOrder()
+	m, st := r.in.Manifest, r.t.State.Get()
+	order, err := r.artifacts.PackageOrder()
 	if err != nil {
 		return plan.Wishes{}, err
 	}
@@ -88,7 +88,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 	}
 	_, dynamic := m.Address()
 	address := r.instanceAddress()
-	parts := plan.InstanceParts(m, r.t.Artifacts.Releases, packages, address)
+	parts := plan.InstanceParts(m, r.artifacts.Releases, packages, address)
 	if err := r.addConnected(parts); err != nil {
 		return plan.Wishes{}, err
 	}
@@ -96,8 +96,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Digest:    m.Digest,
 		Group:     m.Group.Name,
 		Index:     m.Index(),
-		Stemcell:  r.t.Artifacts.Stemcell.Name + "/" + r.t.Artifacts.Stemcell.Version,
-		Light:     instance.IsLight(r.t.Artifacts.Stemcell),
+		Stemcell:  r.artifacts.Stemcell.Name + "/" + r.artifacts.Stemcell.Version,
+		Light:     instance.IsLight(r.artifacts.Stemcell),
 		Used:      map[string]bool{},
 		Embedded:  map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
@@ -109,7 +109,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Snapshot:  m.Update.Snapshot,
 		DNS:       m.UseDNS,
 		API:       r.t.CPI.EffectiveAPI(),
-		Differs:   r.look.AgentDiffers(),
+		Differs:   r.look.AgentDiffers(m),
 		Asked:     r.asked.Asked,
 		Places:    plan.Places(m),
 	}
@@ -124,10 +124,10 @@ func (r *run) wishes() (plan.Wishes, error) {
 		if strings.HasPrefix(rel.URL, "embedded:") {
 			w.Embedded[rel.Name] = true
 		}
-		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.t.Artifacts.Releases[rel.Name].Version})
+		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.artifacts.Releases[rel.Name].Version})
 	}
 	if r.t.From.Inputs.Generate == document.Plan {
-		w.Generated, w.Replaced = m.Generated, r.t.Replaced
+		w.Generated, w.Replaced = m.Generated, r.in.Replaced
 	}
 	return w, nil
 }
@@ -135,7 +135,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 // instanceAddress returns the address of the instance by the manifest, or else that of
 // the VM that exists; empty: unknown.
 func (r *run) instanceAddress() string {
-	if address, dynamic := r.t.Manifest.Address(); !dynamic {
+	if address, dynamic := r.in.Manifest.Address(); !dynamic {
 		return address
 	}
 	return r.look.KnownAddress()
@@ -147,10 +147,10 @@ func (r *run) instanceAddress() string {
 func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err error) {
 	x.Addresses, x.Notes = r.addresses.planned.Changes, r.notes()
 	if c.NewVM() || c.NewDisk() {
-		x.Machine = machineReason(r.t.Host.NewMachine(ctx))
-		x.Network = networkReason(r.t.Host.NewNetwork(ctx))
-		x.Limits = limitsReason(r.t.Host.NotHeld(ctx))
-		x.DiskLimit = diskReason(r.t.Host.DiskNotHeld(ctx))
+		x.Machine = machineReason(r.host.NewMachine(ctx))
+		x.Network = networkReason(r.host.NewNetwork(ctx))
+		x.Limits = limitsReason(r.host.NotHeld(ctx))
+		x.DiskLimit = diskReason(r.host.DiskNotHeld(ctx))
 	}
 	x.OldScripts, x.NewScripts, x.Checks = plan.ScriptsOf(r.oldJobs()), plan.ScriptsOf(r.newJobs()), r.hasChecks()
 	switch {
@@ -170,8 +170,8 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 // newJobs returns the jobs of the manifest.
 func (r *run) newJobs() []*artifact.Job {
 	var jobs []*artifact.Job
-	for _, ref := range r.t.Manifest.Group.Jobs {
-		jobs = append(jobs, r.t.Artifacts.Releases[ref.Release].Job(ref.Name))
+	for _, ref := range r.in.Manifest.Group.Jobs {
+		jobs = append(jobs, r.artifacts.Releases[ref.Release].Job(ref.Name))
 	}
 	return jobs
 }
@@ -182,7 +182,7 @@ func (r *run) oldJobs() []*artifact.Job {
 	var jobs []*artifact.Job
 	for _, has := range r.look.Facts.Now.Job.Templates {
 		var found *artifact.Job
-		for _, rel := range r.t.Artifacts.Releases {
+		for _, rel := range r.artifacts.Releases {
 			if job := rel.Job(has.Name); job != nil && job.Fingerprint == has.Version {
 				found = job
 			}
@@ -195,13 +195,13 @@ func (r *run) oldJobs() []*artifact.Job {
 // notes returns the warnings of the manifest and of its addresses.
 func (r *run) notes() []string {
 	var notes []string
-	if r.t.Manifest.SharesNetworks() {
+	if r.in.Manifest.SharesNetworks() {
 		if text := r.t.Addresses.LeavesLedger(); text != "" {
 			notes = append(notes, text)
 		}
 	}
 	notes = append(notes, r.addresses.alone()...)
-	for _, problem := range r.t.Manifest.Warnings {
+	for _, problem := range r.in.Manifest.Warnings {
 		notes = append(notes, instance.Place(problem))
 	}
 	return notes
@@ -250,20 +250,20 @@ func diskReason(l instance.Limits) plan.Reason {
 // it can, or that is not wanted.
 func (r *run) noSwap() string {
 	st := r.t.State.Get()
-	if st.CurrentVMCID == "" || r.t.Manifest.Update.VMStrategy != swapStrategy {
+	if st.CurrentVMCID == "" || r.in.Manifest.Update.VMStrategy != swapStrategy {
 		return ""
 	}
 	if name := r.addresses.planned.NoSwap; r.addresses.swap && name != "" {
 		return "it keeps its address on network " + name
 	}
 	old, err := url.Parse(r.t.Agents.Recall(st.CurrentVMCID).MBus)
-	address, dynamic := r.t.Manifest.Address()
+	address, dynamic := r.in.Manifest.Address()
 	switch {
 	case r.t.About.Registry != nil:
 		return "the registry serves one VM"
 	case !dynamic && address == st.Own.Address:
 		return "both would have the static address " + address
-	case err == nil && old.Host == r.t.Manifest.CPI.MBusURL.Host:
+	case err == nil && old.Host == r.in.Manifest.CPI.MBusURL.Host:
 		return "the agents of both would be at " + old.Host
 	}
 	return ""
@@ -307,7 +307,7 @@ func (r *run) makePlan(ctx context.Context) error {
 		r.agent, r.address = r.look.Running, r.instanceAddress()
 	}
 	if !decision.Nothing() {
-		r.plan.Diff = r.t.Diff(st)
+		r.plan.Diff = r.t.Diff(st, r.in.Manifest)
 	}
 	return nil
 }
@@ -338,7 +338,7 @@ const swapStrategy = "create-swap-delete"
 // while, and returns the wishes with it. That address is no change of the VM that would
 // be a reason to replace it. A static address cannot be had twice.
 func (r *run) placeBeside(ctx context.Context, w plan.Wishes, c *plan.Choice) (plan.Wishes, error) {
-	if c.VM.Action != plan.Replace || w.Strategy != swapStrategy || r.t.Manifest.Placement == nil {
+	if c.VM.Action != plan.Replace || w.Strategy != swapStrategy || r.in.Manifest.Placement == nil {
 		return w, nil
 	}
 	if err := r.addresses.choose(ctx, true, true); err != nil {

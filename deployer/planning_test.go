@@ -44,9 +44,9 @@ func TestWhatPlansAsk(t *testing.T) {
 			var asked []string
 			r := unchangedRun(t, &asked)
 			if c.change != nil {
-				changed := *r.t.Manifest
+				changed := *r.in.Manifest
 				c.change(&changed)
-				r.t.Manifest = &changed
+				r.in.Manifest = &changed
 			}
 			r.asked.Asked = c.flags
 			if err := r.makePlan(t.Context()); err != nil {
@@ -84,16 +84,15 @@ func unchangedRun(t *testing.T, asked *[]string) scripted {
 	}
 	env.Limits = func(string, map[string]any) instance.Limits { ask("limits"); return instance.Limits{} }
 	env.DiskLimit = func(string) instance.Limits { ask("disk limit"); return instance.Limits{} }
-	r.t.Manifest = &manifest.Manifest{
+	r.reads(&manifest.Manifest{
 		Name: "d", Digest: "1", Sketch: []byte("name: after\n"),
 		Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 		Group: manifest.InstanceGroup{
 			Name: "web", Disk: &manifest.DiskPool{Size: 64}, Networks: []manifest.GroupNetwork{{Name: "default"}},
 		},
 		CPI: manifest.Installation{MBusURL: &url.URL{Host: "10.0.0.5:6868"}, Templates: []manifest.JobRef{{Name: "local_cpi", Release: "cpi"}}},
-	}
-	r.t.Artifacts.Stemcell = &artifact.Stemcell{Name: "os", Version: "1"}
-	r.t.Artifacts.Releases = map[string]*artifact.Release{"web": {Name: "web", Jobs: []*artifact.Job{{Name: "page"}}}}
+	})
+	r.fetched(map[string]*artifact.Release{"web": {Name: "web", Jobs: []*artifact.Job{{Name: "page"}}}}, &artifact.Stemcell{Name: "os", Version: "1"})
 	if err := r.t.Folder().SetSketch([]byte("name: before\n")); err != nil {
 		t.Fatal(err)
 	}

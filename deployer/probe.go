@@ -27,7 +27,7 @@ func probePorts() []int { return []int{22, 80, 443, 6868} }
 // probe warns of each newly reserved address that answers: a machine has it that
 // the ledger does not know.
 func (a *reservations) probe(ctx context.Context) {
-	dial := a.in.Env.Route.Dial
+	dial := a.rec.Env.Route.Dial
 	if dial == nil { // the VM is reached directly
 		dial = proxy.Direct().DialContext
 	}
@@ -41,7 +41,7 @@ func (a *reservations) probe(ctx context.Context) {
 		}
 		addr := c.Reservation.Block.Addr()
 		if why := probed(ctx, dial, addr, ports); why != "" {
-			a.in.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has reserved it: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
+			a.rec.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has reserved it: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
 		}
 	}
 }

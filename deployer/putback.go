@@ -117,7 +117,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("package %s of the previous deploy is no longer on the VM", name), nil
 		}
 	}
-	err = j.in.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
+	err = j.rec.Out.Do("Putting back the previous jobs", func(s *report.Stage) error {
 		spec := a.Spec
 		spec.RenderedTemplates.BlobstoreID = uuid.NewString()
 		if err := j.agent.PutBlob(ctx, spec.RenderedTemplates.BlobstoreID, j.rec.Folder().Rendered(kept.Current), s.Progress); err != nil {

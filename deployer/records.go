@@ -21,9 +21,9 @@ import (
 // records writes the result of a finished run to the state.
 type records struct {
 	*work
-	cpi     *instance.CPI
-	ledgers *instance.Addresses
-	jobs    *jobs
+	cpi       *instance.CPI
+	addresses *reservations
+	jobs      *jobs
 }
 
 // clear records that no manifest is deployed as a whole, so that no tool
@@ -33,8 +33,8 @@ func (rs *records) clear(context.Context) error {
 		st.CurrentManifestSHA = ""
 		st.CurrentReleaseIDs = nil
 		st.Releases = nil
-		if m := rs.in.Manifest; m != nil {
-			st.Own.Zone = m.Zone()
+		if rs.in != nil {
+			st.Own.Zone = rs.in.Manifest.Zone()
 		}
 		return nil
 	})
@@ -66,12 +66,12 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 			st.Own.Processes = rs.jobs.rendered.processes
 		}
 		st.Own.Variables = rs.in.Manifest.Variables
-		st.Own.Group, st.Own.Stopped = rs.in.About.Group, s.With.Stopped
+		st.Own.Group, st.Own.Stopped = rs.rec.About.Group, s.With.Stopped
 		st.Own.Zone = rs.in.Manifest.Zone()
 		if rs.in.Manifest.SharesNetworks() {
-			st.Own.Ledger = rs.ledgers.SharedLedger()
+			st.Own.Ledger = rs.addresses.ledgers.SharedLedger()
 		}
-		if !rs.ledgers.InState() {
+		if !rs.addresses.ledgers.InState() {
 			st.Own.Addresses = nil // static_ips names them, or a ledger has them
 		}
 		st.Own.Deployed = &now
@@ -86,7 +86,7 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 		return err
 	}
 	if err := rs.jobs.keepApplied(before, s.With.Applies); err != nil {
-		rs.in.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
+		rs.rec.Out.Warning(err.Error() + "; deploy --previous cannot put this deploy back")
 	}
 	return rs.cpi.Remember(ctx)
 }
@@ -135,17 +135,17 @@ func (rs *records) uninstall(ctx context.Context) error {
 		return err
 	}
 	if n := len(rs.rec.State.Get().Own.Orphans); n > 0 {
-		rs.in.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
+		rs.rec.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
 		return nil
 	}
 	if n := len(rs.rec.State.Get().Own.Leftovers); n > 0 {
-		rs.in.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
+		rs.rec.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
 		return nil
 	}
 	for _, c := range rs.rec.State.Get().Own.Snapshots {
-		rs.in.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
+		rs.rec.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
 	}
-	return rs.in.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
+	return rs.rec.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
 		rs.cpi.CloseLog()
 		if err := os.RemoveAll(rs.rec.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove the installed CPI: %w", err)

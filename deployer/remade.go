@@ -114,7 +114,7 @@ func (ds *disks) mountAgain(ctx context.Context) error {
 	if slices.Contains(mounted, d.CID) {
 		return nil
 	}
-	return ds.in.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
+	return ds.rec.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
 }
 
 // applyAgain gives a VM of that kind of machine, which has nothing, its name, its

@@ -54,12 +54,21 @@ func (r *run) peekAtState(ctx context.Context) error {
 	if err := r.chooseAddresses(ctx); err != nil {
 		return err
 	}
-	if ip, dynamic := r.t.Manifest.Address(); dynamic {
+	if ip, dynamic := r.in.Manifest.Address(); dynamic {
 		r.address = st.Own.Address
 	} else {
 		r.address = ip
 	}
 	return nil
+}
+
+// fetchForJobs fetches the releases whose jobs are rendered.
+func (r *run) fetchForJobs(ctx context.Context) error {
+	a, err := r.in.FetchForJobs(ctx)
+	if err == nil {
+		r.use(a)
+	}
+	return err
 }
 
 // startRubyAtOnce starts the Ruby that renders templates during the downloads.
@@ -134,7 +143,7 @@ func (r *run) refuseInRelease(out string) error {
 	if real, failed := filepath.EvalSymlinks(place); failed == nil {
 		place = real
 	}
-	for _, rel := range r.t.Manifest.Releases {
+	for _, rel := range r.in.Manifest.Releases {
 		folder, local := strings.CutPrefix(rel.URL, "file://")
 		if real, failed := filepath.EvalSymlinks(folder); failed == nil {
 			folder = real

@@ -89,11 +89,11 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	if err == nil && task == "" {
 		c.ended = time.Now()
 	}
-	if err := c.wait(ctx, min(restartTimeout, se.in.Env.AgentTimeout), err); err != nil {
+	if err := c.wait(ctx, min(restartTimeout, se.rec.Env.AgentTimeout), err); err != nil {
 		return nil, err
 	}
 	if c.want != nil {
-		se.in.Out.Info("The agent serves the certificate with the serial number " + instance.Serial(c.want))
+		se.rec.Out.Info("The agent serves the certificate with the serial number " + instance.Serial(c.want))
 	}
 	return c.strict, nil
 }

@@ -43,6 +43,7 @@ type run struct {
 	plan  plan.Plan // doers get their steps of it
 	view  plan.View // the last plan that was reported
 
+	host    *instance.Host     // fetch artifacts
 	adopted *manifest.Manifest // from which another tool created the VM; nil: none is named
 
 	vms       *vms
@@ -58,9 +59,9 @@ type run struct {
 // work contains what the doers of a run share: the manifest, the state and the
 // artifacts, and the results of earlier steps that later steps use.
 type work struct {
-	in        *instance.Inputs
 	rec       *instance.Record
-	artifacts *instance.Artifacts
+	in        *instance.Inputs    // read manifest
+	artifacts *instance.Artifacts // fetch artifacts
 
 	look    *instance.Look
 	journal *journal.Journal  // lock, peek: of the CPI calls that change something
@@ -76,14 +77,14 @@ type work struct {
 func newRun(opts Options) *run {
 	opts.record()
 	t := instance.New(instance.NewEnv(opts.Config), opts.Options)
-	w := &work{in: t.Inputs, rec: t.Record, artifacts: t.Artifacts, look: instance.NewLook(t, opts.Fix)}
+	w := &work{rec: t.Record, look: instance.NewLook(t, opts.Fix)}
 	r := &run{work: w, t: t, asked: opts}
-	r.addresses = &reservations{work: w, ledgers: t.Addresses, probes: opts.Probe}
+	r.addresses = &reservations{work: w, probes: opts.Probe}
 	r.stemcells, r.settings = &stemcells{work: w, cpi: t.CPI}, &settings{work: w, agents: t.Agents}
-	r.disks, r.packages = &disks{work: w, cpi: t.CPI}, &packages{work: w, host: t.Host}
-	r.vms = &vms{work: w, agents: t.Agents, cpi: t.CPI, stemcells: r.stemcells, addresses: r.addresses}
+	r.disks, r.packages = &disks{work: w, cpi: t.CPI}, &packages{work: w}
+	r.vms = &vms{work: w, agents: t.Agents, cpi: t.CPI, ledgers: t.Addresses, stemcells: r.stemcells, addresses: r.addresses}
 	r.jobs = &jobs{work: w, agents: t.Agents, packages: r.packages, disks: r.disks}
-	r.records = &records{work: w, cpi: t.CPI, ledgers: t.Addresses, jobs: r.jobs}
+	r.records = &records{work: w, cpi: t.CPI, addresses: r.addresses, jobs: r.jobs}
 	return r
 }
 

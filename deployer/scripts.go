@@ -53,18 +53,9 @@ func (e *ScriptError) Name() string { return "script-failed" }
 func (e *ScriptError) Unwrap() error { return e.Err }
 
 // named returns the manifest's jobs among those that the agent names: only
-// names from the manifest are shown unredacted.
+// names from the manifest are shown unredacted. In a run that has not read it, none is.
 func (j *jobs) named(failed *agent.Error) []string {
-	var names []string
-	if j.in.Manifest == nil {
-		return nil
-	}
-	for _, ref := range j.in.Manifest.Group.Jobs {
-		if slices.Contains(failed.Jobs, ref.Name) {
-			names = append(names, ref.Name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(j.rec.JobNames(), func(name string) bool { return !slices.Contains(failed.Jobs, name) })
 }
 
 // scriptLogs returns the last lines of the scripts' standard error, or of their

@@ -60,7 +60,7 @@ func (ds *disks) attachSecond(ctx context.Context, step plan.Step, old, d state.
 	now := kept.SecondDisk{CPI: ds.artifacts.CPIReleases(), When: time.Now().UTC().Truncate(time.Second), New: step.With.New, Lost: vm}
 	ds.cpi.KeepSecondDisk(now)
 	failed := &SecondDiskError{VM: vm, Disk: old.CID, New: now.New, Err: err}
-	undone := ds.in.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
+	undone := ds.rec.Out.Do(fmt.Sprintf("Detaching disk '%s'", d.CID), func(s *report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
 		if err != nil {
 			return err

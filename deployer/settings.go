@@ -36,7 +36,7 @@ func forgetsSettings(m *manifest.Manifest) bool {
 func (se *settings) update(ctx context.Context) error {
 	vm := se.vm
 	m := se.in.Manifest
-	return se.in.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
+	return se.rec.Out.Do(fmt.Sprintf("Updating the settings of the agent on VM '%s'", vm), func(s *report.Stage) error {
 		how := se.agents.Recall(vm)
 		before := how
 		how.Next = &kept.Agent{VM: vm, MBus: m.CPI.MBus, CA: m.CPI.CA, Next: how.Next}

@@ -29,7 +29,7 @@ type stemcells struct {
 // because it returns an error if the image does not exist.
 func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 	sc := ss.artifacts.Stemcell
-	return ss.in.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
+	return ss.rec.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
 		release, err := ss.rec.LockSiblings(ctx)
 		if err != nil {
 			return err
@@ -92,7 +92,7 @@ func (ss *stemcells) look(ctx context.Context) error {
 // run upload it again.
 func (ss *stemcells) miss(cid string) {
 	ss.gone = cid
-	ss.in.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
+	ss.rec.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
 }
 
 func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string, sc state.Stemcell) error {
@@ -119,12 +119,12 @@ func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string,
 func (ss *stemcells) deleteAll(ctx context.Context) error {
 	st := ss.rec.State.Get()
 	if sc := st.Stemcell(); sc != nil {
-		if err := ss.delete(ctx, ss.in.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
+		if err := ss.delete(ctx, ss.rec.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
 			return err
 		}
 	}
 	for _, sc := range ss.rec.State.Get().Stemcells {
-		if err := ss.delete(ctx, ss.in.Out.Open, "Deleting unused stemcell '%s'", sc); err != nil {
+		if err := ss.delete(ctx, ss.rec.Out.Open, "Deleting unused stemcell '%s'", sc); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // leave does what can be done with the jobs of a VM whose agent is silent: nothing,
 // except that the CPI detaches the disk.
 func (j *jobs) leave(ctx context.Context, s plan.Step) error {
-	j.in.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
+	j.rec.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
 	return j.disks.detach(ctx, s.Name, s.With.Disk)
 }
 
@@ -42,7 +42,7 @@ func (j *jobs) comingSpec() *agent.Spec {
 func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 	next, name := *s.Next, string(s.Kind)
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
-	return j.in.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.in.About.Instance()), func(*report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.rec.About.Instance()), func(*report.Stage) error {
 		return j.runScripts(ctx, j.stopping(s), name, env)
 	})
 }
@@ -51,7 +51,7 @@ func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 // get their spec.
 func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 	vm := j.stopping(s)
-	err := j.in.Out.Do(fmt.Sprintf("Draining jobs on instance '%s'", j.in.About.Instance()), func(*report.Stage) error {
+	err := j.rec.Out.Do(fmt.Sprintf("Draining jobs on instance '%s'", j.rec.About.Instance()), func(*report.Stage) error {
 		if s.Next.Update {
 			return vm.Drain(ctx, "update", j.comingSpec())
 		}
@@ -66,7 +66,7 @@ func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 
 // stop stops the processes of the jobs.
 func (j *jobs) stop(ctx context.Context, s plan.Step) error {
-	return j.in.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s'", j.in.About.Instance()), func(stage *report.Stage) error {
+	return j.rec.Out.Do(fmt.Sprintf("Stopping jobs on instance '%s'", j.rec.About.Instance()), func(stage *report.Stage) error {
 		return stopProcesses(ctx, j.stopping(s), stage)
 	})
 }
@@ -80,7 +80,7 @@ func (j *jobs) unmount(ctx context.Context, s plan.Step) (err error) {
 		}
 	}
 	for _, d := range disks {
-		if err := j.in.Out.Do(fmt.Sprintf("Unmounting disk '%s'", d), func(*report.Stage) error { return vm.UnmountDisk(ctx, d) }); err != nil {
+		if err := j.rec.Out.Do(fmt.Sprintf("Unmounting disk '%s'", d), func(*report.Stage) error { return vm.UnmountDisk(ctx, d) }); err != nil {
 			return err
 		}
 	}

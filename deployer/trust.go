@@ -36,7 +36,7 @@ func newTrust(owners []string, order []instance.Located) trust {
 // owners returns who owns what the deployment's VMs compile.
 func (pk *packages) owners() []string {
 	list := []string{"deployment " + pk.rec.Installation.String()}
-	if group := pk.in.Env.PackagesGroup; group != "" {
+	if group := pk.rec.Env.PackagesGroup; group != "" {
 		list = append(list, "group "+group)
 	}
 	return list

@@ -13,7 +13,7 @@ import (
 // compiled on that VM before.
 func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 	r := deliveryRun(t, false)
-	r.t.Artifacts.Stemcell.Digest = "sha256:aa"
+	r.artifacts.Stemcell.Digest = "sha256:aa"
 	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 // A VM that used what jobs could have changed compiles for its owners only.
 func TestTrustEndsWithAPackageOfAnOwner(t *testing.T) {
 	r := deliveryRun(t, false)
-	r.t.Artifacts.Stemcell.Digest = "sha256:aa"
+	r.artifacts.Stemcell.Digest = "sha256:aa"
 	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {
 		t.Fatal(err)
 	}

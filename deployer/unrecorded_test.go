@@ -61,7 +61,7 @@ func TestRefuseUnrecorded(t *testing.T) {
 			if c.answers == 1000 {
 				r.t.Env.AgentTimeout = 0
 			}
-			r.t.Manifest = emptyManifest()
+			r.reads(emptyManifest())
 			user := "mbus:password@"
 			if c.other {
 				user = "mbus:another@"
@@ -77,7 +77,7 @@ func TestRefuseUnrecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			var unrecorded *instance.UnrecordedVMError
-			if err = r.look.RefuseUnrecorded(t.Context()); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
+			if err = r.look.RefuseUnrecorded(t.Context(), instance.NewHost(r.in, r.rec, nil)); errors.As(err, &unrecorded) != c.refused || (err != nil) != c.refused {
 				t.Errorf("error %v", err)
 			}
 			const remedy = "bootstrap state import MANIFEST --vm-cid vm-2 --agent-id agent-2 --disk-cid disk-2 "

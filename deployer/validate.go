@@ -120,7 +120,7 @@ func apart(err error) []error {
 func (v *validation) chooseAddresses(ctx context.Context) error {
 	err := v.r.chooseAddresses(ctx)
 	if refused, ok := errors.AsType[*network.Refused](err); ok {
-		return v.take(v.r.t.Manifest.Group.Pos, refused)
+		return v.take(v.r.in.Manifest.Group.Pos, refused)
 	}
 	return err
 }
@@ -133,9 +133,10 @@ func (v *validation) startRuby(ctx context.Context) error {
 
 // fetchArtifacts reads the releases and the stemcell that are on this machine.
 func (v *validation) fetchArtifacts(ctx context.Context) error {
-	m := v.r.t.Manifest
+	m := v.r.in.Manifest
 	v.whole, v.warnings = m, m.Warnings
-	err := v.r.t.Artifacts.Fetch(ctx, m.Releases, slices.Concat(m.Group.Jobs, m.CPI.Templates), true)
+	a, err := v.r.in.Fetch(ctx, m.Releases, slices.Concat(m.Group.Jobs, m.CPI.Templates), true)
+	v.r.use(a)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -143,7 +144,7 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 		return err
 	}
 	for i, ref := range m.Releases {
-		rel := v.r.t.Artifacts.Releases[ref.Name]
+		rel := v.r.artifacts.Releases[ref.Name]
 		if rel == nil {
 			continue
 		}
@@ -165,20 +166,20 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 // has the jobs that were found.
 func (v *validation) checkJobs(context.Context) error {
 	known := *v.whole
-	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release] != nil })
-	known.CPI.Templates = keep(known.CPI.Templates, func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release] != nil })
-	v.r.t.Manifest = &known
-	if err := v.take(known.Group.Pos, errors.Join(v.r.t.Artifacts.CheckCPIJobs(), v.r.t.Artifacts.CheckGroupJobs())); err != nil {
+	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return v.r.artifacts.Releases[ref.Release] != nil })
+	known.CPI.Templates = keep(known.CPI.Templates, func(ref manifest.JobRef) bool { return v.r.artifacts.Releases[ref.Release] != nil })
+	v.r.in.Manifest = &known
+	if err := v.take(known.Group.Pos, errors.Join(v.r.artifacts.CheckCPIJobs(), v.r.artifacts.CheckGroupJobs())); err != nil {
 		return err
 	}
-	there := func(ref manifest.JobRef) bool { return v.r.t.Artifacts.Releases[ref.Release].Job(ref.Name) != nil }
+	there := func(ref manifest.JobRef) bool { return v.r.artifacts.Releases[ref.Release].Job(ref.Name) != nil }
 	known.Group.Jobs, known.CPI.Templates = keep(known.Group.Jobs, there), keep(known.CPI.Templates, there)
 	if v.all() {
-		v.warnings = slices.Concat(v.warnings, instance.UnknownProperties(&known, v.r.t.Artifacts.Releases))
+		v.warnings = slices.Concat(v.warnings, instance.UnknownProperties(&known, v.r.artifacts.Releases))
 		return nil
 	}
 	for _, ref := range v.whole.Group.Jobs {
-		if rel := v.r.t.Artifacts.Releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
+		if rel := v.r.artifacts.Releases[ref.Release]; rel == nil || rel.Job(ref.Name) == nil {
 			v.skip("the properties of the jobs", fmt.Errorf("release %s could not be read", ref.Release))
 			break
 		}
@@ -192,26 +193,26 @@ func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.
 
 // all reports whether every job of the instance group was found; allOfCPI does
 // the same for cloud_provider.
-func (v *validation) all() bool { return len(v.r.t.Manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
+func (v *validation) all() bool { return len(v.r.in.Manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
 
 func (v *validation) allOfCPI() bool {
-	return len(v.r.t.Manifest.CPI.Templates) == len(v.whole.CPI.Templates)
+	return len(v.r.in.Manifest.CPI.Templates) == len(v.whole.CPI.Templates)
 }
 
 // checkPackages checks the packages of the jobs that were found, and of the CPI.
 func (v *validation) checkPackages(context.Context) error {
-	errs := []error{v.r.t.Artifacts.CheckPackages()}
-	if first := v.r.t.Manifest.CPI.Templates; v.allOfCPI() && len(first) > 0 {
+	errs := []error{v.r.artifacts.CheckPackages()}
+	if first := v.r.in.Manifest.CPI.Templates; v.allOfCPI() && len(first) > 0 {
 		if err := installation.Check(v.r.t.CPI.Jobs()); err != nil {
 			errs = append(errs, &instance.Flaw{What: "the CPI", Pos: first[0].Pos, Path: first[0].Path, Err: err})
 		}
 	}
-	return v.take(v.r.t.Manifest.Group.Pos, errors.Join(errs...))
+	return v.take(v.r.in.Manifest.Group.Pos, errors.Join(errs...))
 }
 
 // renderJobs renders the templates that can be rendered, and keeps no files.
 func (v *validation) renderJobs(ctx context.Context) error {
-	m := v.r.t.Manifest
+	m := v.r.in.Manifest
 	address, dynamic := m.Address()
 	// A placeholder for the address, which belongs to no machine.
 	v.r.address = cmp.Or(address, "192.0.2.1")
@@ -249,7 +250,7 @@ func (v *validation) renderJobs(ctx context.Context) error {
 // checkTunnel reads the tunnel's key. Only the CPI can tell whether the tunnel
 // is needed, and a missing passphrase is no defect of the manifest.
 func (v *validation) checkTunnel(context.Context) error {
-	want := v.r.t.Manifest.CPI.SSHTunnel
+	want := v.r.in.Manifest.CPI.SSHTunnel
 	if want == nil || want.PrivateKey == "" {
 		return nil
 	}
@@ -262,7 +263,7 @@ func (v *validation) checkTunnel(context.Context) error {
 // checkNetwork finds out whether an embedded VM can have its network. What this
 // machine lacks is no defect of the manifest.
 func (v *validation) checkNetwork(ctx context.Context) error {
-	if err := v.r.t.Host.NewNetwork(ctx).Problem; err != nil {
+	if err := v.r.host.NewNetwork(ctx).Problem; err != nil {
 		stops := plan.Reason{Cause: plan.StopsEarly, To: err.Error()}
 		v.warnings = append(v.warnings, document.Problem{Pos: v.whole.Group.Pos, Message: stops.String(), Warning: true})
 	}

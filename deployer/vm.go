@@ -29,6 +29,7 @@ type vms struct {
 	cpi          *instance.CPI
 	stemcells    *stemcells
 	addresses    *reservations
+	ledgers      *instance.Addresses
 	deletedAgent string // the agent id of the VM that this run has deleted
 }
 
@@ -53,11 +54,11 @@ func (v *vms) deleteOld(ctx context.Context, s plan.Step) error {
 	if err := v.delete(ctx, s.Name); err != nil {
 		return err
 	}
-	return v.addresses.ledgers.ReleaseVM(ctx, s.Name)
+	return v.ledgers.ReleaseVM(ctx, s.Name)
 }
 
 func (v *vms) delete(ctx context.Context, cid string) error {
-	return v.in.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
+	return v.rec.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
 		// Files that stay there do no harm, because no other VM has this CID.
 		_ = tunnel.Forget(ctx, filepath.Join(v.rec.Dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
@@ -81,9 +82,9 @@ func (v *vms) create(ctx context.Context, s plan.Step) error {
 	case cpi.StemcellGone(err, sc.CID):
 		v.stemcells.miss(sc.CID)
 	case s.With.Fix && !s.With.OldServes:
-		v.in.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
+		v.rec.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
 		v.stemcells.gone = sc.CID // the CPI fails to delete it, or another instance still records it
-		_ = v.stemcells.delete(ctx, v.in.Out.Open, "Deleting stemcell '%s'", *sc)
+		_ = v.stemcells.delete(ctx, v.rec.Out.Open, "Deleting stemcell '%s'", *sc)
 	default:
 		return v.afterRefusal(s.With, err, sc.CID)
 	}
@@ -118,7 +119,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	}
 	m := v.in.Manifest
-	return v.in.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
+	return v.rec.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
@@ -168,7 +169,7 @@ func (v *vms) tag(ctx context.Context, cid string) {
 		err = c.SetVMMetadata(ctx, cid, v.tags())
 	}
 	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
-		v.in.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
+		v.rec.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
 }
 
@@ -212,15 +213,15 @@ func withTags(env map[string]any, tags map[string]string) map[string]any {
 
 // waitForAgent waits until the new VM's agent answers.
 func (v *vms) waitForAgent(ctx context.Context) error {
-	if err := v.cpi.OpenTunnel(ctx); err != nil {
+	if err := v.cpi.OpenTunnel(ctx, v.in.Manifest.CPI.SSHTunnel); err != nil {
 		return err
 	}
 	cid := v.vm
-	client, err := v.agents.New(v.in.About.MBus, v.in.About.CA)
+	client, err := v.agents.New(v.rec.About.MBus, v.rec.About.CA)
 	if err != nil {
 		return err
 	}
-	return v.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *report.Stage) error {
+	return v.rec.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s' to be ready", cid), func(s *report.Stage) error {
 		if err := v.waitForOwn(ctx, s, client); err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -241,7 +242,7 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 func (v *vms) suspectLeftovers() {
 	for _, l := range v.rec.State.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
-			v.in.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may use the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
+			v.rec.Out.Warning(fmt.Sprintf("a VM that an earlier run may have made (agent id %s, %s) may use the address of this one: look for it in the cloud; `bootstrap state leftovers MANIFEST` lists it", l.AgentID, report.Minute(l.Started)))
 		}
 	}
 }
@@ -252,7 +253,7 @@ func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 	waiting := s.Wait(ctx)
 	defer waiting.End()
 	want := v.rec.State.Get().Own.AgentID
-	until := time.Now().Add(v.in.Env.AgentTimeout)
+	until := time.Now().Add(v.rec.Env.AgentTimeout)
 	var foreign foreignSince
 	for {
 		if err := client.WaitReady(ctx, max(time.Until(until), time.Second), waiting.Probe); err != nil {

@@ -26,7 +26,7 @@ func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Cl
 
 func (w *work) warn(err error) {
 	if err != nil {
-		w.in.Out.Warning(err.Error() + "; it stays recorded and the next run tries again")
+		w.rec.Out.Warning(err.Error() + "; it stays recorded and the next run tries again")
 	}
 }
 

@@ -15,16 +15,24 @@ import (
 // Addresses are those of the instance. On networks of a cloud config they are in a
 // ledger that deployments share; on networks of the manifest itself, in the state.
 type Addresses struct {
-	in  *Inputs
 	rec *Record
 
 	seen map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
 }
 
+// Placement decides and reserves the addresses that a manifest leaves open.
+type Placement struct {
+	*Addresses
+	in *Inputs
+}
+
+// For returns what decides the addresses of a manifest.
+func (a *Addresses) For(in *Inputs) *Placement { return &Placement{Addresses: a, in: in} }
+
 // Choose decides which addresses the instance gets, without reserving them, and
 // puts them into the manifest. It does nothing if the manifest names all of them. A
 // refusal is a *network.Refused.
-func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Outcome, error) {
+func (a *Placement) Choose(ctx context.Context, replace, swap bool) (network.Outcome, error) {
 	if a.in.Manifest.Placement == nil {
 		return network.Outcome{}, nil
 	}
@@ -37,7 +45,7 @@ func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Out
 			if err := a.UnnamedLedger(); err != nil {
 				return nil, err
 			}
-			return a.in.Env.LedgerToRead(ctx, a.LedgerAddress())
+			return a.rec.Env.LedgerToRead(ctx, a.LedgerAddress())
 		}
 	}
 	ledger, err := open(ctx)
@@ -56,7 +64,7 @@ func (a *Addresses) Choose(ctx context.Context, replace, swap bool) (network.Out
 }
 
 // place puts the addresses of an outcome into the manifest.
-func (a *Addresses) place(zone string, outcome network.Outcome) error {
+func (a *Placement) place(zone string, outcome network.Outcome) error {
 	blocks := map[string]netip.Prefix{}
 	for _, c := range outcome.Changes {
 		if Has(c) {
@@ -72,7 +80,7 @@ func (a *Addresses) place(zone string, outcome network.Outcome) error {
 
 // Reserve reserves what Choose has decided, in the name of a run. It returns what
 // was reserved, which differs if another deployment was faster.
-func (a *Addresses) Reserve(ctx context.Context, run string, replace, swap bool) (got network.Outcome, err error) {
+func (a *Placement) Reserve(ctx context.Context, run string, replace, swap bool) (got network.Outcome, err error) {
 	in := a.question(replace, swap)
 	err = a.With(ctx, func(ledger *addresses.Ledger) error {
 		outcomes, err := ledger.Reserve(ctx, run, in.networks, []network.Instance{in.Instance})
@@ -87,7 +95,7 @@ func (a *Addresses) Reserve(ctx context.Context, run string, replace, swap bool)
 // With calls do with the ledger that has the addresses, or, if the state has them,
 // with one in memory, whose changes the state keeps. A refusal of do says where
 // commands find the ledger.
-func (a *Addresses) With(ctx context.Context, do func(*addresses.Ledger) error) error {
+func (a *Placement) With(ctx context.Context, do func(*addresses.Ledger) error) error {
 	if a.InState() {
 		return a.Change(ctx, do)
 	}
@@ -98,17 +106,17 @@ func (a *Addresses) With(ctx context.Context, do func(*addresses.Ledger) error) 
 	return a.refused(do(ledger))
 }
 
-func (a *Addresses) refused(err error) error {
+func (a *Placement) refused(err error) error {
 	if a.InState() {
 		return err
 	}
-	return a.in.Env.Refused(err, a.LedgerAddress())
+	return a.rec.Env.Refused(err, a.LedgerAddress())
 }
 
 // InState reports whether the manifest leaves addresses of its own networks open:
 // the state has them, and no ledger.
-func (a *Addresses) InState() bool {
-	return a.in.Manifest != nil && a.in.Manifest.Placement != nil && a.in.Manifest.Placement.Own
+func (a *Placement) InState() bool {
+	return a.in.Manifest.Placement != nil && a.in.Manifest.Placement.Own
 }
 
 // Recorded reports whether the state has addresses that the instance holds or has
@@ -190,10 +198,14 @@ func (a *Addresses) recorded() (*addresses.Ledger, error) {
 	return addresses.Memory(held, released, time.Now)
 }
 
-// named reports whether static_ips names the address of the network.
+// named reports whether static_ips names the address of the network, if the manifest was
+// read.
 func (a *Addresses) named(name string) bool {
-	m := a.in.Manifest
-	if m == nil || !slices.ContainsFunc(m.Group.Networks, func(ref manifest.GroupNetwork) bool { return ref.Name == name }) {
+	if a.rec.read == nil {
+		return false
+	}
+	m := a.rec.read.Manifest
+	if !slices.ContainsFunc(m.Group.Networks, func(ref manifest.GroupNetwork) bool { return ref.Name == name }) {
 		return false
 	}
 	return m.Placement == nil || !slices.ContainsFunc(m.Placement.Group.Wishes, func(w network.Wish) bool { return w.Network == name })

@@ -94,10 +94,10 @@ func TestOwnAddressesOfNamedNetworks(t *testing.T) {
 	if got := held(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("without a manifest: %v", got)
 	}
-	target.Manifest = &manifest.Manifest{
+	reads(target, &manifest.Manifest{
 		Group:     manifest.InstanceGroup{Networks: []manifest.GroupNetwork{{Name: "a", StaticIPs: []string{"10.0.0.2"}}, {Name: "b"}}},
 		Placement: &manifest.Placement{Own: true, Group: network.Group{Wishes: []network.Wish{{Network: "b"}}}},
-	}
+	})
 	if got := held(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("with static_ips on a: %v", got)
 	}

@@ -15,7 +15,6 @@ import (
 // Agents contains how the agents of a deployment are reached: as the manifest
 // says, and as this machine has recorded.
 type Agents struct {
-	in        *Inputs
 	rec       *Record
 	tunnelErr func() error // why the tunnel of the new VM is down; nil: it is not
 }
@@ -28,14 +27,14 @@ func (a *Agents) accesses(how kept.Agent) []agent.Access {
 // clients returns what creates clients for the deployment's agents.
 func (a *Agents) clients(replyTo string) reach.Agents {
 	return reach.Agents{
-		Dial: dialAgent(a.in, a.rec), TunnelErr: a.tunnelErr, TaskTimeout: a.in.Env.TaskTimeout, ReplyTo: replyTo,
-		Redact: a.in.Env.Redact, Secret: a.in.Env.Secret, Trace: a.in.Env.traceAgent(), Report: a.in.Out.Root,
+		Dial: a.rec.dialAgent(), TunnelErr: a.tunnelErr, TaskTimeout: a.rec.Env.TaskTimeout, ReplyTo: replyTo,
+		Redact: a.rec.Env.Redact, Secret: a.rec.Env.Secret, Trace: a.rec.Env.traceAgent(), Report: a.rec.Out.Root,
 	}
 }
 
 // Wanted returns how the agent is reached according to the manifest.
 func (a *Agents) Wanted() agent.Access {
-	return agent.Access{MBus: a.in.About.MBus, CA: a.in.About.CA}
+	return agent.Access{MBus: a.rec.About.MBus, CA: a.rec.About.CA}
 }
 
 // Find waits for the agent and returns the client that it answers, and how
@@ -50,7 +49,7 @@ func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
 	if len(a.accesses(*how)) == 1 {
 		return
 	}
-	client, found, err := a.Find(ctx, *how, min(ExistingAgentTimeout, a.in.Env.AgentTimeout), replyTo)
+	client, found, err := a.Find(ctx, *how, min(ExistingAgentTimeout, a.rec.Env.AgentTimeout), replyTo)
 	if client != nil {
 		client.Close()
 	}
@@ -90,7 +89,7 @@ func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 // Reached is a VM whose agent answers.
 func (a *Agents) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
-		CID: vm, Agent: client, Deployment: a.in.About.Name, Group: a.in.About.Group, Instance: a.in.About.Instance(),
-		Dir: a.rec.Dir, Dial: dialAgent(a.in, a.rec), Redact: a.in.Env.Redact, Report: a.in.Out.Root,
+		CID: vm, Agent: client, Deployment: a.rec.About.Name, Group: a.rec.About.Group, Instance: a.rec.About.Instance(),
+		Dir: a.rec.Dir, Dial: a.rec.dialAgent(), Redact: a.rec.Env.Redact, Report: a.rec.Out.Root,
 	}
 }

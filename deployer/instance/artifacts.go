@@ -18,15 +18,13 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Artifacts are the releases and the stemcell that a manifest names.
+// Artifacts are the releases and the stemcell that were fetched of those that a manifest
+// names. Only fetching makes them.
 type Artifacts struct {
-	in *Inputs
+	*Inputs
 
-	Releases map[string]*artifact.Release // by name; fetched ones
-	Stemcell *artifact.Stemcell           // nil: it was not fetched
-
-	mu    sync.Mutex                     // guards early
-	early map[artifactSource]*earlyFetch // begun, and not asked for yet
+	Releases map[string]*artifact.Release // by name
+	Stemcell *artifact.Stemcell           // nil: only releases were fetched
 }
 
 // publish lets names in releases be shown even if a secret is the same word.
@@ -45,30 +43,31 @@ func (a *Artifacts) publish() {
 		for _, p := range rel.Packages {
 			names = append(names, p.Name)
 		}
-		a.in.Env.publish(names...)
+		a.Env.publish(names...)
 	}
 }
 
 // FetchAll fetches and verifies every release and the stemcell, side by
 // side, and checks that the manifest's jobs are in them.
-func (a *Artifacts) FetchAll(ctx context.Context) error {
-	jobs := slices.Concat(a.in.Manifest.Group.Jobs, a.in.Manifest.CPI.Templates)
-	if err := a.Fetch(ctx, a.in.Manifest.Releases, jobs, true); err != nil {
-		return err
+func (in *Inputs) FetchAll(ctx context.Context) (*Artifacts, error) {
+	jobs := slices.Concat(in.Manifest.Group.Jobs, in.Manifest.CPI.Templates)
+	a, err := in.Fetch(ctx, in.Manifest.Releases, jobs, true)
+	if err != nil {
+		return nil, err
 	}
-	if err := a.in.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() }); err != nil {
-		return err
+	if err := in.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() }); err != nil {
+		return nil, err
 	}
-	return a.in.Out.Do("Validating jobs and packages", func(s *report.Stage) error {
+	return a, in.Out.Do("Validating jobs and packages", func(s *report.Stage) error {
 		if err := a.checkJobs(); err != nil {
 			return err
 		}
-		for _, ref := range a.in.Manifest.Group.Jobs {
+		for _, ref := range in.Manifest.Group.Jobs {
 			if by := a.provider(ref); by != "" {
 				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, by))
 			}
 		}
-		for _, p := range document.Problems(UnknownProperties(a.in.Manifest, a.Releases)).Shortened() {
+		for _, p := range document.Problems(UnknownProperties(in.Manifest, a.Releases)).Shortened() {
 			s.Warning(Place(p))
 		}
 		return nil
@@ -76,18 +75,19 @@ func (a *Artifacts) FetchAll(ctx context.Context) error {
 }
 
 // FetchForCPI fetches only the releases of the CPI.
-func (a *Artifacts) FetchForCPI(ctx context.Context) error {
-	jobs := a.in.Manifest.CPI.Templates
-	if err := a.Fetch(ctx, a.Of(jobs), jobs, false); err != nil {
-		return err
+func (in *Inputs) FetchForCPI(ctx context.Context) (*Artifacts, error) {
+	jobs := in.Manifest.CPI.Templates
+	a, err := in.Fetch(ctx, in.ReleasesOf(jobs), jobs, false)
+	if err != nil {
+		return nil, err
 	}
-	return a.in.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() })
+	return a, in.Out.Do("Validating cpi release", func(*report.Stage) error { return a.CheckCPIJobs() })
 }
 
-// Of lists the releases of these jobs.
-func (a *Artifacts) Of(jobs []manifest.JobRef) []manifest.Release {
+// ReleasesOf lists the releases of these jobs.
+func (in *Inputs) ReleasesOf(jobs []manifest.JobRef) []manifest.Release {
 	var list []manifest.Release
-	for _, rel := range a.in.Manifest.Releases {
+	for _, rel := range in.Manifest.Releases {
 		if slices.ContainsFunc(jobs, func(j manifest.JobRef) bool { return j.Release == rel.Name }) {
 			list = append(list, rel)
 		}
@@ -96,9 +96,9 @@ func (a *Artifacts) Of(jobs []manifest.JobRef) []manifest.Release {
 }
 
 // Fetch fetches releases with the packages of these jobs and, if wanted, the
-// stemcell.
-func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) error {
-	a.Releases = map[string]*artifact.Release{}
+// stemcell. It returns what it could fetch, also with an error.
+func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) (*Artifacts, error) {
+	a := &Artifacts{Inputs: in, Releases: map[string]*artifact.Release{}}
 	var (
 		mu   sync.Mutex
 		errs []error
@@ -121,7 +121,7 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 		a.Stemcell, err = a.fetchStemcell(ctx)
 		return err
 	}
-	if stemcell && strings.HasPrefix(a.in.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
+	if stemcell && strings.HasPrefix(in.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
 		// First, which takes no time: blobs of jobs that it replaces are not fetched.
 		start(fetchStemcell)
 		_ = g.Wait()
@@ -148,15 +148,15 @@ func (a *Artifacts) Fetch(ctx context.Context, releases []manifest.Release, jobs
 	failed := slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, artifact.ErrOffline) })
 	if failed && ctx.Err() == nil {
 		// Each of the errors would say so of another folder.
-		if err := a.in.Env.Store.Writable(ctx); err != nil {
-			return err
+		if err := in.Env.Store.Writable(ctx); err != nil {
+			return a, err
 		}
 	}
-	return errors.Join(errs...)
+	return a, errors.Join(errs...)
 }
 
 func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs []manifest.JobRef) (*artifact.Release, error) {
-	needs := artifact.Needs{Only: true, Try: a.in.Env.Offline}
+	needs := artifact.Needs{Only: true, Try: a.Env.Offline}
 	for _, j := range jobs {
 		if j.Release == rel.Name {
 			needs.Jobs = append(needs.Jobs, j.Name)
@@ -171,8 +171,8 @@ func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs
 		return nil, a.releaseFlaw(rel, err)
 	}
 	var got *artifact.Release
-	err = a.in.Out.Do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
-		if got, err = a.in.Env.Store.Release(ctx, file, s.Progress); err != nil {
+	err = a.Out.Do(fmt.Sprintf("Validating release '%s'", rel.Name), func(s *report.Stage) error {
+		if got, err = a.Env.Store.Release(ctx, file, s.Progress); err != nil {
 			return a.releaseFlaw(rel, err)
 		}
 		return nil
@@ -183,7 +183,7 @@ func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs
 // fetchBlobs fetches the blobs that the needed packages of a release folder
 // lack.
 func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
-	lack, err := a.in.Env.Store.Lacking(ctx, file)
+	lack, err := a.Env.Store.Lacking(ctx, file)
 	if err != nil || lack == nil {
 		return err
 	}
@@ -191,19 +191,19 @@ func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
 	if lack.Count == 1 {
 		name = fmt.Sprintf("Downloading a blob of release '%s'", file.Name)
 	}
-	return a.in.Out.Do(name, func(s *report.Stage) error { return a.in.Env.Store.FetchBlobs(ctx, lack, s.Progress) })
+	return a.Out.Do(name, func(s *report.Stage) error { return a.Env.Store.FetchBlobs(ctx, lack, s.Progress) })
 }
 
 func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, error) {
-	ref := a.in.Manifest.ResourcePool.Stemcell
+	ref := a.Manifest.ResourcePool.Stemcell
 	src := artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: ref.URL, Digest: ref.SHA1}
 	file, err := a.download(ctx, src, "Downloading stemcell")
 	if err != nil {
 		return nil, stemcellFlaw(ref, err)
 	}
 	var got *artifact.Stemcell
-	err = a.in.Out.Do("Validating stemcell", func(s *report.Stage) error {
-		if got, err = a.in.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
+	err = a.Out.Do("Validating stemcell", func(s *report.Stage) error {
+		if got, err = a.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
 			return stemcellFlaw(ref, err)
 		}
 		if err := checkStemcell(ref, got); err != nil {
@@ -231,9 +231,9 @@ func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
 // download fetches src; it reports a stage only for a download over the network.
 func (a *Artifacts) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
 	if !strings.HasPrefix(src.URL, "http") {
-		return a.in.Env.Store.Fetch(ctx, src, nil)
+		return a.Env.Store.Fetch(ctx, src, nil)
 	}
-	err = a.in.Out.Do(name, func(s *report.Stage) error {
+	err = a.Out.Do(name, func(s *report.Stage) error {
 		file, err = a.fetch(ctx, src, s.Progress)
 		if err == nil && file.Cached {
 			return report.Skip("Found in local cache")
@@ -246,7 +246,7 @@ func (a *Artifacts) download(ctx context.Context, src artifact.Source, name stri
 // CheckCPIJobs checks that the releases contain the CPI's jobs.
 func (a *Artifacts) CheckCPIJobs() error {
 	var errs []error
-	for _, t := range a.in.Manifest.CPI.Templates {
+	for _, t := range a.Manifest.CPI.Templates {
 		rel := a.Releases[t.Release]
 		if rel == nil || rel.Job(t.Name) == nil {
 			errs = append(errs, noJob(t, "cloud_provider", rel))
@@ -258,18 +258,18 @@ func (a *Artifacts) CheckCPIJobs() error {
 // CheckGroupJobs checks that the releases contain the instance group's jobs.
 func (a *Artifacts) CheckGroupJobs() error {
 	var errs []error
-	for _, ref := range a.in.Manifest.Group.Jobs {
+	for _, ref := range a.Manifest.Group.Jobs {
 		rel := a.Releases[ref.Release]
 		if rel.Job(ref.Name) == nil {
-			errs = append(errs, noJob(ref, "instance group "+a.in.About.Group, rel))
+			errs = append(errs, noJob(ref, "instance group "+a.About.Group, rel))
 		}
 	}
-	if a.in.Deployment == nil {
+	if a.Deployment == nil {
 		return errors.Join(errs...)
 	}
-	for _, g := range a.in.Deployment.Groups { // with which links connect this one
+	for _, g := range a.Deployment.Groups { // with which links connect this one
 		for _, ref := range g.Manifest.Group.Jobs {
-			if rel := a.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) == nil && g.Name != a.in.Manifest.Group.Name {
+			if rel := a.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) == nil && g.Name != a.Manifest.Group.Name {
 				errs = append(errs, noJob(ref, "instance group "+g.Name, rel))
 			}
 		}
@@ -316,7 +316,7 @@ func (a *Artifacts) foreign(order []Located) []Located {
 func (a *Artifacts) foreignFlaw(p Located) error {
 	f := &Flaw{Err: named.As("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
 		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version))}
-	for i, rel := range a.in.Manifest.Releases {
+	for i, rel := range a.Manifest.Releases {
 		if rel.Name == p.Release {
 			f.Pos, f.Path = rel.Pos, ReleasePath(i)
 		}
@@ -326,10 +326,10 @@ func (a *Artifacts) foreignFlaw(p Located) error {
 
 // allJobs returns the jobs of the instance group and of those groups to which links
 // connect it.
-func (a *Artifacts) allJobs() []manifest.JobRef {
-	jobs := a.in.Manifest.Group.Jobs
-	if a.in.Deployment != nil {
-		for _, g := range a.in.Deployment.Groups {
+func (in *Inputs) allJobs() []manifest.JobRef {
+	jobs := in.Manifest.Group.Jobs
+	if in.Deployment != nil {
+		for _, g := range in.Deployment.Groups {
 			jobs = append(slices.Clip(jobs), g.Manifest.Group.Jobs...)
 		}
 	}
@@ -338,10 +338,10 @@ func (a *Artifacts) allJobs() []manifest.JobRef {
 
 // FetchForJobs fetches the releases of the instance group's jobs, without
 // packages, which templates do not need.
-func (a *Artifacts) FetchForJobs(ctx context.Context) error {
-	wanted := a.Of(a.allJobs())
-	if err := a.Fetch(ctx, wanted, nil, false); err != nil {
-		return err
+func (in *Inputs) FetchForJobs(ctx context.Context) (*Artifacts, error) {
+	a, err := in.Fetch(ctx, in.ReleasesOf(in.allJobs()), nil, false)
+	if err != nil {
+		return nil, err
 	}
-	return a.in.Out.Do("Validating jobs", func(*report.Stage) error { return a.CheckGroupJobs() })
+	return a, in.Out.Do("Validating jobs", func(*report.Stage) error { return a.CheckGroupJobs() })
 }

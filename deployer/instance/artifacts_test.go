@@ -93,16 +93,17 @@ func TestCheckJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := New(NewEnv(Config{}), Options{})
-			d.Manifest = &manifest.Manifest{Group: manifest.InstanceGroup{Name: "web", Jobs: c.jobs}}
-			d.Artifacts.Releases = c.releases
-			d.Artifacts.Stemcell = &artifact.Stemcell{Name: "s", OS: "ubuntu-jammy", Version: "1.5"}
-			if c.provided != "" {
-				d.Artifacts.Stemcell.ProvidedJobs = []string{c.provided}
+			a := &Artifacts{
+				Inputs:   reads(d, &manifest.Manifest{Group: manifest.InstanceGroup{Name: "web", Jobs: c.jobs}}),
+				Releases: c.releases, Stemcell: &artifact.Stemcell{Name: "s", OS: "ubuntu-jammy", Version: "1.5"},
 			}
-			if refused(t, d.Artifacts.checkJobs(), c.refused); c.refused != "" {
+			if c.provided != "" {
+				a.Stemcell.ProvidedJobs = []string{c.provided}
+			}
+			if refused(t, a.checkJobs(), c.refused); c.refused != "" {
 				return
 			}
-			order, err := d.Artifacts.PackageOrder()
+			order, err := a.PackageOrder()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,17 +139,16 @@ func TestFetchReportsAll(t *testing.T) {
 	if err := env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d := New(env, Options{})
-	d.Manifest = &manifest.Manifest{Releases: []manifest.Release{
+	in := reads(New(env, Options{}), &manifest.Manifest{Releases: []manifest.Release{
 		{Name: "web", URL: "file://" + dir + "/web.tgz", Pos: document.Position{File: "m.yml", Line: 3, Column: 1}},
 		{Name: "db", URL: "file://" + dir + "/db.tgz", Pos: document.Position{File: "m.yml", Line: 4, Column: 1}},
-	}}
-	d.Manifest.ResourcePool.Stemcell = manifest.StemcellRef{URL: "embedded:none", Pos: document.Position{File: "m.yml", Line: 9, Column: 1}}
-	err := d.Artifacts.Fetch(t.Context(), d.Manifest.Releases, nil, true)
+	}})
+	in.Manifest.ResourcePool.Stemcell = manifest.StemcellRef{URL: "embedded:none", Pos: document.Position{File: "m.yml", Line: 9, Column: 1}}
+	a, err := in.Fetch(t.Context(), in.Manifest.Releases, nil, true)
 	for _, want := range []string{"m.yml:3", "web.tgz", "m.yml:4", "db.tgz", "m.yml:9", "embedded:none"} {
 		refused(t, err, want)
 	}
-	if len(d.Artifacts.Releases) != 0 || d.Artifacts.Stemcell != nil {
-		t.Errorf("fetched %v, %v", d.Artifacts.Releases, d.Artifacts.Stemcell)
+	if len(a.Releases) != 0 || a.Stemcell != nil {
+		t.Errorf("fetched %v, %v", a.Releases, a.Stemcell)
 	}
 }

@@ -24,7 +24,7 @@ func TestBusyTime(t *testing.T) {
 		{timeout: 10 * time.Minute, fix: true, registry: &manifest.Registry{}, want: registryTime},
 	} {
 		l := NewLook(New(NewEnv(Config{AgentTimeout: c.timeout}), Options{}), c.fix)
-		l.in.About.Registry = c.registry
+		l.rec.About.Registry = c.registry
 		if got := l.busyTime(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}

@@ -22,13 +22,12 @@ import (
 // CPI is the CPI of a deployment. It installs itself and connects when a method
 // first needs a client; Instance.Close ends the processes and logs of that.
 type CPI struct {
-	in        *Inputs
-	rec       *Record
-	artifacts *Artifacts
-	ledgers   *Addresses
+	rec     *Record
+	ledgers *Addresses
 	// readManifest reads the manifest unless it was read, because a missing CPI is
 	// installed from it.
-	readManifest func(context.Context) error
+	readManifest func(context.Context) (*Inputs, error)
+	artifacts    *Artifacts // Use, Prepare; nil: this run has fetched none
 
 	// Build is the installed CPI; nil: none yet. Commands that do not read the
 	// manifest find it on this machine (FindInstallation).
@@ -64,7 +63,10 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 		return nil, err
 	}
 	if c.Build == nil {
-		if err := c.in.Out.InGroup(installing, func() error { return c.install(ctx) }); err != nil {
+		if err := c.Prepare(ctx); err != nil {
+			return nil, err
+		}
+		if err := c.rec.Out.InGroup(installing, func() error { return c.install(ctx) }); err != nil {
 			return nil, err
 		}
 	}
@@ -82,27 +84,35 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 		// the registry is not used.
 		c.stopRegistry()
 	}
-	if c.rec.Scratch != "" || c.artifacts.Stemcell == nil {
+	if c.rec.Scratch != "" || c.artifacts == nil || c.artifacts.Stemcell == nil {
 		return client, nil
 	}
 	// Commands without the manifest find the CPI by this file.
 	return client, c.Remember(ctx)
 }
 
+// Use gives the CPI what was fetched: it is installed from that.
+func (c *CPI) Use(a *Artifacts) { c.artifacts = a }
+
 // Prepare fetches what a missing CPI is installed from, before a person is
 // asked and before anything is changed.
 func (c *CPI) Prepare(ctx context.Context) error {
-	if c.Build != nil {
+	if c.Build != nil || c.artifacts != nil {
 		return nil
 	}
-	return c.in.Out.InGroup(Validating, func() error {
-		if _, err := c.in.Env.Engine(ctx); err != nil {
+	return c.rec.Out.InGroup(Validating, func() error {
+		if _, err := c.rec.Env.Engine(ctx); err != nil {
 			return err
 		}
-		if err := c.readManifest(ctx); err != nil {
+		in, err := c.readManifest(ctx)
+		if err != nil {
 			return err
 		}
-		return c.artifacts.FetchForCPI(ctx)
+		a, err := in.FetchForCPI(ctx)
+		if err == nil {
+			c.artifacts = a
+		}
+		return err
 	})
 }
 
@@ -117,7 +127,7 @@ func (c *CPI) install(ctx context.Context) error {
 	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 	}
-	ruby, err := c.in.Env.Engine(ctx)
+	ruby, err := c.rec.Env.Engine(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,19 +135,19 @@ func (c *CPI) install(ctx context.Context) error {
 	c.checkPassEnv()
 	c.Build, err = installation.Install(ctx, installation.Config{
 		Dir:        c.dir(),
-		Cache:      cmp.Or(c.in.Env.PackageDir, filepath.Join(c.in.Env.Home, "cache", "compiled")),
-		Deployment: c.in.About.Name,
+		Cache:      cmp.Or(c.rec.Env.PackageDir, filepath.Join(c.rec.Env.Home, "cache", "compiled")),
+		Deployment: c.rec.About.Name,
 		Jobs:       c.Jobs(),
 		Properties: c.Properties(),
 		Engine:     ruby,
-		Env:        c.in.Env.packagingEnv(),
+		Env:        c.rec.Env.packagingEnv(),
 		Stage: func(name string) func(string, error) {
-			s := c.in.Out.Open.Begin(name, false)
+			s := c.rec.Out.Open.Begin(name, false)
 			return func(skipped string, err error) {
 				if skipped != "" {
 					err = report.Skip(skipped)
 				}
-				_ = s.End(c.in.Env.RedactFailures(err))
+				_ = s.End(c.rec.Env.RedactFailures(err))
 			}
 		},
 	})
@@ -146,7 +156,7 @@ func (c *CPI) install(ctx context.Context) error {
 
 func (c *CPI) newClient() (*cpi.Client, error) {
 	path := filepath.Join(c.dir(), "cpi.log")
-	log, err := c.in.Env.OpenLog(path)
+	log, err := c.rec.Env.OpenLog(path)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +164,7 @@ func (c *CPI) newClient() (*cpi.Client, error) {
 		path = "" // removeScratch removes it
 	}
 	c.log = log
-	c.in.AtEnd(c.CloseLog)
+	c.rec.AtEnd(c.CloseLog)
 	return cpi.New(cpi.Config{
 		Path:        c.Build.Path,
 		Env:         c.Env(),
@@ -162,10 +172,10 @@ func (c *CPI) newClient() (*cpi.Client, error) {
 		StemcellAPI: c.stemcellAPI(),
 		Log:         log,
 		LogFile:     path,
-		Redact:      c.in.Env.Redact,
-		Timeout:     c.in.Env.CPITimeout,
-		Trace:       c.in.Env.traceCPI(),
-		Running:     c.in.Env.Running,
+		Redact:      c.rec.Env.Redact,
+		Timeout:     c.rec.Env.CPITimeout,
+		Trace:       c.rec.Env.traceCPI(),
+		Running:     c.rec.Env.Running,
 	}), nil
 }
 
@@ -181,7 +191,7 @@ func (c *CPI) CloseLog() {
 // Jobs returns the jobs that cloud_provider names.
 func (c *CPI) Jobs() []installation.Job {
 	var jobs []installation.Job
-	for _, ref := range c.in.Manifest.CPI.Templates {
+	for _, ref := range c.artifacts.Manifest.CPI.Templates {
 		rel := c.artifacts.Releases[ref.Release]
 		jobs = append(jobs, installation.Job{Job: rel.Job(ref.Name), Release: rel})
 	}
@@ -195,7 +205,7 @@ func (c *CPI) dir() string { return cmp.Or(c.rec.Scratch, c.rec.Dir) }
 // Properties returns the manifest's properties of the CPI, with the address
 // of the registry.
 func (c *CPI) Properties() map[string]any {
-	props := maps.Clone(c.in.Manifest.CPI.Properties)
+	props := maps.Clone(c.artifacts.Manifest.CPI.Properties)
 	if props == nil {
 		props = map[string]any{}
 	}
@@ -216,7 +226,7 @@ func (c *CPI) Properties() map[string]any {
 func (c *CPI) stemcellAPI() int {
 	sc := c.rec.currentStemcell()
 	switch {
-	case c.artifacts.Stemcell != nil:
+	case c.artifacts != nil && c.artifacts.Stemcell != nil:
 		return c.artifacts.Stemcell.APIVersion
 	case sc != nil && sc.APIVersion > 0:
 		return sc.APIVersion
@@ -229,11 +239,11 @@ func (c *CPI) stemcellAPI() int {
 // Env returns the whole environment of the CPI. The variables of the
 // protocol come last, so that no earlier value counts.
 func (c *CPI) Env() []string {
-	env := c.in.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
-	env = append(env, c.in.Env.inherited(proxies()...)...)
-	env = append(env, c.in.Env.inherited(c.in.Env.PassEnv...)...)
+	env := c.rec.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
+	env = append(env, c.rec.Env.inherited(proxies()...)...)
+	env = append(env, c.rec.Env.inherited(c.rec.Env.PassEnv...)...)
 	return append(env,
-		"BOOTSTRAP_EXECUTABLE="+c.in.Env.Self, // for the embedded CPI
+		"BOOTSTRAP_EXECUTABLE="+c.rec.Env.Self, // for the embedded CPI
 		"BOSH_PACKAGES_DIR="+c.Build.PackagesDir,
 		"BOSH_JOBS_DIR="+c.Build.JobsDir,
 	)
@@ -241,12 +251,12 @@ func (c *CPI) Env() []string {
 
 // checkPassEnv warns of names that are not set, and hides the secret values.
 func (c *CPI) checkPassEnv() {
-	for _, n := range c.in.Env.PassEnv {
-		if c.in.Env.Getenv(n) == "" {
-			c.in.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
+	for _, n := range c.rec.Env.PassEnv {
+		if c.rec.Env.Getenv(n) == "" {
+			c.rec.Out.Warning(fmt.Sprintf("--pass-env names %s, which is not set in the environment", n))
 		}
 	}
-	c.in.Env.hide(c.in.Env.PassEnv)
+	c.rec.Env.hide(c.rec.Env.PassEnv)
 }
 
 // EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0:

@@ -35,7 +35,7 @@ func TestAPIVersions(t *testing.T) {
 			t.Parallel()
 			d := New(NewEnv(Config{}), Options{})
 			d.CPI.api, d.Known.API = c.asked, c.known
-			d.Artifacts.Stemcell = &artifact.Stemcell{APIVersion: c.stemcell}
+			d.CPI.Use(&Artifacts{Stemcell: &artifact.Stemcell{APIVersion: c.stemcell}})
 			if got := d.CPI.EffectiveAPI(); got != c.effective {
 				t.Errorf("got %d, want %d", got, c.effective)
 			}
@@ -49,7 +49,7 @@ func TestAPIVersions(t *testing.T) {
 		st.CurrentStemcellID, st.Stemcells = "s", []state.Stemcell{{ID: "s", Name: "os", Version: "1", CID: "sc-1", APIVersion: 3}}
 	})
 	got = append(got, w.CPI.stemcellAPI())
-	w.Artifacts.Stemcell = &artifact.Stemcell{APIVersion: 4}
+	w.fetched(nil, &artifact.Stemcell{APIVersion: 4})
 	if got = append(got, w.CPI.stemcellAPI()); !slices.Equal(got, []int{1, 2, 3, 4}) {
 		t.Errorf("of nothing, this machine, the state and the manifest: %d", got)
 	}
@@ -99,8 +99,8 @@ func TestRemember(t *testing.T) {
 			if c.build {
 				w.CPI.Build = &installation.Installation{Path: "CPI", JobsDir: "jobs", PackagesDir: "packages"}
 			}
-			w.Manifest.Path, w.Manifest.Secrets = "/m.yml", []string{"new"}
-			w.Artifacts.Stemcell = &artifact.Stemcell{APIVersion: 2}
+			w.in.Manifest.Path, w.in.Manifest.Secrets = "/m.yml", []string{"new"}
+			w.fetched(nil, &artifact.Stemcell{APIVersion: 2})
 			if err := w.CPI.Remember(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestPrepare(t *testing.T) {
 	if err := w.CPI.Prepare(t.Context()); err != nil {
 		t.Errorf("an installed CPI: %v", err)
 	}
-	w.CPI.Build, w.Manifest = nil, nil
+	w.CPI.Build, w.read = nil, nil
 	refused(t, w.CPI.Prepare(t.Context()), "name the manifest, so that it can be installed again")
 	w.From.Manifest = filepath.Join(w.dir, "missing.yml")
 	refused(t, w.CPI.Prepare(t.Context()), "missing.yml")
@@ -135,9 +135,9 @@ func TestPrepare(t *testing.T) {
 func TestSecondDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, nil)
-	w.Manifest.CPI.Templates = []manifest.JobRef{{Name: "cpi", Release: "cpi"}}
+	w.in.Manifest.CPI.Templates = []manifest.JobRef{{Name: "cpi", Release: "cpi"}}
 	use := func(version string) {
-		w.Artifacts.Releases = map[string]*artifact.Release{"cpi": {Name: "cpi", Version: version}}
+		w.fetched(map[string]*artifact.Release{"cpi": {Name: "cpi", Version: version}}, nil)
 	}
 	use("1")
 	w.CPI.KeepSecondDisk(kept.SecondDisk{CPI: []string{"cpi/1"}, Lost: "vm-1"})

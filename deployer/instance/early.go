@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"bootstrap/artifact"
@@ -24,19 +25,25 @@ type earlyFetch struct {
 // artifactSource identifies a download: URL and digest.
 type artifactSource struct{ url, digest string }
 
+// downloads are those that have begun and that nobody has asked for yet.
+type downloads struct {
+	mu    sync.Mutex // guards begun
+	begun map[artifactSource]*earlyFetch
+}
+
 // begin begins to download what a manifest names, while the keys of its variables
 // are generated. Nothing is reported before it is asked for: the secrets of the
 // manifest are not known yet.
-func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
+func (req *Request) begin(ctx context.Context, list []manifest.Download) {
 	ctx, cancel := context.WithCancel(ctx)
 	slots := make(chan struct{}, earlyFetches)
-	a.early = map[artifactSource]*earlyFetch{}
+	req.early.begun = map[artifactSource]*earlyFetch{}
 	for _, d := range list {
 		e, at := &earlyFetch{}, artifactSource{d.URL, d.SHA1}
-		if a.early[at] != nil {
+		if req.early.begun[at] != nil {
 			continue
 		}
-		a.early[at] = e
+		req.early.begun[at] = e
 		src := artifact.Source{Kind: artifact.KindRelease, Name: d.Release, URL: d.URL, Digest: d.SHA1}
 		if d.Release == "" {
 			src.Kind, src.Name = artifact.KindStemcell, "stemcell"
@@ -48,7 +55,7 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			e.file, err = a.in.Env.Store.Fetch(ctx, src, func(done, total int64) {
+			e.file, err = req.Env.Store.Fetch(ctx, src, func(done, total int64) {
 				if p := e.progress.Load(); p != nil {
 					(*p)(done, total)
 				}
@@ -56,8 +63,8 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 			return err
 		})
 	}
-	begun := slices.Collect(maps.Values(a.early))
-	a.in.AtEnd(func() {
+	begun := slices.Collect(maps.Values(req.early.begun))
+	req.AtEnd(func() {
 		cancel()
 		for _, e := range begun {
 			<-e.ended
@@ -66,14 +73,14 @@ func (a *Artifacts) begin(ctx context.Context, list []manifest.Download) {
 }
 
 // fetch fetches src, or waits for its download that has begun.
-func (a *Artifacts) fetch(ctx context.Context, src artifact.Source, progress func(done, total int64)) (artifact.File, error) {
-	a.mu.Lock()
+func (req *Request) fetch(ctx context.Context, src artifact.Source, progress func(done, total int64)) (artifact.File, error) {
+	req.early.mu.Lock()
 	at := artifactSource{src.URL, src.Digest}
-	e := a.early[at]
-	delete(a.early, at) // a second one finds it in the cache
-	a.mu.Unlock()
+	e := req.early.begun[at]
+	delete(req.early.begun, at) // a second one finds it in the cache
+	req.early.mu.Unlock()
 	if e == nil {
-		return a.in.Env.Store.Fetch(ctx, src, progress)
+		return req.Env.Store.Fetch(ctx, src, progress)
 	}
 	if progress != nil {
 		e.progress.Store(&progress)

@@ -72,7 +72,7 @@ func TestEarlyDownloads(t *testing.T) {
 	}
 	defer env.Close()
 	target := New(env, Options{Manifest: path, Inputs: document.Options{Generate: document.Write, VarsStore: filepath.Join(dir, "creds.yml"), Vars: []string{"other=other"}}})
-	if err := target.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "cloud_provider") {
+	if _, err := target.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "cloud_provider") {
 		t.Fatalf("the manifest lacks more than releases: %v", err)
 	}
 	// Both are asked for, though nothing has fetched them.
@@ -81,21 +81,22 @@ func TestEarlyDownloads(t *testing.T) {
 	}
 	before := reported.Load()
 	src := artifact.Source{Kind: artifact.KindRelease, Name: "web", URL: server.URL + "/web.tgz", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(data))}
-	file, err := target.Artifacts.download(t.Context(), src, "Downloading release 'web'")
+	a := &Artifacts{Inputs: &Inputs{Request: target.Request}}
+	file, err := a.download(t.Context(), src, "Downloading release 'web'")
 	if err != nil || file.Cached || file.Name != "web" {
 		t.Errorf("%+v, %v", file, err)
 	}
 	if reported.Load() == before {
 		t.Error("the download reports nothing when it is asked for")
 	}
-	if file, err = target.Artifacts.download(context.Background(), src, "Downloading release 'web'"); err != nil || !file.Cached {
+	if file, err = a.download(context.Background(), src, "Downloading release 'web'"); err != nil || !file.Cached {
 		t.Errorf("the second time: %+v, %v", file, err)
 	}
 	// One that nobody waits for any more ends with the run, too.
 	interrupted, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("interrupted"))
 	src = artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: server.URL + "/stemcell.tgz", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(nil))}
-	if _, err := target.Artifacts.fetch(interrupted, src, nil); err == nil || err.Error() != "interrupted" {
+	if _, err := target.fetch(interrupted, src, nil); err == nil || err.Error() != "interrupted" {
 		t.Errorf("a wait that is interrupted ends with %v", err)
 	}
 	target.Close()

@@ -27,7 +27,7 @@ func (f *Flaw) Unwrap() error { return f.Err }
 
 // releaseFlaw returns the flaw of a release, with its place in the manifest.
 func (a *Artifacts) releaseFlaw(rel manifest.Release, err error) error {
-	i := slices.IndexFunc(a.in.Manifest.Releases, func(other manifest.Release) bool { return other.Name == rel.Name })
+	i := slices.IndexFunc(a.Manifest.Releases, func(other manifest.Release) bool { return other.Name == rel.Name })
 	return fmt.Errorf("%s: %w", rel.Pos, &Flaw{"release " + rel.Name, rel.Pos, ReleasePath(i), err})
 }
 

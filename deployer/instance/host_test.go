@@ -43,15 +43,15 @@ func TestNewMachine(t *testing.T) {
 				Limits:    func(string, map[string]any) Limits { asked = append(asked, "limits"); return Limits{} },
 				DiskLimit: func(string) Limits { asked = append(asked, "disk limit"); return Limits{} },
 			}), Options{})
-			d.Manifest = &manifest.Manifest{CPI: manifest.Installation{Templates: []manifest.JobRef{{Name: c.cpi}}}}
+			in := reads(d, &manifest.Manifest{CPI: manifest.Installation{Templates: []manifest.JobRef{{Name: c.cpi}}}})
 			if c.machine != "" {
-				d.Manifest.ResourcePool.CloudProperties = map[string]any{"machine": c.machine}
+				in.Manifest.ResourcePool.CloudProperties = map[string]any{"machine": c.machine}
 			}
-			d.Manifest.ResourcePool.Stemcell.URL = c.url
-			d.Artifacts.Stemcell = c.stemcell
-			d.Host.NewMachine(t.Context())
-			d.Host.NotHeld(t.Context())
-			d.Host.DiskNotHeld(t.Context())
+			in.Manifest.ResourcePool.Stemcell.URL = c.url
+			host := NewHost(in, d.Record, c.stemcell)
+			host.NewMachine(t.Context())
+			host.NotHeld(t.Context())
+			host.DiskNotHeld(t.Context())
 			if !slices.Equal(asked, c.asked) {
 				t.Errorf("asked %q, want %q", asked, c.asked)
 			}
@@ -86,15 +86,15 @@ func TestCheckPassword(t *testing.T) {
 				cpi = "local_cpi"
 			}
 			d := New(NewEnv(Config{Machine: func(context.Context, string, bool) Machine { return Machine{Kind: kind} }}), Options{})
-			d.Manifest = &manifest.Manifest{CPI: manifest.Installation{Templates: []manifest.JobRef{{Name: cpi}}}}
+			in := reads(d, &manifest.Manifest{CPI: manifest.Installation{Templates: []manifest.JobRef{{Name: cpi}}}})
 			if c.mbus != "" {
 				u, err := url.Parse(c.mbus)
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.Manifest.CPI.MBusURL = u
+				in.Manifest.CPI.MBusURL = u
 			}
-			refused(t, d.Host.CheckPassword(t.Context()), c.refused)
+			refused(t, NewHost(in, d.Record, nil).CheckPassword(t.Context()), c.refused)
 		})
 	}
 }
@@ -125,12 +125,12 @@ func TestNewPorts(t *testing.T) {
 			d := New(NewEnv(Config{
 				Network: func(map[string]map[string]any, any, string) Network { return c.network },
 			}), Options{})
-			d.Manifest = &manifest.Manifest{
+			in := reads(d, &manifest.Manifest{
 				CPI:      manifest.Installation{Templates: []manifest.JobRef{{Name: "local_cpi"}}, Properties: c.properties},
 				Networks: []manifest.Network{{Name: "default", Type: "manual", Subnet: &manifest.Subnet{Range: block("10.0.0.0/24")}}},
 				Group:    manifest.InstanceGroup{Networks: []manifest.GroupNetwork{{Name: "default", StaticIPs: []string{"10.0.0.5"}}}},
-			}
-			ports, err := d.Host.NewPorts(t.Context())
+			})
+			ports, err := NewHost(in, d.Record, nil).NewPorts(t.Context())
 			refused(t, err, c.refused)
 			var got []string
 			for _, p := range ports {
@@ -167,11 +167,11 @@ func TestCheckPorts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := New(NewEnv(Config{}), Options{})
-			d.Manifest = &manifest.Manifest{CPI: manifest.Installation{
+			in := reads(d, &manifest.Manifest{CPI: manifest.Installation{
 				Templates:  []manifest.JobRef{{Name: c.cpi}},
 				Properties: map[string]any{"agent": map[string]any{"mbus": "https://" + c.address}},
-			}}
-			err := d.Host.CheckPorts(t.Context(), "")
+			}})
+			err := NewHost(in, d.Record, nil).CheckPorts(t.Context(), "")
 			refused(t, err, c.refused)
 			if c.refused != "" && !strings.Contains(err.Error(), "change the port in cloud_provider.mbus") {
 				t.Errorf("error %v, without what to do", err)

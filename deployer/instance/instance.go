@@ -65,17 +65,19 @@ type Request struct {
 	About kept.Deployment
 
 	address netip.Addr // UseInstallation: of the instance, by the state
-	ends    []func()   // functions that run at the end, the last one first
+	read    *Inputs    // nil: this run has not read the manifest
+	early   downloads
+	ends    []func() // functions that run at the end, the last one first
 }
 
-// Inputs is the manifest of a deployment, read and checked.
+// Inputs is the manifest of a deployment, read and checked. Only reading makes one.
 type Inputs struct {
 	*Request
 
-	Manifest *manifest.Manifest // Read; nil: it was not read
+	Manifest *manifest.Manifest // with the addresses that were chosen
 	// Deployment is all instances of the manifest, if the run is about one of several.
 	Deployment *manifest.Deployment
-	Replaced   []string // Read: variables that the VM uses and that get new values
+	Replaced   []string // variables that the VM uses and that get new values
 }
 
 // Record is the state of a deployment and what this machine has recorded of it: Lock
@@ -95,19 +97,17 @@ type Record struct {
 	secretsTo []string // who can read the recorded secrets
 }
 
-// Instance is one deployment: what a run was asked for, and the values that its phases
-// make from that. Each part knows only the parts that it is made from.
+// Instance is one deployment, as every command has it: what a run was asked for, what
+// is recorded, and how the agents and the CPI are called. The manifest and what is made
+// from it are values of their own: Inputs, Artifacts, Placement, Host.
 type Instance struct {
 	*Request
-	*Inputs
 	*Record
 
 	Addresses *Addresses
-	Artifacts *Artifacts
 	Agents    *Agents
 	CPI       *CPI
 	Shared    *Shared
-	Host      *Host
 }
 
 // New returns a deployment of which nothing is read yet. The caller must call
@@ -115,14 +115,10 @@ type Instance struct {
 func New(env *Env, from Options) *Instance {
 	from.Inputs = env.Inputs(from.Inputs)
 	request := &Request{Env: env, From: from, Out: report.NewOutput(env.Root)}
-	in, rec := &Inputs{Request: request}, &Record{Request: request}
-	t := &Instance{Request: request, Inputs: in, Record: rec}
-	t.Shared = &Shared{in: in, rec: rec}
-	t.Addresses = &Addresses{in: in, rec: rec}
-	t.Artifacts = &Artifacts{in: in}
-	t.Host = &Host{in: in, rec: rec, artifacts: t.Artifacts}
-	t.CPI = &CPI{in: in, rec: rec, artifacts: t.Artifacts, ledgers: t.Addresses, readManifest: t.readOnce}
-	t.Agents = &Agents{in: in, rec: rec, tunnelErr: t.CPI.tunnelErr}
+	rec := &Record{Request: request}
+	t := &Instance{Request: request, Record: rec, Shared: &Shared{rec: rec}, Addresses: &Addresses{rec: rec}}
+	t.CPI = &CPI{rec: rec, ledgers: t.Addresses, readManifest: t.readOnce}
+	t.Agents = &Agents{rec: rec, tunnelErr: t.CPI.tunnelErr}
 	return t
 }
 

@@ -43,8 +43,8 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 	t.recallKnown(ctx)
 	t.vm = st.CurrentVMCID
 	t.address, _ = netip.ParseAddr(st.Own.Address) // empty: unknown
-	if t.Manifest != nil {
-		t.UseManifest(t.Manifest)
+	if t.read != nil {
+		t.read.UseManifest(t.read.Manifest)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")
 		}
-		err := t.Read(ctx)
+		_, err := t.Read(ctx)
 		if _, gone := errors.AsType[*GroupGoneError](err); !gone || t.Known.Name == "" {
 			return err
 		}
@@ -110,9 +110,9 @@ func (rec *Record) Folder() kept.Folder { return kept.At(rec.Dir) }
 
 // HealthFrom returns where health checks of the instance at the address run.
 func (a *Agents) HealthFrom(address string) health.From {
-	from := health.From{Address: address, Dial: dialService(a.in, a.rec), Env: a.in.Env.checkEnv()}
-	if a.in.About.Manifest != "" {
-		from.Dir = filepath.Dir(a.in.About.Manifest)
+	from := health.From{Address: address, Dial: a.rec.dialService(), Env: a.rec.Env.checkEnv()}
+	if a.rec.About.Manifest != "" {
+		from.Dir = filepath.Dir(a.rec.About.Manifest)
 	}
 	return from
 }
@@ -130,7 +130,7 @@ func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 		return
 	}
 	var ports []string
-	if look && t.EmbeddedCPI() {
+	if look && t.About.Local != "" {
 		mbus, _ := url.Parse(t.About.MBus)
 		for _, port := range listener.PortsOf(ctx, t.State.Get().CurrentVMCID) {
 			if mbus == nil || mbus.Port() != strconv.Itoa(port) {
@@ -154,8 +154,8 @@ const mostPorts = 6
 
 // serviceURL returns the URL of the first health check that has one, at an address;
 // empty: none has.
-func (in *Inputs) serviceURL(address string) string {
-	for _, c := range in.About.Health {
+func (req *Request) serviceURL(address string) string {
+	for _, c := range req.About.Health {
 		if c.HTTP == "" {
 			continue
 		}
@@ -181,8 +181,9 @@ func (rec *Record) currentStemcell() *state.Stemcell {
 // Remember records what this deploy knows, for commands that do not read the
 // manifest.
 func (c *CPI) Remember(ctx context.Context) error {
-	k := aboutManifest(c.in.Manifest)
-	k.Local = c.in.About.Local
+	m := c.artifacts.Manifest
+	k := aboutManifest(m)
+	k.Local = c.rec.About.Local
 	k.API, k.StemcellAPI = c.rec.Known.API, c.artifacts.Stemcell.APIVersion
 	k.CPI, k.Packages, k.Jobs = c.rec.Known.CPI, c.rec.Known.Packages, c.rec.Known.Jobs
 	if c.Build != nil {
@@ -197,10 +198,10 @@ func (c *CPI) Remember(ctx context.Context) error {
 		k.API = c.api
 	}
 	k.Database, k.OldDatabases = c.rec.Known.Database, c.rec.Known.OldDatabases
-	if c.in.Manifest.SharesNetworks() {
+	if m.SharesNetworks() {
 		k.Database, k.OldDatabases = c.ledgers.LedgerAddress(), c.ledgers.OldLedgers()
 	}
-	secrets, err := rememberSecrets(ctx, c.in, c.rec, &k)
+	secrets, err := c.rec.rememberSecrets(ctx, m, &k)
 	if err == nil {
 		err = c.rec.Folder().SetDeployment(k)
 	}

@@ -13,8 +13,9 @@ func TestWatchTimeOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	watch := manifest.WatchTime{Min: time.Second, Max: time.Minute}
 	d := New(NewEnv(Config{}), Options{WatchTime: &watch})
+	in := &Inputs{Request: d.Request}
 	for range 2 {
-		if d.UseManifest(&manifest.Manifest{}); d.About.WatchTime != watch {
+		if in.UseManifest(&manifest.Manifest{}); d.About.WatchTime != watch {
 			t.Fatalf("%+v", d.About.WatchTime)
 		}
 	}

@@ -67,16 +67,16 @@ func LedgerPath(home string) string { return filepath.Join(home, "addresses.db")
 // LedgerAddress returns where the addresses of the deployment are reserved: as the
 // command line says, as this machine remembers it, or else on this machine.
 func (a *Addresses) LedgerAddress() string {
-	return cmp.Or(a.in.Env.Database, a.rec.Known.Database, LedgerPath(a.in.Env.Home))
+	return cmp.Or(a.rec.Env.Database, a.rec.Known.Database, LedgerPath(a.rec.Env.Home))
 }
 
 // Ledger returns the ledger in which the addresses of the deployment are reserved.
 func (a *Addresses) Ledger(ctx context.Context) (*addresses.Ledger, error) {
-	a.in.Env.Secret(addresses.Secrets(a.LedgerAddress())...)
+	a.rec.Env.Secret(addresses.Secrets(a.LedgerAddress())...)
 	if err := cmp.Or(a.UnnamedLedger(), a.LostLedger()); err != nil {
 		return nil, err
 	}
-	return a.in.Env.Ledger(ctx, a.LedgerAddress())
+	return a.rec.Env.Ledger(ctx, a.LedgerAddress())
 }
 
 // recordedLedger returns where the addresses are by the state; empty: nowhere.
@@ -94,7 +94,7 @@ func (a *Addresses) SharedLedger() string { return addresses.Shared(a.LedgerAddr
 // database of a team, by the state, and nobody has named that on this machine.
 func (a *Addresses) UnnamedLedger() error {
 	recorded := a.recordedLedger()
-	if !strings.Contains(recorded, "://") || a.in.Env.Database != "" || recorded == a.SharedLedger() {
+	if !strings.Contains(recorded, "://") || a.rec.Env.Database != "" || recorded == a.SharedLedger() {
 		return nil
 	}
 	return fmt.Errorf("the state records that the addresses of this deployment are in the ledger %s: name that with --database or BOOTSTRAP_DATABASE", recorded)
@@ -135,7 +135,7 @@ func (a *Addresses) OldLedgers() []string {
 		if address == "" || known(a.LedgerAddress()) || slices.ContainsFunc(list, known) {
 			continue
 		}
-		a.in.Env.Secret(addresses.Secrets(address)...)
+		a.rec.Env.Secret(addresses.Secrets(address)...)
 		list = append(list, address)
 	}
 	return list
@@ -170,7 +170,7 @@ func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledg
 
 // UsesLedger reports whether the ledger may contain addresses of the deployment.
 func (a *Addresses) UsesLedger() bool {
-	return a.in.Manifest != nil && a.in.Manifest.SharesNetworks() || a.rec.Known.Database != "" || len(a.rec.Known.OldDatabases) > 0 || a.recordedLedger() != ""
+	return a.rec.read != nil && a.rec.read.Manifest.SharesNetworks() || a.rec.Known.Database != "" || len(a.rec.Known.OldDatabases) > 0 || a.recordedLedger() != ""
 }
 
 // asked is what the deployment asks of the ledger.
@@ -184,7 +184,7 @@ type asked struct {
 // that was created without a ledger keeps them. replace is true if the VM is
 // replaced for another reason than its addresses, swap if the new VM is created
 // beside the old one.
-func (a *Addresses) question(replace, swap bool) asked {
+func (a *Placement) question(replace, swap bool) asked {
 	p := a.in.Manifest.Placement
 	in := asked{networks: p.Networks, Instance: network.Instance{
 		Owner:   a.Owner(),
@@ -224,7 +224,7 @@ func (a *Addresses) question(replace, swap bool) asked {
 
 // zone returns the zone of the instance: the one that it was in, if the manifest
 // and its static addresses allow that one, and else the manifest's choice.
-func (a *Addresses) zone() string {
+func (a *Placement) zone() string {
 	p := a.in.Manifest.Placement
 	if p.Own || a.in.Manifest.Identity != nil || a.rec.State == nil || a.rec.State.Get().Own.Zone == "" {
 		return p.Zone
@@ -237,12 +237,15 @@ func (a *Addresses) zone() string {
 	return members[0].Zone
 }
 
+// Networks returns the networks of the deployment.
+func (a *Placement) Networks() []network.Network { return a.in.Manifest.Placement.Networks }
+
 // Wanted returns what the deployment asks of the ledger. One that does not exist
 // yet asks under the path of its state.
-func (a *Addresses) Wanted() network.Instance {
+func (a *Placement) Wanted() network.Instance {
 	in := a.question(false, a.in.Manifest.Update.VMStrategy == "create-swap-delete").Instance
 	if a.rec.Installation == uuid.Nil {
-		in.Owner.Deployment = a.in.From.StateName(a.in.StatePath)
+		in.Owner.Deployment = a.rec.From.StateName(a.rec.StatePath)
 	}
 	return in
 }
@@ -267,7 +270,7 @@ func (a *Addresses) Claims(networks []network.Network) []network.Reservation {
 		has[""] = addr
 	}
 	owner := a.Owner()
-	if a.in.About.Group == "" {
+	if a.rec.About.Group == "" {
 		owner.Instance = kept.Deployment{Group: st.Own.Group}.Instance()
 	}
 	var list []network.Reservation
@@ -339,7 +342,7 @@ func (e *Env) Refused(err error, address string) error {
 
 // Owner returns the instance in whose name addresses are reserved.
 func (a *Addresses) Owner() network.Owner {
-	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.in.About.Name, Instance: a.in.About.Instance()}
+	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.rec.About.Name, Instance: a.rec.About.Instance()}
 }
 
 // Has reports whether the instance has the address after the change.

@@ -11,18 +11,17 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
 // Look contains what was found out about a deployment: from its agent first, and
 // from the CPI if a plan needs what the agent cannot report.
 type Look struct {
-	in        *Inputs
 	rec       *Record
 	agents    *Agents
 	cpi       *CPI
 	addresses *Addresses
-	host      *Host
 
 	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
 
@@ -35,18 +34,18 @@ type Look struct {
 
 // NewLook returns a look at a deployment whose state is open.
 func NewLook(t *Instance, fix bool) *Look {
-	return &Look{in: t.Inputs, rec: t.Record, agents: t.Agents, cpi: t.CPI, addresses: t.Addresses, host: t.Host, Fix: fix}
+	return &Look{rec: t.Record, agents: t.Agents, cpi: t.CPI, addresses: t.Addresses, Fix: fix}
 }
 
-// AgentDiffers lists the settings of the agent that were seen to differ from the
+// AgentDiffers lists the settings of the agent that were seen to differ from a
 // manifest: the recorded ones may be wrong, or another machine may have changed
 // them.
-func (l *Look) AgentDiffers() []string {
+func (l *Look) AgentDiffers(m *manifest.Manifest) []string {
 	if !l.Facts.Answers {
 		return nil
 	}
 	var list []string
-	if leaf := WantedLeaf(l.in.Manifest); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
+	if leaf := WantedLeaf(m); leaf != nil && l.Facts.Served != nil && !leaf.Equal(l.Facts.Served) {
 		list = append(list, plan.PartCertificate)
 	}
 	if l.Facts.Reached.MBus != "" && l.Facts.Reached.User() != l.agents.Wanted().User() {
@@ -89,7 +88,7 @@ func (l *Look) recordAccess(vm string) {
 		now.Old = &was
 	}
 	if err := l.agents.Keep(now); err != nil {
-		l.in.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
+		l.rec.Out.Warning(fmt.Sprintf("cannot record how the agent of VM %s is reached; a later change of its address, certificate or password will need --old-mbus and --old-ca: %v", vm, err))
 	}
 }
 
@@ -106,7 +105,7 @@ func (l *Look) answerTime(vm string) time.Duration {
 	if l.rec.State != nil && slices.ContainsFunc(l.rec.State.Get().Own.Intents, func(in state.Intent) bool { return in.CID == vm }) {
 		limit = goneAgentTimeout
 	}
-	return min(limit, l.in.Env.AgentTimeout)
+	return min(limit, l.rec.Env.AgentTimeout)
 }
 
 // AtAgent asks the agent of the recorded VM, if there is one, how it is.
@@ -148,7 +147,7 @@ func (l *Look) settleDisk() error {
 	if !changed {
 		return nil
 	}
-	l.in.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
+	l.rec.Out.Info(fmt.Sprintf("An earlier run was interrupted after disk '%s' had been mounted", plan.CurrentDisk(now)))
 	return l.rec.State.Update(func(st *state.State) error {
 		st.CurrentDiskID = now.CurrentDiskID
 		return nil
@@ -163,7 +162,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 	limit := l.answerTime(vm)
 	var client *agent.Client
 	var facts plan.Facts
-	err := l.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
+	err := l.rec.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", vm), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		waiting.Say("the agent does not answer yet")
@@ -219,11 +218,11 @@ const registryTime = time.Minute
 
 // busyTime returns how long an agent may continue with a task of an earlier run.
 func (l *Look) busyTime() time.Duration {
-	limit := l.in.Env.AgentTimeout
+	limit := l.rec.Env.AgentTimeout
 	if l.Fix {
 		limit = min(busyFixTime, limit)
 	}
-	if l.in.About.Registry != nil {
+	if l.rec.About.Registry != nil {
 		limit = max(registryTime, limit)
 	}
 	return limit
@@ -231,7 +230,7 @@ func (l *Look) busyTime() time.Duration {
 
 // busyWith says why an agent that answers has not listed its disks yet.
 func (l *Look) busyWith(limit time.Duration) string {
-	if l.in.About.Registry != nil {
+	if l.rec.About.Registry != nil {
 		return fmt.Sprintf("the agent looks for its registry, which is only served while a VM is created, or is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
 	}
 	return fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))

@@ -10,6 +10,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/named"
+	"bootstrap/manifest"
 	"bootstrap/state"
 )
 
@@ -18,21 +19,21 @@ import (
 // the CPI must know the VM by the name that its agent reports. doubt says why
 // that is not proven.
 func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
-	if l.in.About.MBus == "" {
+	if l.rec.About.MBus == "" {
 		return "", "the address of its agent is unknown"
 	}
-	mbus, ca := l.in.About.MBus, l.in.About.CA
+	mbus, ca := l.rec.About.MBus, l.rec.About.CA
 	if how := l.agents.coming(in.AgentID); how != nil { // the manifest may have changed since
 		mbus, ca = how.MBus, how.CA
-		l.in.Env.Secret(mbus)
+		l.rec.Env.Secret(mbus)
 	}
 	client, err := l.agents.New(mbus, ca)
 	if err != nil {
 		return "", err.Error()
 	}
 	var now agent.State
-	err = l.in.Out.Do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
-		if err = client.WaitReady(ctx, min(ExistingAgentTimeout, l.in.Env.AgentTimeout), nil); err == nil {
+	err = l.rec.Out.Do("Looking for the agent of a VM that an earlier run may have made", func(*report.Stage) error {
+		if err = client.WaitReady(ctx, min(ExistingAgentTimeout, l.rec.Env.AgentTimeout), nil); err == nil {
 			now, err = client.GetState(ctx, false)
 		}
 		if err != nil {
@@ -65,11 +66,12 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 	return name, ""
 }
 
-// ByCPI asks the CPI for what the agent did not report, if a plan needs that.
+// ByCPI asks the CPI for what the agent did not report, if a plan needs that. want is
+// the disk of the manifest; nil: none.
 // Before that, it settles the calls of an interrupted run; after that, it may
 // reboot a silent VM.
-func (l *Look) ByCPI(ctx context.Context, settle func(context.Context) error) error {
-	if l.AskedCPI = l.needsCPI(); !l.AskedCPI {
+func (l *Look) ByCPI(ctx context.Context, want *manifest.DiskPool, settle func(context.Context) error) error {
+	if l.AskedCPI = l.needsCPI(want); !l.AskedCPI {
 		return nil
 	}
 	if l.rec.Scratch == "" {
@@ -110,7 +112,7 @@ func (l *Look) askCPI(ctx context.Context, seen bool) error {
 // has no has_vm, that is an error only if the answer is needed.
 func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 	found := l.Facts
-	err := l.in.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
+	err := l.rec.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
 		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
@@ -140,7 +142,7 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 
 // ForDisk asks the CPI whether the disk exists.
 func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
-	return l.in.Out.Do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
+	return l.rec.Out.Do(fmt.Sprintf("Looking for disk '%s'", d.CID), func(*report.Stage) error {
 		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
@@ -155,8 +157,9 @@ func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
 	})
 }
 
-// needsCPI reports whether the CPI must be asked before a plan can be made.
-func (l *Look) needsCPI() bool {
+// needsCPI reports whether the CPI must be asked before a plan can be made. want is the
+// disk of the manifest; nil: none.
+func (l *Look) needsCPI(want *manifest.DiskPool) bool {
 	st := l.rec.State.Get()
 	disk := st.Disk()
 	switch {
@@ -167,8 +170,8 @@ func (l *Look) needsCPI() bool {
 	case !l.Facts.Answers:
 		return true
 	case disk == nil:
-		return l.in.Manifest.Group.Disk != nil && l.cpi.EffectiveAPI() == 0
+		return want != nil && l.cpi.EffectiveAPI() == 0
 	}
 	return !slices.Contains(l.Facts.Mounted, disk.CID) ||
-		l.in.Manifest.Group.Disk == nil || len(plan.DiskReasons(*disk, *l.in.Manifest.Group.Disk)) > 0 && l.cpi.EffectiveAPI() == 0
+		want == nil || len(plan.DiskReasons(*disk, *want)) > 0 && l.cpi.EffectiveAPI() == 0
 }

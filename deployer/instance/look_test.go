@@ -68,7 +68,7 @@ func TestWhatALookAsks(t *testing.T) {
 				w.record(t, c.state)
 			}
 			if c.manifest != nil {
-				c.manifest(w.Manifest)
+				c.manifest(w.in.Manifest)
 			}
 			if c.plan {
 				w.Scratch = w.dir
@@ -77,7 +77,7 @@ func TestWhatALookAsks(t *testing.T) {
 			if err := l.AtAgent(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			err := l.ByCPI(t.Context(), func(context.Context) error { w.asks("settle"); return nil })
+			err := l.ByCPI(t.Context(), w.in.Manifest.Group.Disk, func(context.Context) error { w.asks("settle"); return nil })
 			refused(t, err, c.refused)
 			if got := strings.Join(w.asked(), ", "); got != c.asked {
 				t.Errorf("asked %q, want %q", got, c.asked)

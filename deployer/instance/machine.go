@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/artifact"
 	"bootstrap/manifest"
 )
 
@@ -24,11 +25,16 @@ type Limits struct {
 
 // Host is this machine, on which the embedded CPI makes the VM.
 type Host struct {
-	in        *Inputs
-	rec       *Record
-	artifacts *Artifacts
+	in       *Inputs
+	rec      *Record
+	stemcell *artifact.Stemcell // nil: it is not fetched
 
 	machine *Machine // nil: NewMachine was not called
+}
+
+// NewHost returns this machine for the VM of a manifest.
+func NewHost(in *Inputs, rec *Record, stemcell *artifact.Stemcell) *Host {
+	return &Host{in: in, rec: rec, stemcell: stemcell}
 }
 
 // EmbeddedCPI reports whether the embedded CPI creates the VM on this machine.
@@ -43,19 +49,19 @@ func (h *Host) NewMachine(ctx context.Context) Machine {
 	}
 	if h.machine == nil {
 		asked, _ := h.in.Manifest.ResourcePool.CloudProperties["machine"].(string)
-		m := h.in.Env.Machine(ctx, asked, h.artifacts.hasImage())
+		m := h.in.Env.Machine(ctx, asked, h.in.hasImage(h.stemcell))
 		h.machine = &m
 	}
 	return *h.machine
 }
 
 // hasImage reports whether the stemcell has the image of a root file system, as far
-// as it is known before it is downloaded.
-func (a *Artifacts) hasImage() bool {
-	if a.Stemcell != nil {
-		return !slices.Contains(a.Stemcell.Formats, "local")
+// as that is known before it is fetched.
+func (in *Inputs) hasImage(stemcell *artifact.Stemcell) bool {
+	if stemcell != nil {
+		return !slices.Contains(stemcell.Formats, "local")
 	}
-	return !strings.HasPrefix(a.in.Manifest.ResourcePool.Stemcell.URL, "embedded:")
+	return !strings.HasPrefix(in.Manifest.ResourcePool.Stemcell.URL, "embedded:")
 }
 
 // DiskNotHeld returns why nothing stops a new persistent disk at its size; zero: it stops

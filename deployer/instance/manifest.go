@@ -17,23 +17,26 @@ import (
 )
 
 // Read reads, evaluates and checks the manifest.
-func (t *Instance) Read(ctx context.Context) error {
-	return t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
+func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
+	err = t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
 		inputs := t.From.Inputs
-		inputs.Generating = t.generating
-		inputs.Waiting = func(top document.Value) { t.Artifacts.begin(ctx, manifest.Downloads(top)) }
-		m, err := t.load(ctx, inputs)
-		if err != nil {
+		var replaced []string
+		inputs.Generating = func(ctx context.Context, names []string, exists bool) (err error) {
+			replaced, err = t.generating(ctx, names, exists)
 			return err
 		}
-		t.UseManifest(m)
-		t.Env.Secret(m.Secrets...)
-		t.Env.publish(m.Names...)
+		inputs.Waiting = func(top document.Value) { t.begin(ctx, manifest.Downloads(top)) }
+		if in, err = t.load(ctx, inputs); err != nil {
+			return err
+		}
+		in.Replaced = replaced
+		t.use(in)
+		m := in.Manifest
 		if len(m.Generated) > 0 && t.From.Inputs.Generate == document.Write {
 			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore), strings.Join(m.Generated, ", ")))
 		}
-		if len(t.Replaced) > 0 && t.From.Inputs.Generate == document.Write {
-			s.Warning(fmt.Sprintf("New values replace those that the VM uses of %s", strings.Join(t.Replaced, ", ")))
+		if len(replaced) > 0 && t.From.Inputs.Generate == document.Write {
+			s.Warning(fmt.Sprintf("New values replace those that the VM uses of %s", strings.Join(replaced, ", ")))
 		}
 		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.Warning(Place(w))
@@ -46,34 +49,60 @@ func (t *Instance) Read(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
-// ReadIfAny reads the manifest without generating variables; if there is none or
-// it is wrong, the run uses what this machine has recorded of it.
-func (t *Instance) ReadIfAny(ctx context.Context) error {
+// ReadIfAny reads the manifest without generating variables; nil: none is named. If it
+// is wrong, the run uses what this machine has recorded of it.
+func (t *Instance) ReadIfAny(ctx context.Context) (*Inputs, error) {
 	if t.From.Manifest == "" {
-		return nil
+		return nil, nil
 	}
 	t.From.Inputs.Generate, t.From.Inputs.Lenient = document.Plan, true
-	t.From.Inputs.Generating = t.generating
-	m, err := t.load(ctx, t.From.Inputs)
-	if err != nil {
+	t.From.Inputs.Generating = func(ctx context.Context, names []string, exists bool) error {
+		_, err := t.generating(ctx, names, exists)
 		return err
 	}
-	t.UseManifest(m)
-	t.Env.Secret(m.Secrets...)
-	t.Env.publish(m.Names...)
-	return nil
+	in, err := t.load(ctx, t.From.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	t.use(in)
+	return in, nil
+}
+
+// use makes what was read that of the run, and its secrets hidden.
+func (req *Request) use(in *Inputs) {
+	req.read = in
+	in.UseManifest(in.Manifest)
+	req.Env.Secret(in.Manifest.Secrets...)
+	req.Env.publish(in.Manifest.Names...)
+}
+
+// JobNames returns the names of the jobs of the instance; nil: this run has not read the
+// manifest.
+func (req *Request) JobNames() []string {
+	if req.read == nil {
+		return nil
+	}
+	var names []string
+	for _, ref := range req.read.Manifest.Group.Jobs {
+		names = append(names, ref.Name)
+	}
+	return names
 }
 
 // readOnce reads the manifest if the CPI must be built and the manifest was
 // not read yet.
-func (t *Instance) readOnce(ctx context.Context) error {
-	if t.Manifest != nil {
-		return nil
+func (t *Instance) readOnce(ctx context.Context) (*Inputs, error) {
+	if t.read != nil {
+		return t.read, nil
 	}
 	if t.From.Manifest == "" {
-		return errors.New("the CPI is not installed on this machine any more: name the manifest, so that it can be installed again")
+		return nil, errors.New("the CPI is not installed on this machine any more: name the manifest, so that it can be installed again")
 	}
 	return t.Read(ctx)
 }
@@ -111,30 +140,30 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 
 // SaysProtect reports whether the manifest file contains protect: true; it may
 // be newer than the last deploy. An unreadable manifest counts as unprotected.
-func (in *Inputs) SaysProtect(ctx context.Context) bool {
-	inputs := in.From.Inputs
+func (req *Request) SaysProtect(ctx context.Context) bool {
+	inputs := req.From.Inputs
 	inputs.Generate, inputs.Lenient = document.Plan, true
-	m, err := in.load(ctx, inputs)
-	return err == nil && m.Protect
+	in, err := req.load(ctx, inputs)
+	return err == nil && in.Manifest.Protect
 }
 
-// Diff returns how the manifest differs from the one applied last; nil:
+// Diff returns how a manifest differs from the one applied last; nil:
 // this machine has not kept that one, for example because another one has applied it.
-func (t *Instance) Diff(st state.State) []string {
-	if a, ok := t.Folder().Applied(kept.Current); ok && !a.IsLast(st) {
+func (rec *Record) Diff(st state.State, m *manifest.Manifest) []string {
+	if a, ok := rec.Folder().Applied(kept.Current); ok && !a.IsLast(st) {
 		return nil
 	}
-	old, err := t.Folder().Sketch()
+	old, err := rec.Folder().Sketch()
 	if err != nil || old == nil {
 		return nil
 	}
-	list, err := document.Diff(old, t.Manifest.Sketch)
+	list, err := document.Diff(old, m.Sketch)
 	if err != nil {
 		return nil
 	}
 	lines := make([]string, len(list))
 	for i, d := range list {
-		d.Old, d.New = t.Env.Redact(d.Old), t.Env.Redact(d.New) // its path is a public name
+		d.Old, d.New = rec.Env.Redact(d.Old), rec.Env.Redact(d.New) // its path is a public name
 		lines[i] = d.String()
 	}
 	return lines

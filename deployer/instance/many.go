@@ -122,30 +122,37 @@ func (o *Options) Select(all *record.Record, one *record.Instance) {
 }
 
 // load reads the manifest of the run's instance.
-func (in *Inputs) load(ctx context.Context, inputs document.Options) (*manifest.Manifest, error) {
-	if in.From.Of == nil {
-		return manifest.Load(ctx, in.From.Manifest, inputs)
+func (req *Request) load(ctx context.Context, inputs document.Options) (*Inputs, error) {
+	if req.From.Of == nil {
+		m, err := manifest.Load(ctx, req.From.Manifest, inputs)
+		if err != nil {
+			return nil, err
+		}
+		return &Inputs{Request: req, Manifest: m}, nil
 	}
-	d, err := in.loadDeployment(ctx, inputs)
+	d, err := req.loadDeployment(ctx, inputs)
 	if err != nil {
 		return nil, err
 	}
-	one := in.From.Of.Instance
+	one := req.From.Of.Instance
 	for i := range d.Groups {
 		if d.Groups[i].Name != one.Group {
 			continue
 		}
-		in.Deployment = d
-		return d.Groups[i].Identify(manifest.Identity{ID: one.ID, Index: one.Index, Bootstrap: one.Bootstrap}, one.Zone, one.Addresses)
+		m, err := d.Groups[i].Identify(manifest.Identity{ID: one.ID, Index: one.Index, Bootstrap: one.Bootstrap}, one.Zone, one.Addresses)
+		if err != nil {
+			return nil, err
+		}
+		return &Inputs{Request: req, Manifest: m, Deployment: d}, nil
 	}
 	return nil, &GroupGoneError{Instance: one.Name()}
 }
 
 // loadDeployment reads the manifest with all instances, unless it was read already.
-func (in *Inputs) loadDeployment(ctx context.Context, inputs document.Options) (*manifest.Deployment, error) {
-	d := in.From.Deployment
+func (req *Request) loadDeployment(ctx context.Context, inputs document.Options) (*manifest.Deployment, error) {
+	d := req.From.Deployment
 	if d == nil {
-		return manifest.LoadDeployment(ctx, in.From.Manifest, inputs)
+		return manifest.LoadDeployment(ctx, req.From.Manifest, inputs)
 	}
 	if len(d.Common.Generated) > 0 && inputs.Generating != nil {
 		return d, inputs.Generating(ctx, d.Common.Generated, true)
@@ -156,7 +163,7 @@ func (in *Inputs) loadDeployment(ctx context.Context, inputs document.Options) (
 // recordedHeld returns the reservations of the instance, together with the addresses that
 // the record of the deployment has for it on other networks, which links of other
 // instances use.
-func (a *Addresses) recordedHeld(of network.Instance) []network.Reservation {
+func (a *Placement) recordedHeld(of network.Instance) []network.Reservation {
 	p, list := a.in.Manifest.Placement, of.Held
 	for name, block := range a.recordedBlocks() {
 		n, found := network.Find(p.Networks, name)
@@ -171,7 +178,7 @@ func (a *Addresses) recordedHeld(of network.Instance) []network.Reservation {
 }
 
 // recordedBlocks returns the addresses that the record has for the instance, by network.
-func (a *Addresses) recordedBlocks() map[string]netip.Prefix {
+func (a *Placement) recordedBlocks() map[string]netip.Prefix {
 	if a.in.From.Of == nil || a.in.Manifest.Placement == nil || a.in.Manifest.Placement.Own {
 		return nil
 	}
@@ -194,7 +201,7 @@ func (e *MovedInstanceError) Error() string {
 }
 
 // expectRecorded refuses addresses that differ from those of the record.
-func (a *Addresses) expectRecorded(outcome network.Outcome) error {
+func (a *Placement) expectRecorded(outcome network.Outcome) error {
 	has := map[string]netip.Addr{}
 	for _, c := range outcome.Changes {
 		if Has(c) {

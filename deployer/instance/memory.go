@@ -28,13 +28,13 @@ func (a *Agents) Expect(agentID string) error {
 	if vm := a.rec.State.Get().CurrentVMCID; vm != "" {
 		now = a.Recall(vm)
 	}
-	now.Coming = &kept.Agent{AgentID: agentID, MBus: a.in.About.MBus, CA: a.in.About.CA}
+	now.Coming = &kept.Agent{AgentID: agentID, MBus: a.rec.About.MBus, CA: a.rec.About.CA}
 	return a.Keep(now)
 }
 
 // Remember records that the VM's agent is reached as the manifest says.
 func (a *Agents) Remember(vm string) error {
-	return a.KeepCurrent(kept.Agent{VM: vm, MBus: a.in.About.MBus, CA: a.in.About.CA})
+	return a.KeepCurrent(kept.Agent{VM: vm, MBus: a.rec.About.MBus, CA: a.rec.About.CA})
 }
 
 // KeepCurrent records how the current VM's agent is reached, beside the agent of
@@ -65,10 +65,10 @@ func (a *Agents) coming(agentID string) *kept.Agent {
 // Recall returns how the agent of a VM is reached: as the command line says, as
 // this machine has recorded, or else as the manifest says.
 func (a *Agents) Recall(vm string) kept.Agent {
-	fallback := kept.Agent{VM: vm, MBus: a.in.About.MBus, CA: a.in.About.CA}
-	if a.in.From.OldMBus != "" || a.in.From.OldCA != "" {
-		fallback.MBus = cmp.Or(a.in.From.OldMBus, fallback.MBus)
-		fallback.CA = cmp.Or(a.in.From.OldCA, fallback.CA)
+	fallback := kept.Agent{VM: vm, MBus: a.rec.About.MBus, CA: a.rec.About.CA}
+	if a.rec.From.OldMBus != "" || a.rec.From.OldCA != "" {
+		fallback.MBus = cmp.Or(a.rec.From.OldMBus, fallback.MBus)
+		fallback.CA = cmp.Or(a.rec.From.OldCA, fallback.CA)
 		return fallback
 	}
 	// Without a valid record for this VM, the manifest counts.

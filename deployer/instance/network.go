@@ -19,7 +19,7 @@ type Network struct {
 
 // NewNetwork returns what connects a new VM; zero without the embedded CPI.
 func (h *Host) NewNetwork(ctx context.Context) Network {
-	if h.in.Manifest == nil || !h.in.EmbeddedCPI() || h.in.Env.Network == nil {
+	if !h.in.EmbeddedCPI() || h.in.Env.Network == nil {
 		return Network{}
 	}
 	ports, _ := plan.LookUp(h.in.Manifest.CPI.Properties, "local_cpi.ports")
@@ -28,39 +28,39 @@ func (h *Host) NewNetwork(ctx context.Context) Network {
 
 // inside returns how the current VM is reached if it is one of the embedded CPI
 // with a network of its own: from inside the VM. Else it is nil.
-func inside(in *Inputs, rec *Record) proxy.Dial {
-	if in.Env.Inside == nil || in.About.Local == "" {
+func (rec *Record) inside() proxy.Dial {
+	if rec.Env.Inside == nil || rec.About.Local == "" {
 		return nil
 	}
 	vm := rec.vm
 	if rec.State != nil {
 		vm = rec.State.Get().CurrentVMCID
 	}
-	return in.Env.Inside(in.About.Local, vm)
+	return rec.Env.Inside(rec.About.Local, vm)
 }
 
 // dialAgent returns how the agent and the SSH server of the VM are reached; nil:
 // directly.
-func dialAgent(in *Inputs, rec *Record) proxy.Dial {
-	if dial := inside(in, rec); dial != nil {
+func (rec *Record) dialAgent() proxy.Dial {
+	if dial := rec.inside(); dial != nil {
 		return dial
 	}
-	return in.Env.Route.Dial
+	return rec.Env.Route.Dial
 }
 
 // dialService returns how the jobs of the VM are reached; nil: directly. Published
 // ports are at the loopback addresses of this machine.
-func dialService(in *Inputs, rec *Record) proxy.Dial {
-	dial := inside(in, rec)
+func (rec *Record) dialService() proxy.Dial {
+	dial := rec.inside()
 	if dial == nil {
-		return in.Env.Route.Dial
+		return rec.Env.Route.Dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if at, err := netip.ParseAddrPort(address); err == nil && !at.Addr().IsLoopback() {
 			return dial(ctx, network, address)
 		}
-		if in.Env.Route.Dial != nil {
-			return in.Env.Route.Dial(ctx, network, address)
+		if rec.Env.Route.Dial != nil {
+			return rec.Env.Route.Dial(ctx, network, address)
 		}
 		return proxy.Direct().DialContext(ctx, network, address)
 	}

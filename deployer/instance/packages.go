@@ -31,7 +31,7 @@ func (a *Artifacts) provider(job manifest.JobRef) string {
 	switch {
 	case a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name):
 		return a.Stemcell.Name
-	case job.Name == bpmJob && a.in.EmbeddedCPI() && a.hasImage():
+	case job.Name == bpmJob && a.EmbeddedCPI() && a.hasImage(a.Stemcell):
 		return "the embedded CPI"
 	}
 	return ""
@@ -74,7 +74,7 @@ func (a *Artifacts) PackageOrder() ([]Located, error) {
 		done[name] = Located{rel.Name, p}
 		order = append(order, done[name])
 	}
-	for _, ref := range a.in.Manifest.Group.Jobs {
+	for _, ref := range a.Manifest.Group.Jobs {
 		if a.provided(ref) {
 			continue
 		}

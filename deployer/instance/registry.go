@@ -21,9 +21,8 @@ import (
 	"bootstrap/tunnel"
 )
 
-// CheckTunnel reads the tunnel's key, before the tunnel is needed.
-func (c *CPI) CheckTunnel() error {
-	want := c.in.Manifest.CPI.SSHTunnel
+// CheckTunnel reads the key of a tunnel before it is needed; nil: there is no tunnel.
+func (c *CPI) CheckTunnel(want *manifest.SSHTunnel) error {
 	if want == nil {
 		return nil
 	}
@@ -37,8 +36,8 @@ func (c *CPI) CheckTunnel() error {
 func (c *CPI) TunnelConfig(want *manifest.SSHTunnel) tunnel.Config {
 	return tunnel.Config{
 		Host: want.Host, Port: want.Port, User: want.User, Password: want.Password, PrivateKey: want.PrivateKey,
-		Passphrase:  c.in.Env.Getenv("BOOTSTRAP_SSH_PASSPHRASE"),
-		AgentSocket: c.in.Env.Getenv("SSH_AUTH_SOCK"),
+		Passphrase:  c.rec.Env.Getenv("BOOTSTRAP_SSH_PASSPHRASE"),
+		AgentSocket: c.rec.Env.Getenv("SSH_AUTH_SOCK"),
 	}
 }
 
@@ -54,17 +53,17 @@ type registryServer struct {
 // bindRegistry binds the registry's port if the manifest asks for a registry or
 // a tunnel, because the CPI is rendered with the port.
 func (c *CPI) bindRegistry(ctx context.Context) error {
-	want := c.in.About.Registry
+	want := c.rec.About.Registry
 	if want == nil || c.registry != nil {
 		return nil
 	}
-	c.in.AtEnd(c.stopRegistry)
-	return c.in.Out.Do("Starting registry", func(*report.Stage) error {
+	c.rec.AtEnd(c.stopRegistry)
+	return c.rec.Out.Do("Starting registry", func(*report.Stage) error {
 		g := &registryServer{host: want.Host, port: want.Port, username: want.Username, password: want.Password}
 		if g.password == "" {
 			g.password = uuid.NewString()
 		}
-		c.in.Env.Secret(g.password)
+		c.rec.Env.Secret(g.password)
 		// Only this machine may connect, because the settings contain secrets.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(g.port)))
 		if err != nil {
@@ -85,7 +84,7 @@ func (c *CPI) bindRegistry(ctx context.Context) error {
 // AssumeRegistry gives the CPI the properties of the registry that a deploy would
 // serve, without serving it.
 func (c *CPI) AssumeRegistry() {
-	if g := c.in.Manifest.CPI.Registry; g != nil {
+	if g := c.rec.About.Registry; g != nil {
 		c.registry = &registryServer{host: g.Host, port: cmp.Or(g.Port, 6901), username: g.Username, password: cmp.Or(g.Password, "generated")}
 	}
 }
@@ -108,23 +107,22 @@ func (c *CPI) stopRegistry() {
 		return
 	}
 	// All clients are on this machine, and none needs an answer any more.
-	_ = c.in.Out.Root.Do("Stopping registry", func(*report.Stage) error { return c.registry.server.Close() })
+	_ = c.rec.Out.Root.Do("Stopping registry", func(*report.Stage) error { return c.registry.server.Close() })
 	c.registry = nil
 }
 
 // OpenTunnel opens the SSH tunnel through which the new VM's agent reaches the
-// registry.
-func (c *CPI) OpenTunnel(ctx context.Context) error {
-	want := c.in.Manifest.CPI.SSHTunnel
+// registry; nil: there is no tunnel.
+func (c *CPI) OpenTunnel(ctx context.Context, want *manifest.SSHTunnel) error {
 	if want == nil || c.registry == nil {
 		return nil
 	}
-	c.in.AtEnd(c.closeTunnel)
+	c.rec.AtEnd(c.closeTunnel)
 	cid := c.rec.State.Get().CurrentVMCID
-	return c.in.Out.Do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *report.Stage) (err error) {
+	return c.rec.Out.Do(fmt.Sprintf("Opening SSH tunnel to VM '%s'", cid), func(s *report.Stage) (err error) {
 		handler := c.registry.Tunnel()
 		cfg := c.TunnelConfig(want)
-		cfg.Dial, cfg.Report = dialAgent(c.in, c.rec), s.Info
+		cfg.Dial, cfg.Report = c.rec.dialAgent(), s.Info
 		cfg.KnownHosts, cfg.HostName = filepath.Join(c.rec.Dir, "known_hosts"), cid
 		cfg.Remote = net.JoinHostPort("127.0.0.1", fmt.Sprint(c.registry.port))
 		cfg.ConnectTimeout, cfg.AuthTimeout = want.ConnectTimeout, want.AuthTimeout

@@ -48,7 +48,7 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 		if IsMissing(address) {
 			continue // its addresses are gone with it
 		}
-		ledger, err := a.in.Env.Ledger(ctx, address)
+		ledger, err := a.rec.Env.Ledger(ctx, address)
 		if err == nil {
 			_, err = ledger.ReleaseDeployment(ctx, a.rec.Installation.String())
 		}
@@ -56,11 +56,11 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			a.in.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; then release them: bootstrap addresses release %s --database %s --force", err, a.rec.Installation, addresses.Place(address)))
+			a.rec.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; then release them: bootstrap addresses release %s --database %s --force", err, a.rec.Installation, addresses.Place(address)))
 		}
 	}
 	if a.LedgerLost() {
-		a.in.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.LedgerAddress(), a.rec.Installation))
+		a.rec.Out.Warning(fmt.Sprintf("the ledger %s does not exist, so no address is released; if it is elsewhere: bootstrap addresses release %s --database PATH", a.LedgerAddress(), a.rec.Installation))
 		return nil
 	}
 	var released []network.Reservation
@@ -74,7 +74,7 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 		}
 	}
 	if a.rec.Known.Database == "" && len(released) == 0 {
-		a.in.Out.Warning(fmt.Sprintf("the ledger %s has no address of this deployment; if another one has some, on this or another machine (%s): bootstrap addresses release %s --database PATH", addresses.Place(a.LedgerAddress()), cmp.Or(a.rec.State.Get().Own.Ledger, "the state records none"), a.rec.Installation))
+		a.rec.Out.Warning(fmt.Sprintf("the ledger %s has no address of this deployment; if another one has some, on this or another machine (%s): bootstrap addresses release %s --database PATH", addresses.Place(a.LedgerAddress()), cmp.Or(a.rec.State.Get().Own.Ledger, "the state records none"), a.rec.Installation))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 func (l *Look) revive(ctx context.Context) error {
 	cid := l.rec.State.Get().CurrentVMCID
 	able := true
-	err := l.in.Out.Do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
+	err := l.rec.Out.Do(fmt.Sprintf("Rebooting VM '%s'", cid), func(*report.Stage) error {
 		c, err := l.cpi.Client(ctx)
 		if err != nil {
 			return err
@@ -62,13 +62,13 @@ func (l *Look) revive(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	l.Revived = true
-	return l.in.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
+	return l.rec.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		waiting.Say("the agent does not answer yet after the reboot")
 		// An agent that was going to restart with other settings may have done
 		// so in the reboot.
-		client, found, err := l.agents.Find(ctx, l.agents.Recall(cid), min(RebootTimeout, l.in.Env.AgentTimeout), l.rec.State.Get().DirectorID)
+		client, found, err := l.agents.Find(ctx, l.agents.Recall(cid), min(RebootTimeout, l.rec.Env.AgentTimeout), l.rec.State.Get().DirectorID)
 		var facts plan.Facts
 		if err == nil {
 			waiting.End()

@@ -9,7 +9,7 @@ import (
 // RecallSecondDisk returns what is recorded about attaching a second disk with
 // this CPI; the zero value: nothing.
 func (c *CPI) RecallSecondDisk() kept.SecondDisk {
-	if c.in.Manifest == nil {
+	if c.artifacts == nil {
 		return kept.SecondDisk{}
 	}
 	return c.rec.Folder().SecondDisk(c.artifacts.CPIReleases())
@@ -19,14 +19,14 @@ func (c *CPI) RecallSecondDisk() kept.SecondDisk {
 // only a warning.
 func (c *CPI) KeepSecondDisk(s kept.SecondDisk) {
 	if err := c.rec.Folder().SetSecondDisk(s); err != nil {
-		c.in.Out.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
+		c.rec.Out.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
 	}
 }
 
 // CPIReleases returns the releases of the CPI, as name/version.
 func (a *Artifacts) CPIReleases() []string {
 	var list []string
-	for _, ref := range a.in.Manifest.CPI.Templates {
+	for _, ref := range a.Manifest.CPI.Templates {
 		if rel := a.Releases[ref.Release]; rel != nil {
 			list = append(list, rel.Name+"/"+rel.Version)
 		}

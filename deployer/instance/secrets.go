@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/deployer/kept"
 	"bootstrap/internal/sealed"
+	"bootstrap/manifest"
 )
 
 // secretsName names the recorded secrets in messages.
@@ -15,9 +16,9 @@ const secretsName = "what is secret of the deployment"
 // rememberSecrets adds the secrets of the manifest to a record, and returns them. If its
 // vars store is encrypted, they are for those who can read that; with a passphrase they
 // are not recorded.
-func rememberSecrets(ctx context.Context, in *Inputs, rec *Record, k *kept.Deployment) ([]string, error) {
-	all := rememberedSecrets(in.Manifest.Secrets, rec.Known.Secrets)
-	to := in.Manifest.StoreReaders
+func (rec *Record) rememberSecrets(ctx context.Context, m *manifest.Manifest, k *kept.Deployment) ([]string, error) {
+	all := rememberedSecrets(m.Secrets, rec.Known.Secrets)
+	to := m.StoreReaders
 	switch {
 	case len(to) == 0:
 		k.Secrets = all
@@ -30,7 +31,7 @@ func rememberSecrets(ctx context.Context, in *Inputs, rec *Record, k *kept.Deplo
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
-		k.Sealed, err = in.From.Inputs.Keys.Seal(ctx, secretsName, text, to)
+		k.Sealed, err = rec.From.Inputs.Keys.Seal(ctx, secretsName, text, to)
 	}
 	return all, err
 }

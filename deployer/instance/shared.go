@@ -60,7 +60,6 @@ func (o Options) StateArgument() string {
 // Shared exchanges with the other machines of a team, encrypted, what they know of the
 // deployment in addition to its state: how its agent is reached, and what was applied.
 type Shared struct {
-	in      *Inputs
 	rec     *Record
 	readers []string // fetch: the recipients
 }
@@ -68,7 +67,7 @@ type Shared struct {
 // fetch makes this machine know what the others know. The error is a *team.ProofError if
 // somebody else wrote it.
 func (sh *Shared) fetch(ctx context.Context) error {
-	if sh.in.From.Team == nil {
+	if sh.rec.From.Team == nil {
 		return nil
 	}
 	err := sh.take(ctx)
@@ -76,20 +75,20 @@ func (sh *Shared) fetch(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		sh.in.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
+		sh.rec.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
 	}
 	return nil
 }
 
 func (sh *Shared) take(ctx context.Context) error {
-	if by, err := file.LockedBy(sh.in.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
+	if by, err := file.LockedBy(sh.rec.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
 		return err // another run of this machine writes what would be replaced
 	}
-	data, version, err := sh.in.From.Team.Kept(ctx)
+	data, version, err := sh.rec.From.Team.Kept(ctx)
 	if err != nil || data == nil {
 		return err
 	}
-	text, to, err := sh.in.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), data)
+	text, to, err := sh.rec.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), data)
 	if err != nil {
 		return err
 	}
@@ -97,17 +96,17 @@ func (sh *Shared) take(ctx context.Context) error {
 	if err := sh.rec.Folder().Unpack(text); err != nil {
 		return err
 	}
-	return sh.in.From.Team.SeenKept(version, digestOf(text))
+	return sh.rec.From.Team.SeenKept(version, digestOf(text))
 }
 
 // Send gives the other machines what this one knows, if that has changed. Without
 // recipients they read the manifest.
 func (sh *Shared) Send(ctx context.Context) {
-	if sh.in.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
+	if sh.rec.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
 		return
 	}
 	if err := sh.send(ctx); err != nil {
-		sh.in.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
+		sh.rec.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
 	}
 }
 
@@ -116,47 +115,47 @@ func (sh *Shared) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sent := text == nil || digestOf(text) == sh.in.From.Team.KeptDigest()
-	if sent && sh.in.From.Team.KeyShared() {
+	sent := text == nil || digestOf(text) == sh.rec.From.Team.KeptDigest()
+	if sent && sh.rec.From.Team.KeyShared() {
 		return nil
 	}
 	to := sh.recipients(ctx)
 	if len(to) == 0 {
 		return nil
 	}
-	if err := sh.in.From.Team.ShareKey(ctx, to, false); err != nil || sent {
+	if err := sh.rec.From.Team.ShareKey(ctx, to, false); err != nil || sent {
 		return err
 	}
-	data, err := sh.in.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), text, to)
+	data, err := sh.rec.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), text, to)
 	if err != nil {
 		return err
 	}
-	return sh.in.From.Team.SaveKept(ctx, data, digestOf(text))
+	return sh.rec.From.Team.SaveKept(ctx, data, digestOf(text))
 }
 
 // recipients returns the recipients of what this machine knows: those of the vars store,
 // or else those that had it before, or else those of the command line.
 func (sh *Shared) recipients(ctx context.Context) []string {
-	if sh.in.Manifest != nil && len(sh.in.Manifest.StoreReaders) > 0 {
-		return sh.in.Manifest.StoreReaders
+	if in := sh.rec.read; in != nil && len(in.Manifest.StoreReaders) > 0 {
+		return in.Manifest.StoreReaders
 	}
-	if data, err := sh.in.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
-		if _, to, err := sh.in.From.Inputs.Keys.Open(ctx, "the vars store of "+sh.in.From.StateName(sh.in.StatePath), data); err == nil && len(to) > 0 {
+	if data, err := sh.rec.From.Team.Vars(); err == nil && sealed.IsSealed(data) {
+		if _, to, err := sh.rec.From.Inputs.Keys.Open(ctx, "the vars store of "+sh.rec.From.StateName(sh.rec.StatePath), data); err == nil && len(to) > 0 {
 			return to
 		}
 	}
 	if len(sh.readers) == 0 { // another run of this machine has read it
-		if data, _, err := sh.in.From.Team.KeptNow(ctx); err == nil && data != nil {
-			_, sh.readers, _ = sh.in.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.in.From.StateName(sh.in.StatePath), data)
+		if data, _, err := sh.rec.From.Team.KeptNow(ctx); err == nil && data != nil {
+			_, sh.readers, _ = sh.rec.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), data)
 		}
 	}
 	if len(sh.readers) > 0 {
 		return sh.readers
 	}
-	if sh.in.From.Inputs.Keys == nil {
+	if sh.rec.From.Inputs.Keys == nil {
 		return nil
 	}
-	return sh.in.From.Inputs.Keys.Recipients
+	return sh.rec.From.Inputs.Keys.Recipients
 }
 
 // RekeyShared encrypts to other recipients what the machines of a team know of a

@@ -135,7 +135,7 @@ func TestFindInstallation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.from, nil)
-			w.Manifest, w.About, w.Known, w.CPI.Build = nil, kept.Deployment{}, c.known, nil
+			w.read, w.About, w.Known, w.CPI.Build = nil, kept.Deployment{}, c.known, nil
 			if c.cpi {
 				w.Known.CPI = filepath.Join(w.dir, "cpi")
 			}

@@ -53,14 +53,14 @@ const unrecordedTimeout = 3 * time.Second
 
 // RefuseUnrecorded refuses to create a second VM if the first one runs but is
 // not recorded. An agent with other credentials belongs to another deployment.
-func (l *Look) RefuseUnrecorded(ctx context.Context) error {
+func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if !l.lacksVM() {
 		return nil
 	}
-	if l.host.NewNetwork(ctx).Own {
+	if host.NewNetwork(ctx).Own {
 		return nil // the manifest's mbus is inside the VM, and the CPI refuses the address of another VM
 	}
-	client, err := l.agents.New(l.in.About.MBus, l.in.About.CA)
+	client, err := l.agents.New(l.rec.About.MBus, l.rec.About.CA)
 	if err != nil {
 		return nil // waiting for the agent fails with a better error
 	}
@@ -80,7 +80,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 		return nil // a deploy settles that call first; a plan does not
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
-		l.in.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
+		l.rec.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
 		return nil
 	}
 	remedies, err := l.restores(client, now)
@@ -92,7 +92,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context) error {
 	case len(remedies) == 0:
 		return nil // state import needs a state without a current VM
 	}
-	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.in.From.StateName(l.in.StatePath), Remedies: remedies}
+	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.rec.From.StateName(l.rec.StatePath), Remedies: remedies}
 }
 
 // unrecordedAgent reports whether an agent accepts the manifest's password and
@@ -103,7 +103,7 @@ func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now a
 	if l.rec.State.Found() {
 		patience = ExistingAgentTimeout
 	}
-	until := time.Now().Add(min(patience, l.in.Env.AgentTimeout))
+	until := time.Now().Add(min(patience, l.rec.Env.AgentTimeout))
 	for {
 		limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		err := client.Ping(limited)
@@ -122,7 +122,7 @@ func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now a
 
 // restores returns the commands that restore a backup which records the VM.
 func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error) {
-	versions, err := file.Versions(l.in.StatePath)
+	versions, err := file.Versions(l.rec.StatePath)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 	if mounted, err := client.ListDisk(limited); err == nil && len(mounted) > 0 {
 		in.Disk = mounted[0]
 	}
-	if kept, ok := file.Remembered(l.in.Env.Home, l.in.StatePath, now.AgentID); ok {
+	if kept, ok := file.Remembered(l.rec.Env.Home, l.rec.StatePath, now.AgentID); ok {
 		if in.Disk == "" || in.Disk == kept.Disk {
 			in.Disk, in.DiskSize = kept.Disk, kept.DiskSize
 		}

@@ -13,23 +13,23 @@ import (
 	"bootstrap/state/file"
 )
 
-// generating refuses new values for a vars store that is lost, and records in Replaced
-// which of the variables the VM uses already. In a run that generates, From.Replacing
-// may refuse these.
-func (t *Instance) generating(ctx context.Context, names []string, exists bool) error {
+// generating refuses new values for a vars store that is lost, and returns which of the
+// variables the VM uses already. In a run that generates, From.Replacing may refuse
+// these.
+func (t *Instance) generating(ctx context.Context, names []string, exists bool) (replaced []string, err error) {
 	st, found, err := t.currentState()
 	if err != nil || !found {
-		return err
+		return nil, err
 	}
 	shown := cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore)
 	if err := RefuseLostStore(st, t.From.StateName(t.StatePath), shown, exists, t.From.Inputs.SaveStore != nil); err != nil {
-		return err
+		return nil, err
 	}
-	t.Replaced = UsedAlready(st, names)
-	if len(t.Replaced) > 0 && t.From.Inputs.Generate == document.Write && t.From.Replacing != nil {
-		return t.From.Replacing(ctx, t.Replaced)
+	replaced = UsedAlready(st, names)
+	if len(replaced) > 0 && t.From.Inputs.Generate == document.Write && t.From.Replacing != nil {
+		return replaced, t.From.Replacing(ctx, replaced)
 	}
-	return nil
+	return replaced, nil
 }
 
 // currentState returns the state of the deployment, which may not be open yet.

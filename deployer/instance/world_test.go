@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/artifact"
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
@@ -28,6 +29,7 @@ import (
 // that is a script. The latter two write to one log what they are asked.
 type world struct {
 	*Instance
+	in     *Inputs
 	dir    string
 	server *httptest.Server // of the agent
 	mu     sync.Mutex
@@ -72,7 +74,7 @@ func newWorld(t *testing.T, from Options, cpi map[string]string) *world {
 		st.Disks = []state.Disk{{ID: "d", CID: "disk-1", Size: 64}}
 		st.Own.AgentID, st.Own.Reached = "agent-1", true
 	})
-	w.Manifest = &manifest.Manifest{Name: "d", Group: manifest.InstanceGroup{Name: "web", Disk: &manifest.DiskPool{Size: 64}}}
+	w.in = reads(w.Instance, &manifest.Manifest{Name: "d", Group: manifest.InstanceGroup{Name: "web", Disk: &manifest.DiskPool{Size: 64}}})
 	w.About.MBus = strings.Replace(w.server.URL, "https://", "https://mbus:password@", 1)
 	w.About.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw}))
 	w.Dir = filepath.Join(w.dir, "installation")
@@ -81,6 +83,17 @@ func newWorld(t *testing.T, from Options, cpi map[string]string) *world {
 	}
 	w.CPI.Build = &installation.Installation{Path: w.script(t, cpi)}
 	return w
+}
+
+// reads makes m the manifest that the instance has read.
+func reads(d *Instance, m *manifest.Manifest) *Inputs {
+	d.read = &Inputs{Request: d.Request, Manifest: m}
+	return d.read
+}
+
+// fetched gives the CPI artifacts.
+func (w *world) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
+	w.CPI.Use(&Artifacts{Inputs: w.in, Releases: releases, Stemcell: stemcell})
 }
 
 // script writes a CPI that answers these methods, and refuses all others.

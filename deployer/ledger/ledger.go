@@ -84,11 +84,11 @@ func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation,
 	if err := t.Addresses.UnnamedLedger(); err != nil {
 		return nil, err
 	}
-	wrong := t.ReadIfAny(ctx)
+	in, wrong := t.ReadIfAny(ctx)
 	var networks []network.Network
 	switch {
-	case wrong == nil && t.Manifest.Placement != nil:
-		networks = t.Manifest.Placement.Networks
+	case wrong == nil && in.Manifest.Placement != nil:
+		networks = in.Manifest.Placement.Networks
 	case len(t.From.Inputs.CloudConfigs) > 0:
 		only := t.From.Inputs
 		only.Ops = nil // they are for the manifest

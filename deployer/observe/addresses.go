@@ -74,8 +74,9 @@ type LedgerQuery struct {
 type ledgerView struct {
 	env       *instance.Env
 	address   string
-	instances []*instance.Instance // of deployments that exist, and with read, of all
-	ids       []string             // installation ids of those that exist
+	instances []*instance.Instance  // of deployments that exist, and with read, of all
+	asks      []*instance.Placement // of instances, with read
+	ids       []string              // installation ids of those that exist
 }
 
 // view finds the deployments of a query, whose states are not locked. With read it
@@ -98,10 +99,12 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 			v.ids = append(v.ids, t.Installation.String())
 		}
 		if read {
-			if err := t.ReadIfAny(ctx); err != nil {
+			in, err := t.ReadIfAny(ctx)
+			if err != nil {
 				return nil, err
 			}
-			if !t.Manifest.SharesNetworks() {
+			v.asks = append(v.asks, t.Addresses.For(in))
+			if !in.Manifest.SharesNetworks() {
 				return nil, fmt.Errorf("the manifest %s has networks of its own, and no ledger has their addresses: bootstrap plan says which address the deployment gets, and bootstrap addresses list which it has", path)
 			}
 		}
@@ -239,13 +242,13 @@ func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []netw
 		networks, err = manifest.LoadNetworks(ctx, v.env.Inputs(q.Inputs))
 		return networks, nil, err
 	}
-	for _, t := range v.instances {
-		for _, n := range t.Manifest.Placement.Networks {
+	for _, of := range v.asks {
+		for _, n := range of.Networks() {
 			if _, known := network.Find(networks, n.Name); !known {
 				networks = append(networks, n)
 			}
 		}
-		instances = append(instances, t.Addresses.Wanted())
+		instances = append(instances, of.Wanted())
 	}
 	return networks, instances, nil
 }

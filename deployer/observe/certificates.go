@@ -74,7 +74,7 @@ func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, 
 	add(shownByAgent, shown)
 	authorities(checksAgent, ca)
 	authorities(inManifestCA, o.About.CA)
-	add(inManifestEnv, instance.ParsePEM(instance.AgentCertificate(o.Manifest)))
+	add(inManifestEnv, instance.ParsePEM(instance.AgentCertificate(o.manifest())))
 	return append(list, o.storedCertificates(ctx, now)...)
 }
 

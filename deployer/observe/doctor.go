@@ -39,10 +39,10 @@ type Check struct {
 // doctor holds the results that later checks use.
 type doctor struct {
 	*observer
-	loaded bool         // the manifest was read
-	st     *state.State // nil: there is none
-	locked bool         // a run is in progress
-	lost   bool         // there is no connection to the VM's network
+	host   *instance.Host // checkManifest; nil: no manifest was read
+	st     *state.State   // nil: there is none
+	locked bool           // a run is in progress
+	lost   bool           // there is no connection to the VM's network
 	how    kept.Agent
 	seen   *SeenAgent // nil: the agent was not asked
 	peer   agent.Peer
@@ -142,17 +142,18 @@ func (d *doctor) checkManifest(ctx context.Context, v *verdict) {
 		v.skip("no manifest is named")
 		return
 	}
-	if err := d.ReadIfAny(ctx); err != nil {
+	in, err := d.ReadIfAny(ctx)
+	if err != nil {
 		v.fail("correct it; `bootstrap validate MANIFEST` checks it again", "%v", err)
 		return
 	}
-	d.loaded = true
+	d.in, d.host = in, instance.NewHost(in, d.Record, nil)
 	v.say("%s is valid", d.From.Manifest)
-	for _, w := range d.Manifest.Warnings {
+	for _, w := range d.in.Manifest.Warnings {
 		v.warn("see `bootstrap validate MANIFEST`", "%s", instance.Place(w))
 	}
-	if len(d.Manifest.Generated) > 0 {
-		v.say("deploy will generate %s", strings.Join(d.Manifest.Generated, ", "))
+	if len(d.in.Manifest.Generated) > 0 {
+		v.say("deploy will generate %s", strings.Join(d.in.Manifest.Generated, ", "))
 	}
 	d.checkStore(v)
 }
@@ -191,7 +192,7 @@ func (d *doctor) checkState(ctx context.Context, v *verdict) {
 		v.fail("`bootstrap explain state-proof` says what to do", "%v", err)
 		return
 	}
-	if !d.loaded {
+	if d.in == nil {
 		d.About = r.About
 	}
 	v.say("%s is readable", d.From.StateName(d.StatePath))

@@ -209,11 +209,11 @@ func findProgram(program, path string) string {
 // compiledHere returns the releases whose packages are compiled on this
 // machine: those of the CPI, except the embedded one.
 func (d *doctor) compiledHere() []string {
-	if d.Manifest == nil {
+	if d.in == nil {
 		return nil
 	}
 	var names []string
-	for _, rel := range d.Artifacts.Of(d.Manifest.CPI.Templates) {
+	for _, rel := range d.in.ReleasesOf(d.in.Manifest.CPI.Templates) {
 		if !strings.HasPrefix(rel.URL, "embedded:") {
 			names = append(names, rel.Name)
 		}
@@ -279,7 +279,7 @@ func sources(m *manifest.Manifest) []string {
 
 // checkMachine finds out what a new VM of the embedded CPI would be made of.
 func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
-	if d.Env.Machine == nil || d.loaded && !d.EmbeddedCPI() {
+	if d.Env.Machine == nil || d.in != nil && !d.in.EmbeddedCPI() {
 		v.skip("the embedded CPI is not used")
 		return
 	}
@@ -288,8 +288,8 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 		return
 	}
 	var m instance.Machine
-	if d.loaded {
-		m = d.Host.NewMachine(ctx)
+	if d.in != nil {
+		m = d.host.NewMachine(ctx)
 	} else {
 		m = d.Env.Machine(ctx, "", false)
 	}
@@ -321,8 +321,8 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 	if d.Env.Limits == nil {
 		return
 	}
-	if d.loaded {
-		if l := d.Host.NotHeld(ctx); len(l.Names) > 0 {
+	if d.in != nil {
+		if l := d.host.NotHeld(ctx); len(l.Names) > 0 {
 			v.warn(l.Remedy, "the VM's cloud_properties ask for %s, which it cannot get here: %v", strings.Join(l.Names, " and "), l.Cause)
 			return
 		}
@@ -352,13 +352,13 @@ func sayLimits(v *verdict, l instance.Limits, all string) {
 
 // sayNetwork adds what connects a new VM of the embedded CPI.
 func (d *doctor) sayNetwork(ctx context.Context, m instance.Machine, v *verdict) {
-	if !d.loaded {
+	if d.in == nil {
 		if m.Refused == nil && agent.Isolated(m.Kind) {
 			d.sayNetworks(v)
 		}
 		return
 	}
-	n := d.Host.NewNetwork(ctx)
+	n := d.host.NewNetwork(ctx)
 	switch {
 	case n.Problem != nil:
 		v.fail("correct the network in the manifest, or what cloud_provider.properties.local_cpi.ports publishes; a network that leads outside needs slirp4netns or passt", "%v", n.Problem)

@@ -78,7 +78,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 		}
 	}
 	var hosts []string
-	for _, source := range sources(d.Manifest) {
+	for _, source := range sources(d.manifest()) {
 		u, err := url.Parse(source)
 		if err != nil || slices.Contains(hosts, u.Host) {
 			continue
@@ -129,7 +129,7 @@ func (d *doctor) findAccess() {
 // checkRegistry tries to bind the port of the registry.
 func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 	switch want := d.About.Registry; {
-	case !d.loaded:
+	case d.in == nil:
 		v.skip("no manifest was read")
 	case want == nil:
 		v.skip("the manifest asks for no registry")
@@ -155,21 +155,21 @@ func (d *doctor) checkRegistry(ctx context.Context, v *verdict) {
 // checkAgentPort tries the addresses of this machine that a new VM on it will use.
 func (d *doctor) checkAgentPort(ctx context.Context, v *verdict) {
 	switch {
-	case !d.loaded:
+	case d.in == nil:
 		v.skip("no manifest was read")
-	case !d.EmbeddedCPI():
+	case !d.in.EmbeddedCPI():
 		v.skip("the VM is not created on this machine")
 	case d.st != nil && d.st.CurrentVMCID != "":
 		v.skip("the existing VM uses it")
 	case d.locked:
 		v.skip("a run is in progress and may have made a VM")
 	default:
-		ports, err := d.Host.NewPorts(ctx)
+		ports, err := d.host.NewPorts(ctx)
 		if err != nil {
 			v.skip("the VM cannot have its network: see machine")
 			return
 		}
-		if err := d.Host.CheckPorts(ctx, ""); err != nil {
+		if err := d.host.CheckPorts(ctx, ""); err != nil {
 			failPorts(v, err)
 			return
 		}
@@ -199,11 +199,11 @@ func failPorts(v *verdict, err error) {
 
 // checkSSH reads the key of the tunnel.
 func (d *doctor) checkSSH(_ context.Context, v *verdict) {
-	if !d.loaded {
+	if d.in == nil {
 		v.skip("no manifest was read")
 		return
 	}
-	want := d.Manifest.CPI.SSHTunnel
+	want := d.in.Manifest.CPI.SSHTunnel
 	if want == nil {
 		v.skip("the manifest asks for no SSH tunnel")
 		return
@@ -312,7 +312,7 @@ func (d *doctor) checkClock(ctx context.Context, v *verdict) {
 // askServer reads the clock of the first server from which an artifact is
 // fetched; nil: there is none, or it sends no date.
 func (d *doctor) askServer(ctx context.Context) *clock {
-	list := sources(d.Manifest)
+	list := sources(d.manifest())
 	if len(list) == 0 || d.lost {
 		return nil
 	}

@@ -45,14 +45,15 @@ func expect(t *testing.T, c Check, result CheckResult, detail, remedy string) {
 
 func patient() *doctor {
 	t := instance.New(instance.NewEnv(instance.Config{}), instance.Options{})
-	t.UseManifest(&manifest.Manifest{})
-	return &doctor{observer: &observer{Instance: t}}
+	in := &instance.Inputs{Request: t.Request}
+	in.UseManifest(&manifest.Manifest{})
+	return &doctor{observer: &observer{Instance: t, in: in}}
 }
 
 func TestCheckProxies(t *testing.T) {
 	d := patient()
 	d.About.MBus = "https://mbus:s3cret@10.0.0.6:6868"
-	d.Manifest.Releases = []manifest.Release{{URL: "https://u:p@releases.example/r.tgz"}, {URL: "file:///r.tgz"}}
+	d.in.Manifest.Releases = []manifest.Release{{URL: "https://u:p@releases.example/r.tgz"}, {URL: "file:///r.tgz"}}
 	expect(t, examine(t, d, "proxies", nil), CheckOK, "all connections are direct", "")
 	proxy := map[string]string{"https_proxy": "http://u:pw@proxy.example:3128"}
 	c := examine(t, d, "proxies", proxy)
@@ -85,17 +86,16 @@ func TestCheckRoute(t *testing.T) {
 func TestCheckRegistryAndKey(t *testing.T) {
 	d := patient()
 	for _, name := range []string{"registry-port", "ssh-key"} {
-		expect(t, examine(t, d, name, nil), CheckSkipped, "no manifest was read", "")
-		d.loaded = true
+		without := *d
+		without.observer = &observer{Instance: d.Instance}
+		expect(t, examine(t, &without, name, nil), CheckSkipped, "no manifest was read", "")
 		expect(t, examine(t, d, name, nil), CheckSkipped, "asks for no", "")
-		d.loaded = false
 	}
-	d.loaded = true
 	d.About.Registry = &manifest.Registry{}
 	expect(t, examine(t, d, "registry-port", nil), CheckOK, "a free port", "")
-	d.Manifest.CPI.SSHTunnel = &manifest.SSHTunnel{User: "vcap", Host: "h", PrivateKey: "garbage"}
+	d.in.Manifest.CPI.SSHTunnel = &manifest.SSHTunnel{User: "vcap", Host: "h", PrivateKey: "garbage"}
 	expect(t, examine(t, d, "ssh-key", nil), CheckFail, "cannot read the private key", "cloud_provider.ssh_tunnel")
-	d.Manifest.CPI.SSHTunnel = &manifest.SSHTunnel{User: "vcap", Host: "h", Password: "p"}
+	d.in.Manifest.CPI.SSHTunnel = &manifest.SSHTunnel{User: "vcap", Host: "h", Password: "p"}
 	expect(t, examine(t, d, "ssh-key", nil), CheckOK, "without a key", "")
 }
 
@@ -230,7 +230,7 @@ func TestClockOfADownloadServer(t *testing.T) {
 	defer server.Close()
 	d := patient()
 	d.Env.Getenv = func(string) string { return "" }
-	d.Manifest.Releases = []manifest.Release{{URL: server.URL + "/cpi.tgz"}}
+	d.in.Manifest.Releases = []manifest.Release{{URL: server.URL + "/cpi.tgz"}}
 	if c := d.askServer(t.Context()); c == nil || c.date.IsZero() {
 		t.Errorf("got %v", c)
 	}

@@ -64,8 +64,10 @@ func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, p
 	if err != nil {
 		return nil, err
 	}
-	if planned == nil && o.ReadIfAny(ctx) == nil && o.Manifest != nil {
-		r.Diff = o.Diff(st)
+	if planned == nil {
+		if in, err := o.ReadIfAny(ctx); err == nil && in != nil {
+			r.Diff = o.Diff(st, in.Manifest)
+		}
 	}
 	c := &Condition{}
 	c.addRecords(st)

@@ -12,6 +12,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
+	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -112,8 +113,8 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Health: []SeenHealth{}, Addresses: []SeenAddress{},
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
-	if err := r.ReadIfAny(ctx); err != nil {
-		r.unread = err
+	if r.in, r.unread = r.ReadIfAny(ctx); r.unread != nil {
+		err := r.unread
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
 	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
@@ -131,7 +132,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 		}
 	}
 	c.judgeDeploy(st)
-	if leaf := instance.WantedLeaf(r.Manifest); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
+	if leaf := instance.WantedLeaf(r.manifest()); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
 		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", instance.Serial(peer.Certificates[0]), instance.Serial(leaf))
 	}
 	now := time.Now()
@@ -153,8 +154,8 @@ func (o *observer) useHealth(c *Condition) {
 	list := o.Known.Health
 	if o.Known.OtherChecks > 0 {
 		found := 0
-		if o.Manifest != nil {
-			for _, check := range o.Manifest.Group.Health {
+		if o.in != nil {
+			for _, check := range o.in.Manifest.Group.Health {
 				if len(check.Exec) > 0 {
 					list = append(slices.Clip(list), check)
 					found++
@@ -171,7 +172,16 @@ func (o *observer) useHealth(c *Condition) {
 // observer looks at a deployment and changes nothing: the state is not locked.
 type observer struct {
 	*instance.Instance
-	unread error // why the manifest was not read
+	in     *instance.Inputs // nil: the manifest was not read
+	unread error            // why
+}
+
+// manifest returns what was read; nil: nothing.
+func (o *observer) manifest() *manifest.Manifest {
+	if o.in == nil {
+		return nil
+	}
+	return o.in.Manifest
 }
 
 // newObserver reads the state, and what this machine has recorded of the
