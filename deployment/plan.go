@@ -51,12 +51,26 @@ type Row struct {
 	Bootstrap bool              `json:"bootstrap,omitempty"`
 	Addresses map[string]string `json:"addresses,omitempty"` // by network
 	Action    Action            `json:"action"`
-	Changes   []string          `json:"changes,omitempty"` // such as "replace vm"
-	Down      []string          `json:"down,omitempty"`    // steps during which the instance does not serve
-	Why       string            `json:"why,omitempty"`     // why it is deleted
+	Changes   []plan.Line       `json:"changes,omitempty"`
+	Down      []string          `json:"down,omitempty"` // steps during which the instance does not serve
+	// Downtime is how many seconds they are expected to take, as in so many earlier runs;
+	// 0: it is not known.
+	Downtime float64 `json:"downtime_seconds,omitempty"`
+	OfRuns   int     `json:"of_runs,omitempty"`
+	Why      string  `json:"why,omitempty"`  // why it is deleted
+	Disk     Fate    `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
 
 	in *record.Instance
 }
+
+// Fate is what happens to the disk of an instance that is deleted.
+type Fate string
+
+// The fates.
+const (
+	DiskDeleted  Fate = "deleted"
+	DiskOrphaned Fate = "orphaned"
+)
 
 // Plan is the plan of a deployment.
 type Plan struct {
@@ -66,6 +80,8 @@ type Plan struct {
 	// deleted first. Then the stages follow, one after another.
 	Gone   []string      `json:"gone,omitempty"`
 	Stages []order.Stage `json:"stages,omitempty"`
+	Shared []Shared      `json:"shared,omitempty"`
+	Groups []Service     `json:"groups,omitempty"`
 }
 
 // Nothing reports whether the plan changes nothing.
@@ -84,12 +100,18 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
-// DeleteAll makes it the plan that deletes all instances of a record.
-func (p *Plan) DeleteAll(all *record.Record) {
+// DeleteAll makes it the plan that deletes all instances of a record. keepDisks is true if
+// their disks become orphaned ones.
+func (p *Plan) DeleteAll(all *record.Record, keepDisks bool) {
 	for _, in := range all.Instances {
-		p.Rows = append(p.Rows, rowOf(in))
+		row := rowOf(in)
+		if row.Disk != "" && keepDisks {
+			row.Disk = DiskOrphaned
+		}
+		p.Rows = append(p.Rows, row)
 		p.Gone = append(p.Gone, in.Name())
 	}
+	p.serve()
 }
 
 // rowOf returns the row of an instance whose plan is not known.
@@ -100,6 +122,9 @@ func rowOf(in *record.Instance) Row {
 	}
 	if in.Going != "" {
 		row.Action, row.Why = Delete, in.Going
+		if in.Disk {
+			row.Disk = DiskDeleted
+		}
 	}
 	return row
 }
@@ -147,6 +172,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	if err := p.order(d, first); err != nil {
 		return nil, err
 	}
+	p.serve()
 	return p, nil
 }
 
@@ -177,12 +203,13 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 			if draft.New[row.ID] || creates(view) {
 				row.Action = Create
 			}
-			row.Changes, row.Down = changesOf(view), view.Down
+			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
 		}
 	}
 	if len(reasons) > 0 {
 		return &UnplannedError{Reasons: reasons}
 	}
+	p.share(keptStemcells(made))
 	return nil
 }
 
@@ -191,15 +218,22 @@ func creates(v *plan.View) bool {
 	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == "vm" })
 }
 
-// changesOf lists the changes of a plan in a few words.
-func changesOf(v *plan.View) []string {
-	var list []string
-	for _, c := range v.Changes {
-		if c.Action != plan.Keep {
-			list = append(list, fmt.Sprintf("%s %s", c.Action, c.What))
+// changesOf lists the changes of a plan.
+func changesOf(v *plan.View) []plan.Line {
+	return slices.DeleteFunc(slices.Clone(v.Changes), func(c plan.Line) bool { return c.Action == plan.Keep })
+}
+
+// keptStemcells returns the stemcells that instances keep.
+func keptStemcells(made []planned) map[string]bool {
+	kept := map[string]bool{}
+	for i := range made {
+		for _, c := range made[i].view.Changes {
+			if c.What == plan.Stemcell && c.Action == plan.Keep {
+				kept[c.Name] = true
+			}
 		}
 	}
-	return list
+	return kept
 }
 
 // order fills in the order in which instances change.

@@ -265,7 +265,7 @@ func (s *several) delete() error {
 		for _, in := range old.Instances {
 			in.Going = "deployment deleted"
 		}
-		p.DeleteAll(old)
+		p.DeleteAll(old, opts.KeepDisk)
 		s.show(p)
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err

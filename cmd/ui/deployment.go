@@ -10,30 +10,6 @@ import (
 	"bootstrap/deployment/order"
 )
 
-// DeploymentPlan prints the plan of a deployment with several instances: one row for
-// each, and the order in which they change.
-func DeploymentPlan(out *Writer, p *deployment.Plan) {
-	table := NewTable(out, "INSTANCE", "AZ", "ADDRESS", "PLAN", "IT IS DOWN FOR").
-		Yield("IT IS DOWN FOR", 16).Yield("PLAN", 20).Yield("IT IS DOWN FOR", 0).Yield("PLAN", 12)
-	for _, row := range p.Rows {
-		name := row.Name
-		if row.Bootstrap {
-			name += "*"
-		}
-		table.Row(name, dash(row.Zone), dash(strings.Join(sortedValues(row.Addresses), ", ")), instancePlan(row), dash(strings.Join(row.Down, ", ")))
-	}
-	table.Print()
-	fmt.Fprintln(out, "* is the bootstrap instance of its group")
-	if p.Nothing() {
-		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows), "instance"))
-		return
-	}
-	fmt.Fprintln(out, "\nOrder:")
-	for i, line := range instanceOrder(p) {
-		Say(out, fmt.Sprintf("%3d  %s", i+1, line))
-	}
-}
-
 // are returns a number of things with its verb: "1 instance is", "3 instances are".
 func are(n int, what string) string {
 	if n == 1 {
@@ -49,17 +25,6 @@ func sortedValues(m map[string]string) []string {
 		list = append(list, m[key])
 	}
 	return list
-}
-
-// instancePlan describes what the plan does with an instance.
-func instancePlan(row deployment.Row) string {
-	switch row.Action {
-	case deployment.Delete:
-		return "delete: " + row.Why
-	case deployment.Keep:
-		return "no changes"
-	}
-	return together(row.Changes)
 }
 
 // instanceOrder describes the order of a plan, one line for each part.

@@ -1,0 +1,169 @@
+package ui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/deployment"
+)
+
+// DeploymentPlan prints the plan of a deployment with several instances: a row for each
+// group whose instances do the same and for each instance that differs, the reasons, the
+// order in which they change, and how much of each group serves.
+func DeploymentPlan(out *Writer, p *deployment.Plan) {
+	table := NewTable(out, planColumns()...).
+		Yield(eachDown, 16).Yield("PLAN", 20).Yield(eachDown, 0).Yield("ADDRESS", 15).Yield("PLAN", 12)
+	sets := p.Sets()
+	starred := false
+	for _, s := range sets {
+		table.Row(setCells(s)...)
+		starred = starred || strings.HasSuffix(setName(s), "*")
+	}
+	table.Print()
+	if starred {
+		fmt.Fprintln(out, "* is the bootstrap instance of its group")
+	}
+	if p.Nothing() {
+		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows), "instance"))
+		return
+	}
+	for _, part := range []struct {
+		title string
+		lines []string
+	}{{"Why", planReasons(p, sets)}, {"Order", numbered(instanceOrder(p))}, {"Service", serviceLines(p)}} {
+		if len(part.lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n%s:\n", part.title)
+		for _, line := range part.lines {
+			Say(out, "  "+line)
+		}
+	}
+}
+
+// eachDown is the heading of the steps during which an instance does not serve.
+const eachDown = "EACH IS DOWN FOR"
+
+// planColumns are the headings of the plan of a deployment.
+func planColumns() []string { return []string{"INSTANCES", "AZ", "ADDRESS", "PLAN", eachDown} }
+
+// setCells returns the cells of instances that do the same.
+func setCells(s deployment.Set) []string {
+	row := s.Rows[0]
+	var zones, addresses []string
+	for _, r := range s.Rows {
+		if r.Zone != "" && !slices.Contains(zones, r.Zone) {
+			zones = append(zones, r.Zone)
+		}
+		addresses = append(addresses, sortedValues(r.Addresses)...)
+	}
+	slices.Sort(zones)
+	return []string{setName(s), dash(strings.Join(zones, ", ")), dash(few(addresses)), setPlan(s), dash(strings.Join(row.Down, ", "))}
+}
+
+// mostListed is how many names or addresses of a set are listed.
+const mostListed = 4
+
+// few returns a list for a cell: of a long one the first of it.
+func few(list []string) string {
+	if len(list) > mostListed {
+		return fmt.Sprintf("%s, and %d more", strings.Join(list[:mostListed-1], ", "), len(list)-mostListed+1)
+	}
+	return strings.Join(list, ", ")
+}
+
+// setName returns the names of instances: web (3) for all of a group, web/0*, or web/1,
+// web/2.
+func setName(s deployment.Set) string {
+	if s.Whole {
+		return fmt.Sprintf("%s (%d)", s.Group, len(s.Rows))
+	}
+	var names []string
+	for _, row := range s.Rows {
+		name := row.Name
+		if row.Bootstrap {
+			name += "*"
+		}
+		names = append(names, name)
+	}
+	return few(names)
+}
+
+// setPlan describes what the plan does with instances that do the same.
+func setPlan(s deployment.Set) string {
+	row := s.Rows[0]
+	switch row.Action {
+	case deployment.Delete:
+		text := "delete: " + row.Why
+		if row.Disk != "" {
+			text += "; disk " + string(row.Disk)
+		}
+		return text
+	case deployment.Keep:
+		return "no changes"
+	}
+	var changes []string
+	for _, c := range row.Changes {
+		changes = append(changes, string(c.Action)+" "+c.What)
+	}
+	return together(changes)
+}
+
+// planReasons returns why instances change, and what is done once for several.
+func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
+	var lines []string
+	for _, s := range sets {
+		if s.Rows[0].Action != deployment.Change {
+			continue // a new instance has no other reason
+		}
+		for _, c := range s.Lines() {
+			lines = append(lines, setName(s)+": "+changeLine(c))
+		}
+	}
+	for _, s := range p.Shared {
+		lines = append(lines, fmt.Sprintf("once for %s: %s", few(s.Instances), changeLine(s.Line)))
+	}
+	return lines
+}
+
+// changeLine returns a change with its reasons.
+func changeLine(c plan.Line) string {
+	text := strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Action, c.What, c.Name))
+	if len(c.Why) > 0 {
+		text += ": " + strings.Join(c.Why, "; ")
+	}
+	return text
+}
+
+// numbered numbers lines.
+func numbered(lines []string) []string {
+	for i := range lines {
+		lines[i] = fmt.Sprintf("%d  %s", i+1, lines[i])
+	}
+	return lines
+}
+
+// serviceLines describes how much of each group serves during the plan.
+func serviceLines(p *deployment.Plan) []string {
+	var lines []string
+	for _, s := range p.Groups {
+		text := ""
+		switch {
+		case s.MostDown == 0:
+			continue
+		case s.Instances == 0:
+			text = "ends: the group is deleted"
+		case !s.Down:
+			text = fmt.Sprintf("serves all the time: not more than %d of %d instances down", s.MostDown, s.Running)
+		default:
+			text = "is down until its instances run again"
+			if s.Downtime > 0 {
+				text = "is down for about " + duration(s.Downtime)
+			}
+		}
+		lines = append(lines, s.Group+": "+text)
+	}
+	return lines
+}
