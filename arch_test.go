@@ -1159,6 +1159,50 @@ func TestWhoHoldsTheInstance(t *testing.T) {
 	})
 }
 
+// A value that a phase makes is made nowhere else: who has one has one that was read,
+// fetched or decided.
+func TestWhoMakesValues(t *testing.T) {
+	makers := map[string][]string{
+		"Inputs":    {"deployer/instance/many.go"},
+		"Artifacts": {"deployer/instance/artifacts.go"},
+		"Placement": {"deployer/instance/addresses.go"},
+		"Host":      {"deployer/instance/machine.go"},
+		"Decision":  {"deployer/plan/decide.go"},
+	}
+	seen := map[string]bool{}
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		path = filepath.ToSlash(path)
+		if !strings.HasPrefix(path, "deployer/") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			name := ""
+			switch of := lit.Type.(type) {
+			case *ast.Ident:
+				name = of.Name
+			case *ast.SelectorExpr:
+				name = cmp.Or(ofPackage(of, "instance"), ofPackage(of, "plan"))
+			}
+			if files, ok := makers[name]; ok {
+				seen[name] = true
+				if !slices.Contains(files, path) {
+					t.Errorf("%s: makes %s, which only %v may", fset.Position(lit.Pos()), name, files)
+				}
+			}
+			return true
+		})
+	})
+	for name := range makers {
+		if !seen[name] {
+			t.Errorf("nothing makes %s", name)
+		}
+	}
+}
+
 // There is one form of dates for people and one for programs.
 func TestOneFormOfDates(t *testing.T) {
 	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go"} // the dates of the CPI, in the form of create-env, and of man pages
