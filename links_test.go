@@ -178,3 +178,18 @@ func TestExamplesHaveOwnPorts(t *testing.T) {
 		t.Errorf("only %d ports were found", len(owners))
 	}
 }
+
+// The changelog has a short entry for each change. Details are on the page, or in the
+// help, to which the entry leads.
+func TestChangelogIsShort(t *testing.T) {
+	data, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 60 // words
+	for _, entry := range regexp.MustCompile(`(?m)^- .*(\n  .*)*`).FindAllString(string(data), -1) {
+		if n := len(strings.Fields(entry)); n > most {
+			t.Errorf("an entry of CHANGELOG.md has %d words, and may have %d: %s", n, most, entry)
+		}
+	}
+}
