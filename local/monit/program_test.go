@@ -34,19 +34,25 @@ stop) kill $(cat pid) ;;
 
 func TestStartFails(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ cases, argv, want string }{
-		"status":  {"\nstart) echo \"$NAME start\" >>../log; exit 7 ;;\n", "", "Execution failed: exit status 7"},
-		"signal":  {"\nstart) kill -9 $$ ;;\n", "", "Execution failed: ended by signal: killed"},
-		"no file": {daemon, "/no/such/file start", "Execution failed: cannot run /no/such/file"},
-		"no pid":  {"\nstart) : ;;\n", "", "names no running process after 1s"},
-		"hangs":   {"\nstart) echo $$ >>../pids; echo \"$NAME start\" >>../log; exec sleep 1000 ;;\n", "", "and the start program has not ended"},
+	for name, tc := range map[string]struct {
+		cases, argv string
+		late        bool // it fails because its time is over
+		want        string
+	}{
+		"status":  {cases: "\nstart) echo \"$NAME start\" >>../log; exit 7 ;;\n", want: "Execution failed: exit status 7"},
+		"signal":  {cases: "\nstart) kill -9 $$ ;;\n", want: "Execution failed: ended by signal: killed"},
+		"no file": {cases: daemon, argv: "/no/such/file start", want: "Execution failed: cannot run /no/such/file"},
+		"no pid":  {cases: "\nstart) : ;;\n", late: true, want: "names no running process after 1s"},
+		"hangs":   {cases: "\nstart) echo $$ >>../pids; echo \"$NAME start\" >>../log; exec sleep 1000 ;;\n", late: true, want: "and the start program has not ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := newRoot(t)
 			j := newJob(t, root, "web", tc.cases)
 			checks := j.check("")
-			checks[0].Start.Timeout = time.Second
+			if tc.late { // a busy machine may take longer to run a program
+				checks[0].Start.Timeout = time.Second
+			}
 			if tc.argv != "" {
 				checks[0].Start.Argv = strings.Fields(tc.argv)
 			}
@@ -56,7 +62,7 @@ func TestStartFails(t *testing.T) {
 				return Summary(s.Status()) == StateFailing && strings.Contains(one(s).Message, tc.want)
 			})
 			if name == "hangs" {
-				eventually(t, "it is tried again, after the first has ended", func() bool { return count(root, "web start") == 2 })
+				eventually(t, "it is tried again, after the first has ended", func() bool { return count(root, "web start") >= 2 })
 				if first, _, _ := strings.Cut(readFile(filepath.Join(root, "pids")), "\n"); first != "" {
 					pid, _ := strconv.Atoi(first)
 					if alive(pid) {
@@ -98,7 +104,7 @@ func TestStopDoesNotStop(t *testing.T) {
 	j := newJob(t, root, "web", strings.Replace(daemon, "kill $(cat pid); rm -f pid", "[ ! -e ok ] || kill $(cat pid)", 1))
 	k := newJob(t, root, "good", daemon)
 	checks := append(j.check(""), k.check("")...)
-	checks[0].Stop.Timeout = 300 * time.Millisecond
+	checks[0].Stop.Timeout = 2 * time.Second
 	s := newSupervisor(t, checks)
 	s.Start()
 	eventually(t, "they run", isRunning(s))

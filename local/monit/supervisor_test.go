@@ -75,7 +75,7 @@ func (j job) write(name, text string) {
 func (j job) check(more string) []Check {
 	j.t.Helper()
 	checks, err := Parse(j.name, fmt.Appendf(nil, "check process %s with pidfile %[2]s/pid\n"+
-		"start program \"/bin/sh %[2]s/ctl start\" with timeout 5 seconds\nstop program \"/bin/sh %[2]s/ctl stop\" with timeout 5 seconds\ngroup vcap\n%[3]s\n", j.name, j.dir, more))
+		"start program \"/bin/sh %[2]s/ctl start\" with timeout 60 seconds\nstop program \"/bin/sh %[2]s/ctl stop\" with timeout 60 seconds\ngroup vcap\n%[3]s\n", j.name, j.dir, more))
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
 		if cond() {
 			return
 		}
@@ -148,7 +148,7 @@ func alive(pid int) bool { _, ok := process.Identify(pid); return ok }
 
 func stop(t *testing.T, s *Supervisor) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Fatal(err)
