@@ -100,7 +100,9 @@ func every() map[string]struct {
 		give string
 		want any
 	}{
-		"create_stemcell": {func(x ctx, c *Client) result { return two(c.CreateStemcell(x, "/i", map[string]any{"k": 1})) }, `["/i",{"k":1}]`, `"sc"`, "sc"},
+		"create_stemcell": {func(x ctx, c *Client) result {
+			return two(c.CreateStemcell(x, "/i", map[string]any{"k": 1}, map[string]string{"t": "x"}))
+		}, `["/i",{"k":1}]`, `"sc"`, "sc"},
 		"delete_stemcell": {func(x ctx, c *Client) result { return one(c.DeleteStemcell(x, "sc")) }, `["sc"]`, `null`, nil},
 		"create_vm": {func(x ctx, c *Client) result {
 			return two(c.CreateVM(x, VMRequest{AgentID: "a", StemcellCID: "sc", Networks: networks, Env: map[string]any{"bosh": nil}}))
@@ -147,6 +149,26 @@ func TestMethods(t *testing.T) {
 	}
 }
 
+// With API v3, create_stemcell gets tags; all else is as with v2.
+func TestVersionThree(t *testing.T) {
+	t.Parallel()
+	infoV3 := `{"result":{"stemcell_formats":["x"],"api_version":3},"error":null,"log":""}`
+	path := program(t, infoV3, reply(`{"result":"sc","error":null,"log":""}`))
+	c := client(path)
+	for _, tags := range []map[string]string{{"owner": "o"}, nil} {
+		if cid, err := c.CreateStemcell(t.Context(), "/i", nil, tags); cid != "sc" || err != nil {
+			t.Fatalf("%q, %v", cid, err)
+		}
+	}
+	want := []string{
+		`{"method":"create_stemcell","arguments":["/i",{},{"tags":{"owner":"o"}}],"context":{"director_uuid":"d"},"api_version":3}`,
+		`{"method":"create_stemcell","arguments":["/i",{},{"tags":{}}],"context":{"director_uuid":"d"},"api_version":3}`,
+	}
+	if sent := lines(t, path, "requests"); !reflect.DeepEqual(sent, want) {
+		t.Errorf("sent %s\nwant %s", sent, want)
+	}
+}
+
 func TestVersionOne(t *testing.T) {
 	t.Parallel()
 	for name, info := range map[string]string{
@@ -185,15 +207,16 @@ func TestInfo(t *testing.T) {
 	}{
 		{`{"stemcell_formats":["a"],"api_version":1}`, 1},
 		{`{"stemcell_formats":["a"],"api_version":2}`, 2},
-		{`{"stemcell_formats":["a"],"api_version":3}`, 2},
-		{`{"stemcell_formats":["a"],"api_version":1e300}`, 2},
+		{`{"stemcell_formats":["a"],"api_version":3}`, 3},
+		{`{"stemcell_formats":["a"],"api_version":4}`, 3},
+		{`{"stemcell_formats":["a"],"api_version":1e300}`, 3},
 		{`{"stemcell_formats":["a"],"api_version":null}`, 1},
 		{`{"stemcell_formats":[],"api_version":0}`, 1},
 		{`{}`, 1},
-		{`{"stemcell_formats":["a"],"api_version":"2"}`, 0},
-		{`{"stemcell_formats":["a"],"api_version":-1}`, 0},
-		{`{"stemcell_formats":[1]}`, 0},
-		{`{"stemcell_formats":"a"}`, 0},
+		{`{"stemcell_formats":["a"],"api_version":"2"}`, 1},
+		{`{"stemcell_formats":["a"],"api_version":-1}`, 1},
+		{`{"stemcell_formats":[1,"a"],"api_version":2}`, 2},
+		{`{"stemcell_formats":"a","api_version":2,"more":{}}`, 2},
 		{`null`, 0},
 		{`[]`, 0},
 	} {
@@ -437,22 +460,23 @@ func TestLog(t *testing.T) {
 func TestErrorKinds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		err                                    error
-		notImplemented, notSupported, notFound bool
+		err                                                  error
+		notImplemented, notSupported, notFound, notPermitted bool
 	}{
-		{&Error{Type: TypeNotImplemented}, true, false, false},
-		{&Error{Type: TypeCloudError, Message: "Invalid Method: x"}, true, false, false},
-		{&Error{Type: TypeCloudError, Message: "x Invalid Method:"}, false, false, false},
-		{&Error{Type: "InvalidCall", Message: "Method is not known, got x"}, true, false, false},
-		{&Error{Type: "InvalidCall", Message: "Arguments are wrong"}, false, false, false},
-		{&Error{Type: TypeNotSupported}, false, true, false},
-		{fmt.Errorf("wrapped: %w", &Error{Type: TypeVMNotFound}), false, false, true},
-		{&Error{Type: TypeDiskNotFound}, false, false, true},
-		{&Error{Type: TypeStemcellNotFound}, false, false, true},
-		{&ExitError{}, false, false, false},
-		{nil, false, false, false},
+		{&Error{Type: TypeNotImplemented}, true, false, false, false},
+		{&Error{Type: TypeCloudError, Message: "Invalid Method: x"}, true, false, false, false},
+		{&Error{Type: TypeCloudError, Message: "x Invalid Method:"}, false, false, false, false},
+		{&Error{Type: "InvalidCall", Message: "Method is not known, got x"}, true, false, false, false},
+		{&Error{Type: "InvalidCall", Message: "Arguments are wrong"}, false, false, false, false},
+		{&Error{Type: TypeNotSupported}, false, true, false, false},
+		{fmt.Errorf("wrapped: %w", &Error{Type: TypeVMNotFound}), false, false, true, false},
+		{&Error{Type: TypeDiskNotFound}, false, false, true, false},
+		{&Error{Type: TypeStemcellNotFound}, false, false, true, false},
+		{&ExitError{}, false, false, false, false},
+		{&Error{Type: TypeInsufficientPermissions}, false, false, false, true},
+		{nil, false, false, false, false},
 	} {
-		if NotImplemented(tt.err) != tt.notImplemented || NotSupported(tt.err) != tt.notSupported || NotFound(tt.err) != tt.notFound {
+		if NotImplemented(tt.err) != tt.notImplemented || NotSupported(tt.err) != tt.notSupported || NotFound(tt.err) != tt.notFound || NotPermitted(tt.err) != tt.notPermitted {
 			t.Errorf("%v", tt.err)
 		}
 	}

@@ -129,6 +129,12 @@ func (e *TimeoutError) Name() string { return "cpi-timeout" }
 // Timeout returns true, as for a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
+// NotPermitted reports whether the account of the CPI may not do what the method does.
+func NotPermitted(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Type == TypeInsufficientPermissions
+}
+
 // NotImplemented reports whether the CPI does not have the method, in any of
 // the words that CPIs use for that.
 func NotImplemented(err error) bool {

@@ -44,11 +44,15 @@ type ResponseError struct {
 // Info is the result of the method info.
 type Info struct {
 	StemcellFormats []string `json:"stemcell_formats"`
-	APIVersion      int      `json:"api_version"` // 1 if the CPI does not say; at most 2
+	APIVersion      int      `json:"api_version"` // 1 if the CPI does not say; at most MaxAPIVersion
 	// Extensions are the CPI's methods beyond those of BOSH. Only the embedded
 	// CPI has any.
 	Extensions []string `json:"extensions,omitempty"`
 }
+
+// MaxAPIVersion is the highest version of the CPI API that a Client speaks: with 3,
+// create_stemcell gets tags (docs-bosh, CPI API v3).
+const MaxAPIVersion = 3
 
 // HasStemcellMethod is the extension that reports whether a stemcell exists.
 const HasStemcellMethod = "has_stemcell"
@@ -63,4 +67,7 @@ const (
 	TypeStemcellNotFound = "Bosh::Clouds::StemcellNotFound"
 	TypeNotImplemented   = "Bosh::Clouds::NotImplemented"
 	TypeNotSupported     = "Bosh::Clouds::NotSupported"
+	// TypeInsufficientPermissions is about the method and not about the object: the
+	// account of the CPI may not call it.
+	TypeInsufficientPermissions = "Bosh::Clouds::InsufficientPermissions"
 )

@@ -24,9 +24,14 @@ type VMResult struct {
 	Networks map[string]any // API v2, if the CPI returns them
 }
 
-// CreateStemcell makes a stemcell of an image and returns its CID.
-func (c *Client) CreateStemcell(ctx context.Context, image string, props map[string]any) (string, error) {
-	result, err := c.Call(ctx, "create_stemcell", image, object(props))
+// CreateStemcell makes a stemcell of an image and returns its CID. The cloud shows the
+// tags with API v3.
+func (c *Client) CreateStemcell(ctx context.Context, image string, props map[string]any, tags map[string]string) (string, error) {
+	args := []any{image, object(props)}
+	if info, err := c.Info(ctx); err == nil && info.APIVersion >= 3 { // Call returns the error
+		args = append(args, map[string]any{"tags": texts(tags)})
+	}
+	result, err := c.Call(ctx, "create_stemcell", args...)
 	if err != nil {
 		return "", err
 	}

@@ -97,24 +97,32 @@ func isNull(result json.RawMessage) bool {
 }
 
 func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
-	const want = `an object with "stemcell_formats", a list of strings, and perhaps "api_version", a number`
 	var wire struct {
-		StemcellFormats []string `json:"stemcell_formats"`
-		APIVersion      float64  `json:"api_version"`
-		Extensions      any      `json:"extensions"`
+		StemcellFormats any `json:"stemcell_formats"`
+		APIVersion      any `json:"api_version"`
+		Extensions      any `json:"extensions"` // another CPI may use that name for something else
 	}
-	if isNull(result) || json.Unmarshal(result, &wire) != nil || wire.APIVersion < 0 {
-		return Info{}, c.wrong("info", want, result)
+	if isNull(result) || json.Unmarshal(result, &wire) != nil {
+		return Info{}, c.wrong("info", `an object with "stemcell_formats" and "api_version"`, result)
 	}
-	version := int(min(max(wire.APIVersion, 1), 2))
-	info := Info{StemcellFormats: wire.StemcellFormats, APIVersion: version}
-	list, _ := wire.Extensions.([]any) // another CPI may use that name for something else
-	for _, e := range list {
-		if name, ok := e.(string); ok {
-			info.Extensions = append(info.Extensions, name)
+	version, _ := wire.APIVersion.(float64)
+	return Info{
+		StemcellFormats: textsIn(wire.StemcellFormats), Extensions: textsIn(wire.Extensions),
+		APIVersion: int(min(max(version, 1), MaxAPIVersion)),
+	}, nil
+}
+
+// textsIn returns the texts of a list. What a later version of the protocol may have in
+// their place is left out.
+func textsIn(value any) []string {
+	list, _ := value.([]any)
+	var texts []string
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			texts = append(texts, text)
 		}
 	}
-	return info, nil
+	return texts
 }
 
 // decodeCID reads a valid CID.

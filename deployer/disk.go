@@ -134,8 +134,11 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
 		cid, err := ds.journal.Create(ctx, in, call)
-		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
+		switch { // after other errors, the disk may be half changed
+		case cpi.NotImplemented(err), cpi.NotSupported(err):
 			return report.Skip("not supported by the CPI")
+		case cpi.NotPermitted(err):
+			return report.Skip("not permitted to the CPI")
 		}
 		if changed = err == nil; changed {
 			have, err = ds.recorded(cid) // the change may have given it another CID

@@ -63,7 +63,9 @@ func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 			return err
 		}
 		in := state.Intent{Method: "create_stemcell", Stemcell: &made}
-		_, err = ss.journal.Create(ctx, in, func(c *cpi.Client) (string, error) { return c.CreateStemcell(ctx, image, sc.CloudProperties) })
+		_, err = ss.journal.Create(ctx, in, func(c *cpi.Client) (string, error) {
+			return c.CreateStemcell(ctx, image, sc.CloudProperties, ss.in.Manifest.Tags)
+		})
 		ss.made = err == nil
 		return err
 	})

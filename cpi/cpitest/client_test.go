@@ -235,7 +235,7 @@ func drive(ctx context.Context, c *cpi.Client, request sent) (got any, err error
 		return got, err, *request.APIVersion == 1
 	case "create_stemcell":
 		if ok = read(&s1, &props); ok {
-			got, err = c.CreateStemcell(ctx, s1, props)
+			got, err = c.CreateStemcell(ctx, s1, props, nil)
 		}
 	case "create_vm":
 		if ok = read(&s1, &s2, &props, &nets, &cids, &env); ok {

@@ -47,7 +47,7 @@ func (s Suite) Run(t *testing.T) {
 	t.Run("calculate", s.calculate)
 	t.Run("disk", s.disk)
 	ctx, c := s.start(t)
-	stemcell, err := c.CreateStemcell(ctx, s.Image, s.StemcellProperties)
+	stemcell, err := c.CreateStemcell(ctx, s.Image, s.StemcellProperties, map[string]string{"of": "suite"})
 	if err != nil {
 		t.Fatalf("create_stemcell: %v", err)
 	}

@@ -207,7 +207,7 @@ func (d *deployment) call(ctx context.Context, method string) error {
 		case "create_disk":
 			return c.CreateDisk(ctx, in.Size, nil, "vm-1")
 		case "create_stemcell":
-			return c.CreateStemcell(ctx, "/image", nil)
+			return c.CreateStemcell(ctx, "/image", nil, nil)
 		case "snapshot_disk":
 			return c.SnapshotDisk(ctx, in.Disk, nil)
 		case "update_disk":

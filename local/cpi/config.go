@@ -74,9 +74,9 @@ func readConfig(path string) (config, error) {
 	switch cfg.APIVersion {
 	case 0:
 		cfg.APIVersion = 2
-	case 1, 2:
+	case 1, 2, 3:
 	default:
-		return cfg, fmt.Errorf("cannot use CPI API version %d: local_cpi.api_version must be 1 or 2", cfg.APIVersion)
+		return cfg, fmt.Errorf("cannot use CPI API version %d: local_cpi.api_version must be 1, 2 or 3", cfg.APIVersion)
 	}
 	cfg.Root, err = rootDir(cfg.Root)
 	return cfg, err

@@ -136,7 +136,7 @@ func image(t testing.TB, content []byte) string {
 
 func (w *world) realStemcell(t *testing.T, image string) string {
 	t.Helper()
-	cid, err := w.client().CreateStemcell(t.Context(), image, map[string]any{"infrastructure": "warden", "root_device_name": "/dev/sda1"})
+	cid, err := w.client().CreateStemcell(t.Context(), image, map[string]any{"infrastructure": "warden", "root_device_name": "/dev/sda1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +441,7 @@ func TestImageRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := containers(t)
-			_, err := w.client().CreateStemcell(t.Context(), image(t, c.image), nil)
+			_, err := w.client().CreateStemcell(t.Context(), image(t, c.image), nil, nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -454,7 +454,7 @@ func TestImageRefused(t *testing.T) {
 func TestLightStemcellRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
-	_, err := w.client().CreateStemcell(t.Context(), image(t, nil), map[string]any{"infrastructure": "aws"})
+	_, err := w.client().CreateStemcell(t.Context(), image(t, nil), map[string]any{"infrastructure": "aws"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "cannot use a light stemcell for the infrastructure 'aws'") {
 		t.Errorf("got %v", err)
 	}

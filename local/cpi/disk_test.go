@@ -145,7 +145,7 @@ func TestStemcellRefuses(t *testing.T) {
 		"other cloud":    {image, map[string]any{"infrastructure": "warden"}, "for the infrastructure 'warden'"},
 		"other property": {image, map[string]any{"ami": "x"}, "'ami' in the stemcell's cloud_properties"},
 	} {
-		if _, err := w.client().CreateStemcell(t.Context(), tt.image, tt.props); err == nil || !strings.Contains(err.Error(), tt.text) {
+		if _, err := w.client().CreateStemcell(t.Context(), tt.image, tt.props, nil); err == nil || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

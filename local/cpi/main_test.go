@@ -214,7 +214,7 @@ func (w *world) stemcell(t *testing.T) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
 	write(t, image, nil, 0o600)
-	cid, err := w.client().CreateStemcell(t.Context(), image, map[string]any{"infrastructure": "local"})
+	cid, err := w.client().CreateStemcell(t.Context(), image, map[string]any{"infrastructure": "local"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

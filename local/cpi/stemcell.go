@@ -20,12 +20,21 @@ type stemcell struct {
 	Image           string         `json:"image,omitempty"` // digest
 	CloudProperties map[string]any `json:"cloud_properties"`
 	CreatedAt       time.Time      `json:"created_at"`
+
+	Tags map[string]string `json:"tags,omitempty"` // API v3
 }
 
 func (c *call) createStemcell(ctx context.Context) (any, error) {
 	var image string
 	var props map[string]any
-	if err := c.args(&image, &props); err != nil {
+	var env struct {
+		Tags map[string]string `json:"tags"`
+	}
+	into := []any{&image, &props}
+	if c.req.APIVersion >= 3 {
+		into = append(into, &env)
+	}
+	if err := c.args(into...); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(image)
@@ -35,7 +44,7 @@ func (c *call) createStemcell(ctx context.Context) (any, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("cannot read the stemcell's image: %s is not a file", image)
 	}
-	made := stemcell{CloudProperties: props, CreatedAt: time.Now().UTC()}
+	made := stemcell{CloudProperties: props, CreatedAt: time.Now().UTC(), Tags: env.Tags}
 	if info.Size() == 0 {
 		err = checkLight(props)
 	} else if err = c.needContainers(ctx); err == nil {
