@@ -23,6 +23,9 @@ func TestParts(t *testing.T) {
 		at := -1
 		for _, part := range []string{"\n\n**Why**\n\n- ", "\n\n**What to do**\n\n- ", "\n\n**What is safe**\n\n"} {
 			next := strings.Index(p.Text, part)
+			if next < 0 && strings.Contains(part, "Why") { // the only cause is in the first paragraph
+				continue
+			}
 			if next <= at {
 				t.Errorf("%s lacks %q, or has it in another order", p.Name, strings.TrimSpace(part))
 			}
