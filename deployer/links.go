@@ -15,11 +15,10 @@ import (
 // deployment. The error is an *links.Unresolved that lists all problems of the
 // deployment.
 func (j *jobs) connect(jobs []templates.Job) error {
-	d := j.in.Deployment
-	if d == nil {
+	if j.in.Deployment == nil {
 		return nil
 	}
-	all, err := links.Resolve(d.Name, j.linkGroups(jobs), unknownDeployment)
+	all, err := j.resolve(jobs)
 	if err != nil {
 		return err
 	}
@@ -37,6 +36,13 @@ func (j *jobs) connect(jobs []templates.Job) error {
 		}
 	}
 	return nil
+}
+
+// resolve returns the links of all jobs of the deployment. own are the jobs of the run's
+// group.
+func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
+	d := j.in.Deployment
+	return links.Resolve(d.Name, j.linkGroups(own), unknownDeployment)
 }
 
 // linkGroups returns all groups of the deployment in the form that links.Resolve takes.

@@ -185,6 +185,16 @@ func (r *run) renderPhases(what RenderOptions) []phase {
 	}
 }
 
+// linksPhases returns the phases of links; view shows them.
+func (r *run) linksPhases(view func(context.Context) error) []phase {
+	return []phase{
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
+		{name: "read state", group: instance.Validating, do: r.peekAtState},
+		{name: "fetch releases", group: instance.Validating, do: r.fetchForJobs},
+		{name: "connect links", do: view},
+	}
+}
+
 // phases returns the phases of validate.
 func (v *validation) phases() []phase {
 	return []phase{

@@ -228,3 +228,37 @@ func (c Context) instance() map[string]any {
 		"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,
 	}
 }
+
+// Linked is a link that a job consumes, as its templates see it.
+type Linked struct {
+	Job     *Job
+	Link    artifact.Link
+	Content map[string]any // nil: the job has none
+	Why     string         // why the job has none
+	// By is the job that provides the link, under the name As in the manifest; nil: the
+	// manifest or the caller describes the link.
+	By       *Job
+	Provided artifact.Link
+	As       string
+}
+
+// Links returns the links of jobs that are rendered together, in the order of the jobs and
+// their specs. The error is Failures.
+func Links(jobs []Job) ([]Linked, error) {
+	if failures := connect(jobs, ""); len(failures) > 0 {
+		return nil, &failures
+	}
+	var all []Linked
+	for i := range jobs {
+		job := &jobs[i]
+		for _, l := range job.Consumes {
+			one := Linked{Job: job, Link: l, Why: job.unlinked[l.Name]}
+			one.Content, _ = job.links[l.Name].(map[string]any)
+			if by, provided := job.providers[l.Name]; provided {
+				one.By, one.Provided, one.As = by.job, by.link, by.name
+			}
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}

@@ -50,6 +50,7 @@ type End struct {
 // Link is a link that a job consumes, and the job that provides it.
 type Link struct {
 	Consumer End
+	Optional bool
 	Provider *End           // nil: the manifest describes the link, or it has no provider
 	Content  map[string]any // in the form of templates.Context.Links; nil: no provider
 	Why      string         // why it has no provider, for people
@@ -147,7 +148,7 @@ func (r *resolver) fail(of End, why string, candidates ...Provider) {
 
 // resolve finds one link.
 func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) Link {
-	link := Link{Consumer: r.end(g, job, wanted)}
+	link := Link{Consumer: r.end(g, job, wanted), Optional: wanted.Optional}
 	given, explicit := job.Context.Consumes[wanted.Name]
 	asked := request{from: wanted.Name}
 	if explicit {
