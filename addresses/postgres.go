@@ -175,7 +175,7 @@ func (d *postgres) begin(t *transaction) error {
 func (d *postgres) commit(t *transaction) error {
 	err := t.exec("COMMIT")
 	if err != nil && state(err) == "" {
-		return &Error{Ledger: t.store.place, Kind: Unreachable, Detail: "the connection broke during a commit, so that it is not known whether this took place", Err: err}
+		return &Error{Ledger: t.store.place, Kind: Unreachable, Detail: "the connection broke during a commit; it is unknown whether the commit succeeded", Err: err}
 	}
 	return err
 }

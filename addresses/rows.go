@@ -71,7 +71,7 @@ func (t *transaction) each(do func(network.Reservation), text string, args ...an
 		}
 		block, ok := netipx.IPRangeFrom(addressOf(first, of), addressOf(last, of)).Prefix()
 		if !ok {
-			return t.damaged(fmt.Errorf("the record of %v to %v is not of a block", addressOf(first, of), addressOf(last, of)))
+			return t.damaged(fmt.Errorf("the record from %v to %v is not a block", addressOf(first, of), addressOf(last, of)))
 		}
 		r.Block, r.Since = block, timeOf(since)
 		if err := d.verify(r, extras); err != nil {
@@ -234,7 +234,7 @@ func (t *transaction) defects() ([]string, error) {
 		}
 		gap := next == nil || next.scope != last.scope || next.family != last.family || next.first != last.last.Next()
 		if gap != last.gap {
-			defects = append(defects, fmt.Sprintf("the record of %s says whether the next address is free, and is wrong", last.first))
+			defects = append(defects, fmt.Sprintf("the record of %s says wrongly whether the next address is free", last.first))
 		}
 	}
 	for rows.Next() {

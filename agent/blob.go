@@ -281,7 +281,7 @@ func blobError(verb, id string, err error) error {
 }
 
 var (
-	errSilent = errors.New("not one byte moved for too long")
+	errSilent = errors.New("no data was transferred for too long")
 	errSlow   = fmt.Errorf("the transfer is too slow: less than %d KiB in %s", slowest>>10, paceTime)
 )
 

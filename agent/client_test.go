@@ -339,8 +339,8 @@ func TestNotRepeated(t *testing.T) {
 	}
 	err := c.Apply(t.Context(), agent.Spec{})
 	var silent *agent.UnreachableError
-	if !errors.As(err, &silent) || silent.Last.Cause != agent.Reset || !silent.Sent || !strings.Contains(err.Error(), "may have got the message") {
-		t.Errorf("got %v, want that the agent may have got it", err)
+	if !errors.As(err, &silent) || silent.Last.Cause != agent.Reset || !silent.Sent || !strings.Contains(err.Error(), "may have received the message") {
+		t.Errorf("got %v, want that the agent may have received it", err)
 	}
 	if heard.Load() != 1 {
 		t.Errorf("sent %d times", heard.Load())

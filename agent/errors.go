@@ -191,7 +191,7 @@ func (e *UnreachableError) ExitCode() exitcode.Code { return exitcode.Agent }
 
 func (e *UnreachableError) Hint() string {
 	if e.Last.Cause == Unauthorized {
-		return "the agent runs, and does not accept this password: use the vars store of the last deploy, or let the person who changed the password give it to you; with the old password, --old-mbus https://USER:PASSWORD@HOST:PORT of a deploy gives the agent the new one"
+		return "the agent runs, and does not accept this password: use the vars store of the last deploy, or ask the person who changed it for the password; if you know the old one, `bootstrap deploy MANIFEST --old-mbus https://USER:PASSWORD@HOST:PORT` changes it to the new one"
 	}
 	return nextSilent
 }
@@ -211,7 +211,7 @@ func (e *UnreachableError) story() string {
 		fmt.Fprintf(&b, "; before that: %s", strings.Join(causes, ", "))
 	}
 	if e.Sent {
-		b.WriteString("; it may have got the message and be at work on it")
+		b.WriteString("; it may have received the message and be working on it")
 	}
 	if e.Last.Hint != "" {
 		fmt.Fprintf(&b, "; %s", e.Last.Hint)

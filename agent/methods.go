@@ -68,7 +68,7 @@ func (c *Client) Prepare(ctx context.Context, spec Spec) error {
 func checkSpec(verb string, spec Spec) error {
 	for _, job := range spec.Job.Templates {
 		if job.Name == "" || job.Version == "" {
-			return fmt.Errorf("cannot %s the spec: the job %q has the version %q; both are needed", verb, job.Name, job.Version)
+			return fmt.Errorf("cannot %s the spec: a job has the name %q and the version %q; both are needed", verb, job.Name, job.Version)
 		}
 	}
 	for key, p := range spec.Packages {
@@ -125,7 +125,7 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 		// Some agents leave the waiting to the caller and answer with a number of
 		// seconds; after a negative number the caller must ask again.
 		if seconds > drainLimit || seconds < -drainLimit {
-			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, and more than %d is no drain script's answer", seconds, drainLimit)
+			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, more than the limit of %d for a drain script", seconds, drainLimit)
 		}
 		if err := c.drainPause(ctx, m, time.Duration(max(seconds, -seconds))*time.Second); err != nil {
 			return err

@@ -428,8 +428,8 @@ func TestRefusedHere(t *testing.T) {
 	template := agent.Spec{Job: agent.SpecJob{Templates: []agent.SpecTemplate{{Name: "web"}}}}
 	pack := agent.Spec{Packages: map[string]agent.SpecPackage{"ruby": {Name: "ruby"}}}
 	for want, err := range map[string]error{
-		`the job "web"`:      c.Apply(t.Context(), template),
-		`the job "web" has`:  c.Prepare(t.Context(), template),
+		`apply the spec: a job has the name "web"`:   c.Apply(t.Context(), template),
+		`prepare the spec: a job has the name "web"`: c.Prepare(t.Context(), template),
 		`package "ruby"`:     c.Apply(t.Context(), pack),
 		`package "ruby" has`: c.Prepare(t.Context(), pack),
 		`kind is "nonsense"`: c.Drain(t.Context(), "nonsense", nil),

@@ -347,7 +347,7 @@ func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
 		}
 	}
 	if file, taken := from["packaging"]; taken {
-		return nil, fmt.Errorf("files matches %s, but that name belongs to the script", file)
+		return nil, fmt.Errorf("files matches %s, which is the name of the packaging script", file)
 	}
 	return from, nil
 }

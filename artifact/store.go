@@ -141,7 +141,7 @@ type UnwritableError struct {
 }
 
 func (e *UnwritableError) Error() string {
-	return fmt.Sprintf("cannot write to %s, where bootstrap keeps what it has read and compiled: %v; make the folder writable to you, or set HOME to a folder that is", e.Dir, e.Err)
+	return fmt.Sprintf("cannot write to %s, where bootstrap keeps downloads and compiled files: %v; make the folder writable to you, or set HOME to a folder that is", e.Dir, e.Err)
 }
 
 func (e *UnwritableError) Name() string { return "home-unwritable" }

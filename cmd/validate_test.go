@@ -54,7 +54,7 @@ func TestValidate(t *testing.T) {
 	code, out, errs := run(t, append(args, "-v", "job_name=local_cpi")...)
 	if code != 0 || errs != "" || !strings.Contains(out, "m.yml is valid.\n") ||
 		!strings.Contains(out, "Not checked: release far: it is not on this machine yet\n") ||
-		!strings.Contains(out, "Not checked: what depends on variables that deploy will generate: generated, mbus_password\n") {
+		!strings.Contains(out, "Not checked: values that depend on variables that deploy will generate: generated, mbus_password\n") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = run(t, append(args, "-v", "job_name=locl_cpi")...)

@@ -49,7 +49,7 @@ func (a *reservations) alone() (notes []string) {
 	}
 	for _, c := range a.planned.Changes {
 		if c.Action == network.Reserve && c.Reason.Kind != network.InUse {
-			notes = append(notes, fmt.Sprintf("no other deployment learns that address %s of network %s is taken, because the network is the manifest's own: if several deployments share it, give them static_ips or a cloud config", c.Reservation.Address(), c.Reservation.Network))
+			notes = append(notes, fmt.Sprintf("other deployments do not know that address %s of network %s is taken, because the network is the manifest's own: if several deployments share it, give them static_ips or a cloud config", c.Reservation.Address(), c.Reservation.Network))
 		}
 	}
 	return notes

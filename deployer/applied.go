@@ -22,7 +22,7 @@ func (j *jobs) keepApplied(before state.State, applies bool) error {
 	old, hadOld := j.rec.Folder().Applied(kept.Current)
 	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
 		if err := j.rec.Folder().ForgetApplied(); err != nil {
-			return fmt.Errorf("cannot forget an earlier deploy, after which another machine deployed: %w", err)
+			return fmt.Errorf("cannot remove the record of an earlier deploy, after which another machine deployed: %w", err)
 		}
 		hadOld = false
 	}

@@ -115,7 +115,7 @@ func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, 
 // order.
 func (j *jobs) checkHealth(ctx context.Context, _ plan.Step) error {
 	if n := j.rec.About.OtherChecks; n > 0 {
-		j.rec.Out.Warning(fmt.Sprintf("health checks that run a program were not tried, because another machine has named them: %d", n))
+		j.rec.Out.Warning(fmt.Sprintf("health checks that run a program were skipped, because another machine recorded them: %d", n))
 	}
 	if len(j.rec.About.Health) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (e *NotRunningError) Error() string {
 	case e.State == "":
 		what = "the agent did not report the state of the jobs"
 	case e.Bare:
-		what = "the agent has no process, although the jobs have some"
+		what = "the agent runs no process, although the jobs have some"
 	case len(e.Processes) > 0:
 		what = strings.ReplaceAll(strings.Join(e.Processes, ", "), " is failing", " keeps failing")
 	}

@@ -90,7 +90,7 @@ func (r *diskRecord) attach(context.Context) error {
 		return err
 	}
 	if d := st.Disk(); d != nil {
-		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has one; to change them, take persistent_disk_pool out of the manifest and deploy, which keeps that one as an orphan, then put it back and attach", cid, d.CID)
+		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has only one; to exchange them, remove persistent_disk_pool from the manifest and deploy, which keeps the current one as an orphan; then add persistent_disk_pool again, and attach", cid, d.CID)
 	}
 	err := r.t.State.Update(func(st *state.State) error {
 		d, _ := st.Adopt(cid)

@@ -73,7 +73,7 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 
 // unknownDeployment says that nothing is known of another deployment.
 func unknownDeployment(name string) ([]links.Provider, error) {
-	return nil, fmt.Errorf("it is to come from the deployment %q, which is unknown here", name)
+	return nil, fmt.Errorf("the manifest takes it from the deployment %q, which is unknown here", name)
 }
 
 // inOrder returns the instances of a group in the order in which they change, which is

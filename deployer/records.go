@@ -104,7 +104,7 @@ func (rs *records) previous(context.Context) error {
 	if rs.rec.Known.Name != "" {
 		rs.rec.Known.Health = a.Health
 		if err := rs.rec.Folder().SetDeployment(rs.rec.Known); err != nil {
-			return fmt.Errorf("cannot keep which health checks the deployment has: %w", err)
+			return fmt.Errorf("cannot record the health checks of the deployment: %w", err)
 		}
 	}
 	if rs.jobs.rendered.archive == rs.rec.Folder().Rendered(kept.Current) {

@@ -90,7 +90,7 @@ func (j *jobs) uploadLost(ctx context.Context, machine string) error {
 	}
 	has, err := j.agent.HasBlob(ctx, id)
 	if err != nil {
-		return fmt.Errorf("cannot find out whether the VM still has what was uploaded: %w", err)
+		return fmt.Errorf("cannot find out whether the VM still has the uploaded packages: %w", err)
 	}
 	if has {
 		return nil

@@ -157,7 +157,7 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 		}
 	}
 	if len(m.Generated) > 0 {
-		v.skip("what depends on variables that deploy will generate", errors.New(strings.Join(m.Generated, ", ")))
+		v.skip("values that depend on variables that deploy will generate", errors.New(strings.Join(m.Generated, ", ")))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (r *run) verify(ctx context.Context) error {
 	}
 	now, err := r.agent.GetState(ctx, false)
 	if err != nil {
-		return fmt.Errorf("cannot ask the agent what runs at the end: %w", err)
+		return fmt.Errorf("cannot ask the agent which jobs run at the end: %w", err)
 	}
 	if lost, bare := plan.Lost(st, now); lost {
 		return &LostError{VM: st.CurrentVMCID, Bare: bare, Instance: r.t.About.Instance()}

@@ -209,7 +209,7 @@ func (h *hostileStore) refuses(what, document, home, command string, env ...stri
 	}
 	line := strings.Join(slices.Concat(words[:n], args, words[n:at], words[at:]), " ")
 	out, code := h.runAs(home, line, env...)
-	if code != 77 || !strings.Contains(out, document+" of ") || !strings.Contains(out, "is not believed") {
+	if code != 77 || !strings.Contains(out, document+" of ") || !strings.Contains(out, "is not trusted") {
 		h.t.Errorf("%s: %s ended with %d:\n%s", what, line, code, out)
 	}
 	if _, err := os.Lstat(h.marker); err == nil {

@@ -94,7 +94,7 @@ func (h *HealthCheck) readHTTP(c document.Value) {
 	if place := c.Get("status"); !place.IsNull() {
 		status, ok := place.Whole()
 		if ok && (status < 100 || status > 599) {
-			place.Fail("must be a status of HTTP from 100 to 599, but is %d", status)
+			place.Fail("must be an HTTP status from 100 to 599, but is %d", status)
 		}
 		h.Status = status
 	}

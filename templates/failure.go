@@ -95,7 +95,7 @@ func foreign(class string) string {
 	case class == "LoadError":
 		return "the embedded Ruby has no such library: use --ruby PATH"
 	case strings.HasPrefix(class, "Errno::"):
-		return "the embedded Ruby sees nothing of this machine: use --ruby PATH"
+		return "the embedded Ruby cannot access this machine: use --ruby PATH"
 	}
 	return ""
 }

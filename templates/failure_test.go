@@ -79,7 +79,7 @@ func testFailures(t *testing.T, cfg Config) {
 		} {
 			tests[name] = struct{ template, want string }{"<% " + template + " %>", programs}
 		}
-		tests["file"] = struct{ template, want string }{"<%= File.read('/etc/hosts') %>", ": No such file or directory @ rb_sysopen - /etc/hosts (Errno::ENOENT): the embedded Ruby sees nothing of this machine: use --ruby PATH"}
+		tests["file"] = struct{ template, want string }{"<%= File.read('/etc/hosts') %>", ": No such file or directory @ rb_sysopen - /etc/hosts (Errno::ENOENT): the embedded Ruby cannot access this machine: use --ruby PATH"}
 		tests["library"] = struct{ template, want string }{"<% require 'pg' %>", ": cannot load such file -- pg (LoadError): the embedded Ruby has no such library: use --ruby PATH"}
 		tests["thread"] = struct{ template, want string }{"<% Thread.new { 1 }.value %>", ": the embedded Ruby has no threads: use --ruby PATH"}
 		tests["network"] = struct{ template, want string }{"<% require 'socket'; TCPSocket.new('localhost', 80) %>", ": the embedded Ruby has no network: use --ruby PATH"}

@@ -126,7 +126,7 @@ type server struct {
 }
 
 // errLeft says that the other side has ended during the rendering of its template.
-var errLeft = errors.New("the template goes on without the process that asked for it")
+var errLeft = errors.New("the template continues, although the process that requested it has ended")
 
 // read sends the lines of in to the channel, and closes it at the end.
 func (s *server) read(ctx context.Context, in io.Reader, lines chan<- []byte) {

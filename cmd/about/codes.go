@@ -15,8 +15,8 @@ const ExitCodes = `  0    done
   74   the new version does not work, and the previous one was put back (--on-failure)
   75   another run has the state locked, members of a fleet are busy, or others use the
        address ledger for too long
-  76   what this machine recorded could not be brought to the store of the team
-  77   a document of the store of the team is not believed
+  76   this machine could not send its state to the store of the team
+  77   a document in the store of the team is not trusted
   130  interrupted
 
 "bootstrap explain CODE" says what to do after each of them.

@@ -32,9 +32,9 @@ generate are shown by name. The exit code is 0 if there is nothing to do, and 2 
 there is. If standard output is not a terminal, only the plan is printed there, and
 progress goes to standard error.
 
-With --templates, it compares the rendered files with those of the last deploy, which
-that machine has kept. Secrets are shown as <redacted>, also in base64, but not what
-else templates make of them, such as a hash. With --format md, it prints the plan in
+With --templates, it compares the rendered files with those of the last deploy from
+this machine. Secrets are shown as <redacted>, also in base64; other forms of a secret
+that a template makes, such as a hash, are shown. With --format md, it prints the plan in
 markdown, for a comment on a pull request. With --html, it also writes a page with
 the plan, its calls, and how long earlier runs took.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",

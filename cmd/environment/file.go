@@ -233,7 +233,7 @@ func (r *reader) readText(k key, v document.Value) string {
 	case !ok:
 		return ""
 	case text == "-":
-		v.Fail("must be a path; what is on standard input can only be given on the command line")
+		v.Fail("must be a path; standard input can only be named on the command line")
 		return ""
 	}
 	switch {

@@ -26,7 +26,7 @@ func TestRead(t *testing.T) {
 		"vars: {yes: 1}":                               "vars: YAML reads a key here as the boolean true, but keys must be text",
 		"var_files: [a=b]":                             "bootstrap.yml:1:12: var_files: must be a map",
 		"var_files: {a=b: c}":                          "bootstrap.yml:1:13: var_files[\"a=b\"]: the name of a variable must not be empty, or contain =",
-		"vars_files: '-'":                              "bootstrap.yml:1:13: vars_files: must be a path; what is on standard input",
+		"vars_files: '-'":                              "bootstrap.yml:1:13: vars_files: must be a path; standard input",
 		"via: [jumpbox]":                               `bootstrap.yml:1:7: via[0]: --via "jumpbox": expected ssh://user@host`,
 		"var_sources: 'vault=https://u:s3cret@h/a'":    "var_sources: --var-source: the address has only a host and a path",
 		"via: [u:s3cret@h]":                            "via[0]: --via: expected ssh://user@host",

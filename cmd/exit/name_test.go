@@ -149,7 +149,7 @@ func samples() []sample {
 		{"home-unwritable", Failed, &artifact.UnwritableError{Dir: "x", Err: errors.New("no")}},
 		{"cache-in-use", Locked, &artifact.BusyError{}},
 		{"variable-source", Failed, &source.Error{Variable: "x", Err: because}},
-		{"vars-store-lost", NoState, &document.FileError{Err: &store.LostError{Text: "the vars store x does not exist, but by y the deployment has VM z, which uses its values: no new values are generated"}}},
+		{"vars-store-lost", NoState, &document.FileError{Err: &store.LostError{Text: "the vars store x does not exist, but according to y the deployment has VM z, which uses its values: no new values are generated"}}},
 		{"file-missing", NoState, &document.FileError{Err: fmt.Errorf("cannot read the manifest x: no such file or directory%w", quiet{fs.ErrNotExist})}},
 		{"manifest-folder", Manifest, &file.FolderError{}},
 		{"manifest-wrong", Manifest, &document.Problems{{Pos: document.Position{File: "x", Line: 1, Column: 1}, Message: "wrong"}}},
@@ -246,7 +246,7 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("%w; the previous version could not be put back: %w", &deployer.NotRunningError{}, unauthorized), Failed, `"bootstrap logs MANIFEST" fetches`},
 		{&network.Refused{Kind: network.AlreadyInUse, Ledger: "my.db", Holders: []network.Reservation{{Block: netip.MustParsePrefix("10.0.0.5/32"), Owner: network.Owner{Name: "cf", Instance: "web/0"}}}}, Failed, `if web/0 of "cf" does not exist any more, "bootstrap addresses release 10.0.0.5 --database my.db" releases its address`},
 		{&document.FileError{Err: fmt.Errorf("cannot decrypt x: %w", &deployer.NotConfirmedError{Interrupted: true})}, Interrupted, ""},
-		{&team.ProofError{Why: team.Unproven, Argument: "s3://a b"}, NotBelieved, `look at what is there before you believe it: "bootstrap state trust --state 's3://a b'" shows it`},
+		{&team.ProofError{Why: team.Unproven, Argument: "s3://a b"}, NotBelieved, `check the store's documents before you trust them: "bootstrap state trust --state 's3://a b'" shows them`},
 		{fmt.Errorf("the editor failed: %w", foreign), Failed, ""},
 	} {
 		code, hint := Judge(c.err)

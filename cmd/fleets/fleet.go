@@ -44,9 +44,9 @@ and its verdict is recorded beside the fleet file. See docs/fleet.md.`,
 		RunE: c.Help,
 	}
 	cmd.AddCommand(newPlan(c), newDeploy(c), newRecreate(c), newDelete(c), newStatus(c), newReport(c), newWorker(c),
-		newAsk(c, rollout.Pause, "Start no further member of the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
+		newAsk(c, rollout.Pause, "Start no other member in the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
 		newAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
-		newAsk(c, rollout.Abort, "End the running run", "Abort starts no further member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),
+		newAsk(c, rollout.Abort, "End the running run", "Abort starts no other member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),
 	)
 	return cmd
 }
@@ -209,7 +209,7 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 		}
 	}
 	for _, path := range environment.Unread(manifests, stored) {
-		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not read it: write what its members need into the fleet file"})
+		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not use it: write the settings of the members into the fleet file"})
 	}
 	if len(f.Warnings) > 0 && !c.JSON() {
 		out := c.Writer(c.Stderr)
@@ -288,7 +288,7 @@ same command again.
 With --workers, members are updated on the machines where bootstrap fleet worker runs
 with the same database; --database alone names the address ledger.
 
-The first Ctrl-C starts no further member and waits for the running ones. A second
+The first Ctrl-C starts no other member and waits for the running ones. A second
 one asks these to end at their next safe step. After a third, they go on alone.`,
 		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
 		Args:    oneFleet,

@@ -25,7 +25,7 @@ func newStatus(c *cli.Console) *cobra.Command {
 	var now bool
 	cmd := &cobra.Command{
 		Use:   "status FLEET",
-		Short: "Show what became of each member in the last run, or what each is now",
+		Short: "Show the result of each member in the last run, or its present status",
 		Long: `Status shows the current or last run: the verdict of each member, how long it took,
 how long its service was down, and why it failed. It asks no VM.
 
@@ -61,7 +61,7 @@ given.`,
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.DeployFlags(own, &unused)
 	passFlags(f, own, &members, []string{"via", "pass-env", "var-source", "task-timeout"})
-	f.BoolVar(&now, "now", false, "ask every member how it is, and not the record of the last run")
+	f.BoolVar(&now, "now", false, "ask every member for its present status")
 	return cmd
 }
 

@@ -42,7 +42,7 @@ variables, --ruby, --var-source, --pass-env and --package-dir here, too: a worke
 starts no program that a database names. It obeys only coordinators with the same
 fleet.key in ~/.bosh. See "On several machines" in docs/fleet.md.
 
-The first Ctrl-C takes no further member and waits for the running ones. A second one
+The first Ctrl-C takes no other member and waits for the running ones. A second one
 asks these to end at their next safe step; other workers continue them. After a
 third, they go on alone.`,
 		Example: "  bootstrap fleet worker --database 'postgres://bootstrap@db.internal/fleets?sslmode=verify-full'",

@@ -73,9 +73,10 @@ func newVariablesRotate(c *cli.Console) *cobra.Command {
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
 		Long: `Rotate generates new values in the vars store: for the variables that you name, or
-for certificates that expire within some time. It also generates certificates of a CA
-that changes, and variables whose options have the value. All values are written at
-once, and the previous file is kept. The next deploy gives the new values to the VM.`,
+for certificates that expire within some time. If a CA or another value changes, it
+also generates the certificates that the CA signed, and the variables that have the
+value in their options. All values are written at once, and the previous file is kept.
+The next deploy gives the new values to the VM.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error { return cli.ManifestAnd(cmd, args, math.MaxInt) },

@@ -40,9 +40,9 @@ func newAddressesList(c *cli.Console) *cobra.Command {
 		Use:   "list [MANIFEST...]",
 		Short: "List who has which address, and since when",
 		Long: `List prints all reservations of the ledger, with manifests those of these
-deployments, with --cloud-config those on the networks of that file. A deployment
-without a cloud config has its addresses in its state, to which only its manifest
-leads. It locks nothing and asks nobody else.`,
+deployments, with --cloud-config those on the networks of that file. The
+addresses of a deployment without a cloud config are in its state: name its manifest
+to see them. List locks nothing, and asks neither agents nor the cloud.`,
 		Example: "  bootstrap addresses list\n  bootstrap addresses list --cloud-config cloud.yml --json",
 		Args:    anyManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,8 +73,8 @@ func newAddressesCheck(c *cli.Console) *cobra.Command {
 		Short: "Check the ledger, and how many addresses are free and needed",
 		Long: `Check looks for mistakes in the ledger. With --cloud-config it also prints for each
 subnet how many addresses are free, and looks for reservations that are in no subnet
-any more. With manifests it prints how many addresses they need, and whether they can
-have them: they need not be deployed. It changes nothing.
+any more. With manifests, deployed or not, it prints how many addresses they need, and
+whether that many are free. It changes nothing.
 
 The exit code is 0 if nothing is wrong, else 1.`,
 		Example: "  bootstrap addresses check --cloud-config cloud.yml\n  bootstrap addresses check web.yml db.yml --cloud-config cloud.yml",
@@ -100,10 +100,10 @@ func newAddressesAdopt(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt MANIFEST...",
 		Short: "Record the addresses of existing deployments in the ledger",
-		Long: `Adopt records in the ledger which addresses the VMs of existing deployments have: of
-deployments older than the ledger, or after the ledger was lost. It also takes
-manifests without a cloud config, so that nobody else gets their addresses. It
-records all or, if another deployment has one of the addresses, none.`,
+		Long: `Adopt records the addresses of existing VMs in the ledger, if the VMs are older than
+the ledger, or if the ledger was lost. It also adopts deployments without a cloud
+config, so that no other deployment gets their addresses. It records all addresses or,
+if another deployment has one of them, none.`,
 		Example: "  bootstrap addresses adopt web.yml db.yml --cloud-config cloud.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cli.ManifestAnd(cmd, args, math.MaxInt); err != nil {

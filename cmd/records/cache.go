@@ -15,7 +15,7 @@ import (
 func newCache(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "List or remove what ~/.bosh keeps for later deploys",
+		Short: "List or remove files that ~/.bosh keeps for later deploys",
 		Args:  cli.NoArgs,
 		RunE:  c.Help,
 	}
@@ -56,7 +56,7 @@ func newCachePrune(c *cli.Console) *cobra.Command {
 	var all, dry bool
 	cmd := &cobra.Command{
 		Use:   "prune {--older-than TIME | --all}",
-		Short: "Remove all of the cache, or what was not used for some time",
+		Short: "Remove all of the cache, or entries not used for some time",
 		Long: `Prune removes all entries that list prints, or those not used for some time. It
 refuses while another run uses the cache, and keeps the compiled packages of
 installed CPIs, without which the deployments could not be deleted.`,
@@ -81,7 +81,7 @@ installed CPIs, without which the deployments could not be deleted.`,
 		},
 	}
 	f := cmd.Flags()
-	cli.TimeVar(f, &olderThan, "older-than", 0, "remove what was not used for this long, such as 30d or 12h")
+	cli.TimeVar(f, &olderThan, "older-than", 0, "remove entries not used for this long, such as 30d or 12h")
 	f.BoolVar(&all, "all", false, "remove everything that no installed CPI needs")
 	f.BoolVar(&dry, "dry-run", false, "only show what would be removed")
 	return cmd

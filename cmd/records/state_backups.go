@@ -20,9 +20,8 @@ func newStateBackups(c *cli.Console) *cobra.Command {
 		Aliases: []string{"history"},
 		Short:   "List the earlier versions of the state file",
 		Long: `Backups lists the kept versions of the state file, the newest first: those after the
-last run and the five runs before it, and a version that is the only one to record
-something that was never deleted. A store of a team keeps the versions after the last
-100 runs.`,
+last run and the five runs before it, and older ones that are the only record of a VM
+or disk. A store of a team keeps the versions after the last 100 runs.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.open(cmd, args)
@@ -105,6 +104,6 @@ record would be lost.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	cmd.Flags().BoolVar(&force, "force", false, "lose what only the current version records; it stays in the cloud")
+	cmd.Flags().BoolVar(&force, "force", false, "restore even if records are lost; their VMs and disks stay")
 	return cmd
 }

@@ -32,7 +32,7 @@ func newStateKey(c *cli.Console) *cobra.Command {
 		Short: "Print the fingerprint of the key with which a store is signed",
 		Long: `Key prints the fingerprint of the state key, with which a team signs what it writes
 to its store. Compare it with a colleague, and write it into bootstrap.yml as
-state_key: then no machine believes a store that somebody else has signed. With
+state_key: then no machine trusts a store that somebody else has signed. With
 --secret it prints the key itself, for BOOTSTRAP_STATE_KEY on a machine that cannot
 decrypt it. See docs/team.md.`,
 		Example: "  bootstrap state key manifest.yml --state s3://team/prod",
@@ -74,15 +74,15 @@ func newStateTrust(c *cli.Console) *cobra.Command {
 	var ask cli.Asking
 	cmd := &cobra.Command{
 		Use:   "trust {MANIFEST | --state URL}",
-		Short: "Believe what a store has, after looking at it",
-		Long: `Trust shows what a store has, who signed it, and what is doubtful: documents that are
-not signed, as those of earlier versions, have a wrong proof, or are older than this
-machine has seen, and another state key than before. It asks, and then this machine
-trusts the key and signs what is doubtful as it is. What the machines know besides
-the state is removed if it is doubtful: the next deploy makes it again.
+		Short: "Trust the documents in a store, after checking them",
+		Long: `Trust shows the documents in a store, who signed them, and which are doubtful: a
+document without a signature, as earlier versions wrote it, with a wrong one, or older
+than one that this machine has seen. It also shows a state key that has changed. It
+asks, and then this machine trusts the key and signs the doubtful documents unchanged.
+A doubtful kept.json.age is removed: the next deploy makes it again.
 
-Whoever may write to the store may have changed it: compare the state with what is in
-the cloud, and the fingerprint with that of a colleague.`,
+Anybody who can write to the store can have changed it: compare the state with the
+cloud, and the fingerprint with that of a colleague.`,
 		Example: "  bootstrap state trust manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.openStore(cmd, args)
@@ -97,7 +97,8 @@ the cloud, and the fingerprint with that of a colleague.`,
 	return cmd
 }
 
-// trust asks whether a store is to be believed, and makes this machine believe it.
+// trust asks whether this machine shall trust the documents in a store, and signs the
+// doubtful ones.
 func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) error {
 	t := s.opts.Team
 	found, err := t.Examine(ctx)
@@ -105,7 +106,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 		return err
 	}
 	if !found.Doubtful() {
-		return printDone(c, false, "", fmt.Sprintf("This machine believes what %s has: it is signed with the state key %s", s.name, found.Fingerprint))
+		return printDone(c, false, "", fmt.Sprintf("This machine trusts the documents in %s: they are signed with the state key %s", s.name, found.Fingerprint))
 	}
 	lines := []string{fmt.Sprintf("this machine trusts the state key %s for %s", found.Fingerprint, s.name)}
 	switch {
@@ -146,7 +147,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 	for _, line := range lines[1:] {
 		c.Say(report.Info, line)
 	}
-	return printDone(c, true, fmt.Sprintf("This machine believes what %s has now: it is signed with the state key %s", s.name, found.Fingerprint), "")
+	return printDone(c, true, fmt.Sprintf("This machine trusts the documents in %s now: they are signed with the state key %s", s.name, found.Fingerprint), "")
 }
 
 // doubtOf says what a document of a store is, and what is done with it.
@@ -163,9 +164,9 @@ func doubtOf(d team.Seen) string {
 	}
 	switch {
 	case d.Doubt == nil:
-		return what + " is believed"
+		return what + " is trusted"
 	case d.Doubt.Why == team.Older:
-		return what + " is believed, although this machine has seen a later one"
+		return what + " is trusted, although this machine has seen a later one"
 	case d.Name == "kept.json.age":
 		return what + " is removed: the next deploy makes it again"
 	case d.Doubt.Why == team.Unproven:

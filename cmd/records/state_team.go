@@ -19,10 +19,10 @@ func newStatePush(c *cli.Console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "push {MANIFEST | --state URL}",
-		Short: "Bring to the store of a team what a run could not bring there",
-		Long: `Push brings this machine's copy of the state to its store, after a run that could
-not, and said so. It refuses if the store has changed since. Every other command that
-writes the state does the same first.`,
+		Short: "Send this machine's state to the store, if a run could not",
+		Long: `Push sends this machine's copy of the state to its store, after a run that could not
+send it. It refuses if the store has changed since. Every other command that writes
+the state does the same first.`,
 		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.openStore(cmd, args)
@@ -37,7 +37,7 @@ writes the state does the same first.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	cmd.Flags().BoolVar(&force, "force", false, "replace what the store has; its history keeps that")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the state in the store; its history keeps that")
 	return cmd
 }
 
@@ -45,10 +45,11 @@ func newStatePull(c *cli.Console) *cobra.Command {
 	choice := stateChoice{c: c}
 	cmd := &cobra.Command{
 		Use:   "pull {MANIFEST | --state URL}",
-		Short: "Give up what this machine could not bring to the store of a team",
-		Long: `Pull makes this machine's copy of the state what its store has. What only this
-machine has recorded is kept as a file with the ending .unsent; what it names stays in
-the cloud. Without such changes every command does the same first.`,
+		Short: "Discard changes of the state that only this machine has",
+		Long: `Pull replaces this machine's copy of the state by that of its store. If the copy has
+changes that were not sent, it is kept as a file with the ending .unsent; VMs and disks
+that only this file records stay in the cloud. Without such changes every command
+does the same first.`,
 		Example: "  bootstrap state pull manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.openStore(cmd, args)
@@ -114,10 +115,10 @@ func newStateMove(c *cli.Console) *cobra.Command {
 		Use:   "move {MANIFEST | --state FROM} TO",
 		Short: "Move the state to another file, or to the store of a team",
 		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
-postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads it
-again there, and leaves a text at the old place that makes every run refuse it, also
-those of create-env. The vars store stays where it is: bootstrap secrets init brings
-it to the store.`,
+postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads the
+copy back, and replaces the old state by a note that every run refuses, also one of
+create-env. The vars store stays where it is: bootstrap secrets init copies it to the
+store.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)
@@ -147,7 +148,7 @@ it to the store.`,
 			}
 			text := "The state is in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
 			if from.opts.Team == nil {
-				text += ". " + filepath.Base(from.path) + " is only a text now, which makes every run that still uses it refuse: commit it if it is in git, so that it does so elsewhere, too"
+				text += ". " + filepath.Base(from.path) + " has only a note now, so that no run uses it any more: if it is in git, commit it for the other machines"
 			}
 			return printDone(c, true, text, "")
 		},

@@ -72,7 +72,7 @@ func (q *questions) release(ctx context.Context, r *Request, from Source) error 
 			return err
 		}
 		if isURL(r.Release) && r.SHA1 == "" {
-			q.say("Its digest, as the place that offers it says: SHA-1 or sha256:…")
+			q.say("Its digest, which the page that offers it has: SHA-1 or sha256:…")
 			if r.SHA1, err = q.line(ctx, "digest", "", false); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ import (
 
 // unfinished is how a file with values begins. An init that was killed leaves one of
 // them, and no bootstrap.yml, which is written after all other files that are required.
-const unfinished = "# What differs from environment to environment."
+const unfinished = "# Values that differ between environments."
 
 // ignored is the file that keeps secrets out of git. One that exists is the person's.
 const ignored = ".gitignore"

@@ -38,7 +38,7 @@ func (r *Request) readRelease(ctx context.Context, from Source) error {
 		}
 		r.Release, address = path, "file://"+path
 	} else if r.SHA1 == "" {
-		return refuse("--release is a URL: give the digest of the release with --sha1, as the place that offers it says")
+		return refuse("--release is a URL: give the digest of the release with --sha1; the page that offers the release has it")
 	}
 	found, err := from.Release(ctx, address, r.SHA1)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Request) releaseName() string {
 func (r *Request) releaseEntry() string {
 	switch {
 	case r.found == nil:
-		return "# A folder as in git: a change in it is deployed by the next \"bootstrap deploy\".\n- name: " + example + "\n  url: file://./" + example + "\n"
+		return "# A folder as in git: changes in it are deployed by the next \"bootstrap deploy\".\n- name: " + example + "\n  url: file://./" + example + "\n"
 	case filepath.IsAbs(r.Release):
 		path := r.Release
 		if near, err := filepath.Rel(r.absolute(), path); err == nil && !strings.HasPrefix(near, ".."+string(filepath.Separator)+"..") {

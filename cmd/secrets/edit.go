@@ -69,7 +69,7 @@ func (e Edit) Run(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Store: f.Shown, Recipients: f.To}
 	if bytes.Equal(before, after) {
-		r.say("Nothing was changed. (An editor with windows needs a flag to be waited for, such as code --wait.)")
+		r.say("Nothing was changed. (A graphical editor needs a flag that makes bootstrap wait for it, such as code --wait.)")
 		return r, nil
 	}
 	if err := e.save(ctx, f, after); err != nil {

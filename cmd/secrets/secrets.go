@@ -437,7 +437,7 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		if r.StateKey, err = k.Store.Team.Renewed(ctx); err != nil {
 			return nil, err
 		}
-		r.say("The store is signed with a new state key, %s: write it into bootstrap.yml as state_key, or let the others say: bootstrap state trust %s", r.StateKey, f.Argument())
+		r.say("The store is signed with a new state key, %s: write it into bootstrap.yml as state_key, or let the others run: bootstrap state trust %s", r.StateKey, f.Argument())
 	}
 	switch {
 	case len(k.Remove) > 0 && k.Store.Team != nil:

@@ -124,7 +124,7 @@ func FleetNumbers(r *rollout.Record) string {
 		for i, size := range n.Waves {
 			sizes[i] = fmt.Sprint(size)
 		}
-		first += fmt.Sprintf(", then waves of %s members, of which the last repeats", strings.Join(sizes, ", "))
+		first += fmt.Sprintf(", then waves of %s members (the last size repeats)", strings.Join(sizes, ", "))
 		then = "up to"
 	}
 	stops := "at the first failure"

@@ -29,7 +29,7 @@ func Deployments(out *Writer, list []observe.Listed) {
 		}
 		text := "Note: " + l.Note
 		if l.Status == observe.ListedGone && l.VM != "" && l.Manifest != "" {
-			text += fmt.Sprintf("; its VM %s may still run. This finds out, and names the commands that restore the record: bootstrap plan %s", l.VM, l.Manifest)
+			text += fmt.Sprintf("; its VM %s may still run. To find out, and to see the commands that restore the record: bootstrap plan %s", l.VM, l.Manifest)
 		}
 		Say(out, text)
 	}

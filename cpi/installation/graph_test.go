@@ -28,7 +28,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{nil, "names no job"},
 		{two("bin/other", "config/x"), "none of the jobs that cloud_provider names has a template for bin/cpi, so none is a CPI: 'a' (release 'r'), 'b' (release 'r')"},
-		{two("bin/cpi", "./bin//cpi"), "several of the jobs that cloud_provider names have a template for bin/cpi, one must: 'a' (release 'r'), 'b' (release 'r')"},
+		{two("bin/cpi", "./bin//cpi"), "only one of the jobs that cloud_provider names may have a template for bin/cpi, but several have: 'a' (release 'r'), 'b' (release 'r')"},
 	} {
 		if _, err := cpiJob(test.jobs); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %v, want %q", err, test.want)

@@ -175,7 +175,7 @@ func cpiJob(jobs []Job) (Job, error) {
 		return Job{}, fmt.Errorf("cannot install the CPI: none of the jobs that cloud_provider names has a template for bin/cpi, so none is a CPI: %s",
 			strings.Join(all, ", "))
 	}
-	return Job{}, fmt.Errorf("cannot install the CPI: several of the jobs that cloud_provider names have a template for bin/cpi, one must: %s",
+	return Job{}, fmt.Errorf("cannot install the CPI: only one of the jobs that cloud_provider names may have a template for bin/cpi, but several have: %s",
 		strings.Join(names, ", "))
 }
 

@@ -45,7 +45,7 @@ func Compare(ctx context.Context, c Case) (list []plan.File, note string, err er
 	case c.Facts.Answers && c.Facts.Now.ConfigurationHash != applied.Spec.ConfigurationHash:
 		return nil, "the last deploy failed, or ran on another machine", nil
 	case c.Secrets == 0:
-		return nil, "an older bootstrap made the last deploy, and did not keep what is secret in its files", nil
+		return nil, "an older bootstrap made the last deploy, and did not record the secrets in its files", nil
 	}
 	old, err := inArchive(ctx, c.Folder.Rendered(kept.Current))
 	if errors.Is(err, fs.ErrNotExist) {

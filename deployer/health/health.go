@@ -56,7 +56,7 @@ func (e *UnhealthyError) Hint() string { return Remedy(e.Previous) }
 func Remedy(previous bool) string {
 	next := `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
 	if previous {
-		next += `, or "bootstrap deploy MANIFEST --previous" puts back what the last deploy that worked had applied`
+		next += `, or "bootstrap deploy MANIFEST --previous" puts back the last version that worked`
 	}
 	return next
 }

@@ -64,7 +64,7 @@ func (in *Inputs) FetchAll(ctx context.Context) (*Artifacts, error) {
 		}
 		for _, ref := range in.Manifest.Group.Jobs {
 			if by := a.provider(ref); by != "" {
-				s.Info(fmt.Sprintf("Job %s of release %s: %s has its own, which is used instead; the packages of the job are not compiled", ref.Name, ref.Release, by))
+				s.Info(fmt.Sprintf("Job %s of release %s: the one of %s is used in its place, and its packages are not compiled", ref.Name, ref.Release, by))
 			}
 		}
 		for _, p := range document.Problems(UnknownProperties(in.Manifest, a.Releases)).Shortened() {

@@ -71,7 +71,7 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 	t.About = k
 	t.Env.Secret(k.MBus)
 	if len(k.Sealed) > 0 && len(k.Secrets) == 0 {
-		t.Out.Warning("the values of the encrypted vars store are not hidden in what this command prints: no identity can decrypt them without a question")
+		t.Out.Warning("the values of the encrypted vars store are not hidden in the output of this command: no identity can decrypt them without a question")
 	}
 	if Exists(k.CPI) {
 		t.CPI.Build = &installation.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
@@ -206,7 +206,7 @@ func (c *CPI) Remember(ctx context.Context) error {
 		err = c.rec.Folder().SetDeployment(k)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+		return fmt.Errorf("cannot write this machine's record of the deployment: %w", err)
 	}
 	k.Secrets = secrets
 	c.rec.Known = k

@@ -302,7 +302,7 @@ func (a *Addresses) RememberLedger() error {
 	k, _ := a.rec.Folder().Deployment()
 	k.Database, k.OldDatabases = address, old
 	if err := a.rec.Folder().SetDeployment(k); err != nil {
-		return fmt.Errorf("cannot keep what this machine knows of the deployment: %w", err)
+		return fmt.Errorf("cannot write this machine's record of the deployment: %w", err)
 	}
 	a.rec.Known.Database, a.rec.Known.OldDatabases = address, old
 	return nil

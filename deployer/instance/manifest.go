@@ -36,7 +36,7 @@ func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
 			s.Info(fmt.Sprintf("Generated variables, kept in %s: %s", cmp.Or(t.From.Inputs.StoreName, t.From.Inputs.VarsStore), strings.Join(m.Generated, ", ")))
 		}
 		if len(replaced) > 0 && t.From.Inputs.Generate == document.Write {
-			s.Warning(fmt.Sprintf("New values replace those that the VM uses of %s", strings.Join(replaced, ", ")))
+			s.Warning(fmt.Sprintf("New values replace the VM's values of %s", strings.Join(replaced, ", ")))
 		}
 		for _, w := range document.Problems(m.Warnings).Shortened() {
 			s.Warning(Place(w))

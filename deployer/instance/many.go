@@ -197,7 +197,7 @@ func (e *MovedInstanceError) Error() string {
 	if e.Got.IsValid() {
 		got = e.Got.String()
 	}
-	return fmt.Sprintf("the instance %s cannot have the address %s on the network %s, which the record of the deployment has for it and which other instances may use: it would get %s; `bootstrap deploy MANIFEST` for all instances chooses another one", e.Instance, e.Recorded, e.Network, got)
+	return fmt.Sprintf("the instance %s cannot keep its recorded address %s on the network %s, which other instances may use: it would get %s; `bootstrap deploy MANIFEST` for all instances chooses another one", e.Instance, e.Recorded, e.Network, got)
 }
 
 // expectRecorded refuses addresses that differ from those of the record.

@@ -75,7 +75,7 @@ func (sh *Shared) fetch(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		sh.rec.Out.Warning(fmt.Sprintf("cannot read what other machines recorded (kept.json.age); using the manifest: %v", err))
+		sh.rec.Out.Warning(fmt.Sprintf("cannot read the record of other machines (kept.json.age); using the manifest: %v", err))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (sh *Shared) Send(ctx context.Context) {
 		return
 	}
 	if err := sh.send(ctx); err != nil {
-		sh.rec.Out.Warning(fmt.Sprintf("cannot tell the other machines what this one knows of the deployment: %v", err))
+		sh.rec.Out.Warning(fmt.Sprintf("cannot send this machine's record of the deployment to the others: %v", err))
 	}
 }
 

@@ -45,7 +45,7 @@ func (rec *Record) sweep() {
 	}
 	for _, path := range left {
 		if err := os.RemoveAll(path); err != nil {
-			rec.Out.Warning(fmt.Sprintf("cannot remove what a killed run left, which may contain secrets: %v", err))
+			rec.Out.Warning(fmt.Sprintf("cannot remove the files of a killed run, which may contain secrets: %v", err))
 		}
 	}
 }

@@ -144,7 +144,7 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 	defer cancel()
 	in, why := state.Import{AgentID: now.AgentID}, "with the VM's CID, which its agent does not know"
 	if cpi.CheckCID(now.VM.Name) == nil {
-		in.VM, why = now.VM.Name, "as the VM's agent calls it; on some clouds that is not its CID"
+		in.VM, why = now.VM.Name, "the agent's name of the VM; on some clouds that is not its CID"
 	}
 	if mounted, err := client.ListDisk(limited); err == nil && len(mounted) > 0 {
 		in.Disk = mounted[0]

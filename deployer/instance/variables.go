@@ -69,7 +69,7 @@ func RefuseLostStore(st state.State, stateName, shown string, exists, team bool)
 	} else {
 		where += " does not exist"
 	}
-	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but by %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; if new values are really meant, make an empty one: %s", where, stateName, what, restore, fresh)}}
+	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but according to %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; to generate new values, make an empty one: %s", where, stateName, what, restore, fresh)}}
 }
 
 // UsedAlready returns which of the variables the VM of the state uses: all of them if

@@ -168,7 +168,7 @@ func (f Folder) removeOthers() error {
 func inOrder(steps []func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
-			return fmt.Errorf("cannot keep what was applied: %w", err)
+			return fmt.Errorf("cannot record what was applied: %w", err)
 		}
 	}
 	return nil
@@ -214,7 +214,7 @@ func (f Folder) ForgetApplied() error {
 func (f Folder) SwapApplied() error {
 	w := f.which()
 	if _, err := os.Stat(f.appliedDir(Previous)); err != nil {
-		return fmt.Errorf("cannot keep what was applied: %w", err)
+		return fmt.Errorf("cannot record what was applied: %w", err)
 	}
 	return inOrder([]func() error{func() error { return f.use(which{Current: w.Previous, Previous: w.Current}) }})
 }

@@ -65,7 +65,7 @@ func (f Folder) Bundle() ([]byte, error) {
 	}
 	for _, name := range names {
 		if err := add(name); err != nil {
-			return nil, fmt.Errorf("cannot read what this machine knows of the deployment: %w", err)
+			return nil, fmt.Errorf("cannot read this machine's record of the deployment: %w", err)
 		}
 	}
 	if len(b.Files) == 0 {
@@ -131,10 +131,10 @@ func Reseal(data []byte, seal func(sealed []byte) ([]byte, error)) ([]byte, erro
 func openBundle(data []byte) (b bundle, err error) {
 	var head struct{ Format int }
 	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &b)); err != nil {
-		return b, fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+		return b, fmt.Errorf("cannot use another machine's record of the deployment: %w", err)
 	}
 	if head.Format > Format {
-		return b, &NewerError{Path: "what another machine knows of the deployment", Format: head.Format}
+		return b, &NewerError{Path: "another machine's record of the deployment", Format: head.Format}
 	}
 	return b, nil
 }
@@ -160,11 +160,11 @@ func (f Folder) Unpack(data []byte) error {
 	}
 	for name := range b.Files { // before anything is removed
 		if !belongs(name) {
-			return fmt.Errorf("cannot use what another machine knows of the deployment: it names the file %q", name)
+			return fmt.Errorf("cannot use another machine's record of the deployment: it names the file %q", name)
 		}
 	}
 	if err := f.keepOwn(b); err != nil {
-		return fmt.Errorf("cannot use what another machine knows of the deployment: %w", err)
+		return fmt.Errorf("cannot use another machine's record of the deployment: %w", err)
 	}
 	// The deploys are in new folders until all of them are there.
 	next := which{}
@@ -187,11 +187,11 @@ func (f Folder) Unpack(data []byte) error {
 			return fmt.Errorf("cannot make the folder of the deployment: %w", err)
 		}
 		if err := atomicfile.Replace(path, content); err != nil {
-			return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
+			return fmt.Errorf("cannot write another machine's record of the deployment: %w", err)
 		}
 	}
 	if err := errors.Join(f.use(next), f.removeOthers()); err != nil {
-		return fmt.Errorf("cannot keep what another machine knows of the deployment: %w", err)
+		return fmt.Errorf("cannot write another machine's record of the deployment: %w", err)
 	}
 	return nil
 }

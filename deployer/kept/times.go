@@ -28,7 +28,7 @@ func (f Folder) AddTimes(t Times) error {
 	all.Runs = append(all.Runs, t)
 	all.Runs = all.Runs[max(0, len(all.Runs)-mostTimes):]
 	if err := f.write(timesFile, all); err != nil {
-		return fmt.Errorf("cannot keep how long the service was down: %w", err)
+		return fmt.Errorf("cannot record how long the service was down: %w", err)
 	}
 	return nil
 }

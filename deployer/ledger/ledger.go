@@ -177,7 +177,7 @@ func inUseBy(r network.Reservation, home string, shared bool) string {
 		return "the deployment still exists on this machine"
 	}
 	if shared && r.VM != "" {
-		return fmt.Sprintf("the VM %s has it, and another machine may know the deployment", r.VM)
+		return fmt.Sprintf("VM %s has the address, and another machine may still use the deployment", r.VM)
 	}
 	return ""
 }

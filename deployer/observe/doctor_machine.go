@@ -157,7 +157,7 @@ func (d *doctor) checkSpace(_ context.Context, v *verdict) {
 // checkTools looks for the programs that packaging scripts call.
 func (d *doctor) checkTools(_ context.Context, v *verdict) {
 	if err := cpi.Supported(runtime.GOOS); err != nil {
-		v.warn("run deploy, delete and what else creates or deletes a VM elsewhere", "%v", err)
+		v.warn("run deploy, delete and other commands that create or delete a VM on another machine", "%v", err)
 		return
 	}
 	path := d.Env.Getenv("PATH")

@@ -163,7 +163,7 @@ func (o *observer) useHealth(c *Condition) {
 			}
 		}
 		if found == 0 {
-			c.note("health checks that run a program were not tried, because another machine has named them: %d; name the manifest that has them", o.Known.OtherChecks)
+			c.note("health checks that run a program were skipped, because another machine recorded them: %d; name the manifest that has them", o.Known.OtherChecks)
 		}
 	}
 	o.About.Health = list

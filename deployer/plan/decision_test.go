@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 			*s = state.State{Stemcells: s.Stemcells}
 		}, facts: func(f *Facts) { *f = Facts{} }, plan: newDeploy[1:]},
 		"no process": {state: func(s *state.State) { s.Own.Processes = []string{"web"} }, facts: func(f *Facts) { f.Now.Processes = nil },
-			plan: []string{"jobs update in place: the agent has no process: there must be web"}},
+			plan: []string{"jobs update in place: the agent runs no process, but should run web"}},
 		"property":      {want: func(w *wanted) { w.Digest = "2"; w.Applied["property: web port"] = "z" }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"property gone": {want: func(w *wanted) { w.Digest = "2"; delete(w.Applied, "property: web port") }, plan: []string{"jobs update in place: properties.port of job web changed"}},
 		"package":       {want: func(w *wanted) { w.Applied["package: page"] = "z"; w.Missing = 1 }, plan: []string{"jobs update in place: package page changed", "packages create: 1 to compile while"}},
@@ -126,7 +126,7 @@ func TestDecide(t *testing.T) {
 		"disk grows, not held": {want: func(w *wanted) {
 			w.Disk.Size, w.DiskLimit = 128, Reason{Cause: DiskNotHeld, To: "no mkfs", From: "install it"}
 		},
-			plan: []string{"disk migrate: size 64 -> 128 MiB; nothing stops it at its size: no mkfs; to change that: install it"}},
+			plan: []string{"disk migrate: size 64 -> 128 MiB; its size is not enforced: no mkfs; to enforce it: install it"}},
 		"disk kept, not held": {want: func(w *wanted) { w.DiskLimit = Reason{Cause: DiskNotHeld, To: "no mkfs", From: "install it"} }},
 		"disk grows, API 1":   {want: func(w *wanted) { w.Disk.Size = 128; w.API = 1 }, plan: []string{"vm replace: with CPI API version 1", "disk migrate: size 64 -> 128", "jobs create"}},
 		"disk type":           {want: func(w *wanted) { w.Disk.CloudProperties = map[string]any{"type": "fast"} }, plan: []string{"disk migrate: cloud_properties changed: type"}},

@@ -154,7 +154,7 @@ var words = map[Cause]string{
 	JobsListed:      "some were added, removed or moved",
 	JobMoved:        "the release of job {subject} changed",
 	LinksChanged:    "links of job {subject} changed",
-	NoProcesses:     "the agent has no process: there must be {names}",
+	NoProcesses:     "the agent runs no process, but should run {names}",
 
 	CompilesInPlace: "{count} to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it",
 	CompilesOnNew:   "{count} to compile on the new VM while the service is down; if that fails, the service stays down until a deploy succeeds",
@@ -171,7 +171,7 @@ var words = map[Cause]string{
 	VMReplaced:      "it was replaced by an earlier run",
 	Unused:          "it is unused",
 	PutBackAsked:    "requested with --previous, which puts back what the previous deploy applied",
-	DiskNotHeld:     "nothing stops it at its size: {to}; to change that: {from}",
+	DiskNotHeld:     "its size is not enforced: {to}; to enforce it: {from}",
 
 	NoSwap:       "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: {to}",
 	Shrinks:      "disk {subject} shrinks from {from} to {to} MiB: what does not fit cannot be moved",

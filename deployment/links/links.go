@@ -155,7 +155,7 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 		if given == "nil" {
 			link.Why = "the manifest says that there is none"
 			if !wanted.Optional {
-				r.fail(link.Consumer, "the manifest says nil, but the job cannot do without it")
+				r.fail(link.Consumer, "the manifest says nil, but the job needs this link")
 			}
 			return link
 		}

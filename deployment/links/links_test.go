@@ -89,7 +89,7 @@ func TestResolve(t *testing.T) {
 			g[1].Jobs[0].Consumes[0].Optional = true
 			g[1].Jobs[0].Context.Consumes = consumes(map[string]any{"from": "x"})
 		}, "", `no job provides a link "x"`, nil},
-		"blocked": {func(g []Group) { g[1].Jobs[0].Context.Consumes = consumes("nil") }, "", "cannot do without it", nil},
+		"blocked": {func(g []Group) { g[1].Jobs[0].Context.Consumes = consumes("nil") }, "", "the job needs this link", nil},
 		"blocked, optional": {func(g []Group) {
 			g[1].Jobs[0].Context.Consumes = consumes("nil")
 			g[1].Jobs[0].Consumes[0].Optional = true

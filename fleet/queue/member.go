@@ -202,7 +202,7 @@ func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
 		return nil
 	}
 	if err := w.opts.Current(ctx, id.Fleet, id.Run, id.Member); err != nil {
-		return w.refused("if a coordinator is running, this machine does not see what it writes beside the fleet file; else somebody has written an old row to the database",
+		return w.refused("if a coordinator is running, this machine does not see its files beside the fleet file; otherwise somebody has written an old row to the database",
 			"the worker on %s refuses the start of %s: %v", w.opts.By.Host, id.Member, err)
 	}
 	return nil
@@ -214,7 +214,7 @@ func (w *worker) madeBefore(id job, t *taken) *ended {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return w.refused("somebody has written to the database: a start has a number, and is made once", "the worker on %s refuses the start of %s: its start number %d was made before", w.opts.By.Host, id.Member, id.Attempt)
+		return w.refused("each start has a number and is carried out once, so somebody else has written to the database", "the worker on %s refuses the start of %s: its start number %d was carried out before", w.opts.By.Host, id.Member, id.Attempt)
 	case err != nil:
 		return w.refused(w.hint(), "the worker on %s cannot write to the folder of the run's logs: %v", w.opts.By.Host, err)
 	}

@@ -109,7 +109,7 @@ func Run(ctx context.Context, opts Work) error {
 	<-ctx.Done()
 	stopped := guard.Start(ctx, func() error { return client.Stop(lasting) })
 	if n := w.count(); n > 0 {
-		w.say(Event{Status: Noticed, Message: fmt.Sprintf("Interrupted: no member is taken any more, and %d end; a second Ctrl-C asks these to end at their next safe step", n)})
+		w.say(Event{Status: Noticed, Message: fmt.Sprintf("Interrupted: no other member is taken, and %d are still running; a second Ctrl-C asks these to end at their next safe step", n)})
 	}
 	select {
 	case <-opts.Urgent:

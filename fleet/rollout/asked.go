@@ -98,7 +98,7 @@ func takeAsked(fleetFile string) (w Wish, by string, err error) {
 		err = os.Remove(path)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("cannot read what was asked of the run: %w", err)
+		return "", "", fmt.Errorf("cannot read the requests to the run: %w", err)
 	}
 	var n note
 	if json.Unmarshal(data, &n) != nil {

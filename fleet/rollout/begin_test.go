@@ -395,7 +395,7 @@ func TestCurrent(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	for _, c := range []struct{ run, member, want string }{{"other", "a", "is not running, says"}, {r.ID, "b", "has not started it, says"}} {
+	for _, c := range []struct{ run, member, want string }{{"other", "a", "is not running, according to"}, {r.ID, "b", "has not started it, according to"}} {
 		if err := Current(ctx, s.path, c.run, c.member); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %s: %v", c.member, c.run, err)
 		}

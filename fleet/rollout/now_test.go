@@ -57,7 +57,7 @@ func TestAskNowInterrupted(t *testing.T) {
 	cancel()
 	_, err := AskNow(ctx, opts.Program, opts.Fleet, opts.Fleet.Members, nil)
 	var interrupted *InterruptedError
-	if !errors.As(err, &interrupted) || !strings.Contains(err.Error(), "asked how they are") {
+	if !errors.As(err, &interrupted) || !strings.Contains(err.Error(), "asked for their status") {
 		t.Errorf("%v", err)
 	}
 }

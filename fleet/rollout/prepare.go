@@ -299,7 +299,7 @@ type InterruptedError struct {
 
 func (e *InterruptedError) Error() string {
 	if e.Asking {
-		return "interrupted while the members were asked how they are"
+		return "interrupted while the members were asked for their status"
 	}
 	return "interrupted while the members were planned; nothing was changed"
 }

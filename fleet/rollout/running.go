@@ -46,9 +46,9 @@ func Current(ctx context.Context, fleetFile, run, member string) error {
 		case r == nil:
 			why = fmt.Errorf("there is no record of a run beside %s", fleetFile)
 		case r.ID != run || r.Ended != nil:
-			why = fmt.Errorf("the run %s is not running, says %s", run, Path(fleetFile))
+			why = fmt.Errorf("the run %s is not running, according to %s", run, Path(fleetFile))
 		case m == nil || m.Verdict != schedule.Running:
-			why = fmt.Errorf("the run %s has not started it, says %s", run, Path(fleetFile))
+			why = fmt.Errorf("the run %s has not started it, according to %s", run, Path(fleetFile))
 		default:
 			why = nil
 		}

@@ -19,7 +19,7 @@ func openOwn(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.IsDir() {
 		if s, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || s.Nlink != 1 {
-			err = errors.New("it has other names, or is no file")
+			err = errors.New("it has other hard links, or is not a regular file")
 		}
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func Try(path string) (*Lock, error) {
 	for try := 0; ; try++ {
 		info, err := os.Lstat(path)
 		if err == nil && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is %s and no file that this program made: remove it", path, kind(info.Mode()))
+			return nil, fmt.Errorf("%s is %s, and not a file of this program: remove it", path, kind(info.Mode()))
 		}
 		f, openErr := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
 		if openErr != nil {
@@ -64,7 +64,7 @@ func Try(path string) (*Lock, error) {
 		}
 		l.Close()
 		if try == 100 {
-			return nil, fmt.Errorf("%s is removed each time that it is locked", path)
+			return nil, fmt.Errorf("another program removes %s each time it is locked", path)
 		}
 	}
 }

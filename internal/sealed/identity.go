@@ -322,7 +322,7 @@ func (k *Keys) parse(path string) (loaded, error) {
 			return l, k.lockedSSH(path, data, locked, &l)
 		}
 		if err != nil {
-			return l, fmt.Errorf("cannot use the identity %s: it is no private key of SSH of the types ed25519 and rsa, from 2048 bits on, and no identity of age", path)
+			return l, fmt.Errorf("cannot use the identity %s: it is neither an SSH private key (ed25519, or rsa with at least 2048 bits) nor an identity of age", path)
 		}
 		l.now = []age.Identity{id}
 		return l, nil

@@ -361,7 +361,7 @@ func (p process) launch(cmd *exec.Cmd, s *settings) error {
 		missing = append(missing, "unsafe.privileged")
 	}
 	if len(missing) > 0 {
-		p.log.Warn("not held on this VM, see docs/local.md of bootstrap", "settings", strings.Join(missing, ", "))
+		p.log.Warn("not enforced on this VM, see docs/local.md of bootstrap", "settings", strings.Join(missing, ", "))
 	}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (e *NotHeldError) Error() string {
 	if len(e.Names) > 1 {
 		verb = "are"
 	}
-	return fmt.Sprintf("%s of its cloud_properties %s not held: %v", strings.Join(e.Names, " and "), verb, e.Cause)
+	return fmt.Sprintf("%s of its cloud_properties %s not enforced: %v", strings.Join(e.Names, " and "), verb, e.Cause)
 }
 
 // NotHeld returns which requests of its cloud_properties cannot be fulfilled for a VM

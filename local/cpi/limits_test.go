@@ -23,7 +23,7 @@ func TestLimitsOfAFolder(t *testing.T) {
 		t.Errorf("without limits: %v", err)
 	}
 	err := NotHeld(agent.MachineFolder, map[string]any{"cpu": 2, "ram": 512.0})
-	if err == nil || err.Error() != "cpu and ram of its cloud_properties are not held: only a VM of namespaces has limits" {
+	if err == nil || err.Error() != "cpu and ram of its cloud_properties are not enforced: only a VM of namespaces has limits" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -124,7 +124,7 @@ func (r *root) sweep(ctx context.Context) error {
 				continue
 			}
 			if err := r.discard(ctx, k, dir); err != nil {
-				left = append(left, fmt.Errorf("cannot remove what a killed call left of the %s '%s': %w", k.name, entry.Name(), err))
+				left = append(left, fmt.Errorf("cannot remove the rest of the %s '%s' after a killed call: %w", k.name, entry.Name(), err))
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // ephemeralProperty is the cloud property with the MiB of the VM's own disk.
 const ephemeralProperty = "ephemeral_disk_size"
 
-const notHeldText = "nothing stops the persistent disk at its size: "
+const notHeldText = "the size of the persistent disk is not enforced: "
 
 // writeSizes writes the sizes of a VM's disks that are folders for its agent, which
 // compares them with the sizes of the files.
@@ -34,7 +34,7 @@ func (c *call) writeSizes(machine vm) error {
 		}
 	}
 	if e := DisksNotHeld(machine.Machine); e != nil && e.Remedy != "" && len(sizes.Persistent) > 0 {
-		sizes.NotHeld = []string{fmt.Sprintf("%s%v; to change that: %s, and then bootstrap deploy --recreate-persistent-disks", notHeldText, e.Cause, e.Remedy)}
+		sizes.NotHeld = []string{fmt.Sprintf("%s%v; to enforce it: %s, and then bootstrap deploy --recreate-persistent-disks", notHeldText, e.Cause, e.Remedy)}
 	}
 	file := filepath.Join(c.root.path(vms(), machine.CID), agent.BootSizesFile)
 	if err := writeJSON(file, sizes); err != nil {

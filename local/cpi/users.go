@@ -60,7 +60,7 @@ func (r *root) newUsers() (namespace.Users, error) {
 	case !there.Many():
 		return found, writeJSON(filepath.Join(r.dir, usersFile), found)
 	case there != found:
-		return namespace.Users{}, errors.New("your subordinate ids are others than when the first VM was made; delete all VMs, disks and stemcells to use them")
+		return namespace.Users{}, errors.New("your subordinate ids have changed since the first VM was made; to use the new ones, delete all VMs, disks and stemcells")
 	}
 	return found, nil
 }

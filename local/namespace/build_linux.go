@@ -60,7 +60,7 @@ func buildVM(spec Spec) error {
 	}
 	isolateAgain(cmd, flags, spec.Users)
 	if err := takeShare(spec.Shares); err != nil {
-		return fmt.Errorf("cannot limit what the VM takes of this machine: %w", err)
+		return fmt.Errorf("cannot set the limits of the VM: %w", err)
 	}
 	if err := startWithoutKeys(cmd); err != nil {
 		return err

@@ -29,7 +29,7 @@ func Main(ctx context.Context, args []string) error {
 	}
 	var spec Spec
 	if len(args) != 2 {
-		return fmt.Errorf("cannot run a part of a machine with %d arguments", len(args))
+		return fmt.Errorf("cannot start a part of a VM with %d arguments", len(args))
 	}
 	if err := json.Unmarshal([]byte(args[1]), &spec); err != nil {
 		return fmt.Errorf("cannot read the description of the VM: %w", err)
@@ -42,5 +42,5 @@ func Main(ctx context.Context, args []string) error {
 	case "init":
 		return runInit(ctx, spec)
 	}
-	return fmt.Errorf("a machine has no part '%s'", args[0])
+	return fmt.Errorf("a VM has no part named '%s'", args[0])
 }

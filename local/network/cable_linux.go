@@ -173,14 +173,14 @@ func (c Cable) begin(ctx context.Context) (*running, error) {
 // written.
 func (c Cable) check() error {
 	if !filepath.IsAbs(c.Dir) || !filepath.IsAbs(c.Networks) || c.Spec == nil || len(c.Spec.Interfaces) == 0 {
-		return errors.New("cannot connect a VM: the description has not its folder, the folder of networks and an interface; bootstrap itself starts this program")
+		return errors.New("cannot connect a VM: the description lacks the VM's folder, the folder of networks or an interface; bootstrap itself starts this program")
 	}
 	info, err := os.Lstat(filepath.Join(c.Dir, controlFile))
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("cannot connect a VM: %s is not the folder of a running VM with a network of its own", c.Dir)
 	}
 	if os.Getuid() == 0 && (c.UID <= 0 || c.GID <= 0) {
-		return errors.New("cannot connect a VM: the description names no user without rights")
+		return errors.New("cannot connect a VM: the description names no unprivileged user")
 	}
 	return nil
 }

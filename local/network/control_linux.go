@@ -255,5 +255,5 @@ func dial(ctx context.Context, dir, network, address string) (net.Conn, error) {
 		return conn, nil
 	}
 	_ = conn.Close()
-	return nil, errors.New("the VM hands out something else than a connection")
+	return nil, errors.New("the VM sent something other than a connection")
 }

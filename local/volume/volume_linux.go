@@ -37,7 +37,7 @@ const resizeIoctl = 0x40086610
 // can.
 func Can() error {
 	if os.Geteuid() != 0 {
-		return &RefusedError{Cause: "only root can mount a disk that stops at its size"}
+		return &RefusedError{Cause: "only root can mount a disk with an enforced size"}
 	}
 	if _, err := findMaker(); err != nil {
 		return &RefusedError{Cause: "the program " + maker + " is not installed", Remedy: "install it (Debian: sudo apt install e2fsprogs)"}

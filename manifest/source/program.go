@@ -56,7 +56,7 @@ func (p *program) find(ctx context.Context, name string) (any, error) {
 	value, err := document.ParseAnswer(string(out))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot read what it printed as YAML: %w", err)
+		return nil, fmt.Errorf("cannot read its output as YAML: %w", err)
 	case value == nil && strings.HasPrefix(text, "#"):
 		return nil, errors.New("it printed a text that begins with #, which YAML reads as a comment: let it print quotes around it")
 	}

@@ -53,7 +53,7 @@ func TestProgram(t *testing.T) {
 		"environment":  {text: `echo "$PASSED,$HIDDEN,$HOME"`, want: "yes it is,,/home"},
 		"no input":     {text: "cat", want: nil},
 		"comment":      {text: "echo '#s3cret'", fail: "begins with #, which YAML reads as a comment"},
-		"no YAML":      {text: "echo '{s3cret'", fail: "cannot read what it printed as YAML: "},
+		"no YAML":      {text: "echo '{s3cret'", fail: "cannot read its output as YAML: "},
 		"fails":        {text: "echo s3cret; echo 'no such\033[31m item' >&2; exit 1", fail: "the program ends with exit status 1: no such item"},
 		"fails silent": {text: "exit 7", fail: "the program ends with exit status 7"},
 		"is killed":    {text: "kill -9 $$", fail: "the program ends with signal: killed"},

@@ -156,7 +156,7 @@ func (f *File) Lost() error {
 		case strings.HasPrefix(end, ".edited"):
 			do = "see what it contains with: bootstrap secrets decrypt " + beside
 		}
-		return &LostError{fmt.Sprintf("the vars store %s does not exist, but %s, which belongs to it, does: no new values are generated; %s; if new values are really meant, make an empty one: %s", f.Shown, beside, do, Anew(f.Shown))}
+		return &LostError{fmt.Sprintf("the vars store %s does not exist, but %s, which belongs to it, does: no new values are generated; %s; to generate new values, make an empty one: %s", f.Shown, beside, do, Anew(f.Shown))}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (l *loaded) recover(path, home string) {
 	st := &l.current
 	beside, err := readRescue(rescueBeside(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.warnings = append(l.warnings, fmt.Errorf("cannot read what an earlier run made and could not record: %s: %w", rescueBeside(path), err))
+		l.warnings = append(l.warnings, fmt.Errorf("cannot read %s, where an earlier run recorded what it could not add to the state: %w", rescueBeside(path), err))
 	}
 	// If there is no state, the rescue file at its path contains the id of the
 	// installation.

@@ -28,7 +28,7 @@ type UnsentError struct {
 }
 
 func (e *UnsentError) Error() string {
-	return fmt.Sprintf("cannot bring the deployment state to %s: %v; this machine has it as %s", e.Place, e.Err, e.Path)
+	return fmt.Sprintf("cannot send the deployment state to %s: %v; this machine has it as %s", e.Place, e.Err, e.Path)
 }
 
 func (e *UnsentError) Name() string { return "state-unsent" }
@@ -39,7 +39,7 @@ func (e *UnsentError) Hint() string {
 	if lost, ok := errors.AsType[*team.LostError](e.Err); ok {
 		return lost.Hint()
 	}
-	return `run the same command again on this machine: it brings the state there first; "bootstrap state push MANIFEST" does only that`
+	return `run the same command again on this machine: it sends the state there first; "bootstrap state push MANIFEST" does only that`
 }
 
 func (e *UnsentError) Unwrap() error { return e.Err }
@@ -283,7 +283,7 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 		kept = fmt.Sprintf("%s.unsent-%d", s.path, i)
 	}
 	if err := atomicfile.Write(kept, data); err != nil {
-		return "", fmt.Errorf("cannot keep what %s never got: %w", t.Place(), err)
+		return "", fmt.Errorf("cannot keep the changes that were not sent to %s: %w", t.Place(), err)
 	}
 	return kept, t.Discard(ctx)
 }
@@ -347,7 +347,7 @@ func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 		v := team.Version{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command}
 		present := slices.Concat(s.current.Resources(), st.Resources())
 		if err := to.KeepVersion(ctx, v, data, slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) }), gone); err != nil {
-			return fmt.Errorf("cannot bring the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, s.backups())
+			return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, s.backups())
 		}
 	}
 	return os.RemoveAll(s.backups())

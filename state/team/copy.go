@@ -104,7 +104,7 @@ func (e *ConflictError) Error() string {
 	if e.Gone {
 		has = "no state any more"
 	}
-	return fmt.Sprintf("this machine's copy of the deployment state, %s, has changes that %s never got, and that has %s; nothing was changed", e.Path, e.Place, has)
+	return fmt.Sprintf("this machine's copy of the deployment state, %s, has changes that were not sent to %s, which has %s; nothing was changed", e.Path, e.Place, has)
 }
 
 func (e *ConflictError) Name() string { return "state-conflict" }
@@ -112,7 +112,7 @@ func (e *ConflictError) Name() string { return "state-conflict" }
 func (e *ConflictError) ExitCode() exitcode.Code { return exitcode.Unsent }
 
 func (e *ConflictError) Hint() string {
-	return `"bootstrap state push MANIFEST --force" replaces what the store has, "bootstrap state pull MANIFEST" gives up what only this machine has`
+	return `"bootstrap state push MANIFEST --force" replaces the state in the store, "bootstrap state pull MANIFEST" discards this machine's changes`
 }
 
 // digestOf returns the digest of a file; empty: there is no file.

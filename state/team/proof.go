@@ -199,7 +199,7 @@ type ProofError struct {
 }
 
 func (e *ProofError) Error() string {
-	what := fmt.Sprintf("%s of %s is not believed", e.Document, e.Place)
+	what := fmt.Sprintf("%s of %s is not trusted", e.Document, e.Place)
 	switch e.Why {
 	case Unproven:
 		return what + ": it carries no proof of its writer. Somebody who may write to the store has replaced or damaged it, or a version of bootstrap wrote it that made no proofs"
@@ -225,9 +225,9 @@ func (e *ProofError) Hint() string {
 	case UnknownKey:
 		return ""
 	case Unproven:
-		return "look at what is there before you believe it: " + trust + " shows it, and asks"
+		return "check the store's documents before you trust them: " + trust + " shows them, and asks"
 	case OtherKey, NotGiven:
 		return `ask the team whether it has made a new state key ("bootstrap secrets rekey --remove" does), and compare "bootstrap state key": then ` + trust + " makes this machine trust it"
 	}
-	return `find out who has written to the store; "bootstrap state push MANIFEST --force" puts back the state that this machine has, ` + trust + " shows what is there, and asks whether to believe it"
+	return `find out who has written to the store; "bootstrap state push MANIFEST --force" puts back the state that this machine has, ` + trust + " shows the documents, and asks whether to trust them"
 }

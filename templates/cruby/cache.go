@@ -435,7 +435,7 @@ func place(ctx context.Context, wasm []byte, full, folder string) error {
 	}
 	to, err := filepath.Glob(filepath.Join(folder, "wazero-*", "*"))
 	if err != nil || len(from) != 1 || len(to) != 1 {
-		return cmp.Or(err, errors.New("this is not how wazero keeps code"))
+		return cmp.Or(err, errors.New("it is not in the format in which wazero keeps code"))
 	}
 	if err := os.Rename(from[0], to[0]); err != nil {
 		return err

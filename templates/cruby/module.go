@@ -112,7 +112,9 @@ func (m *Module) host(ctx context.Context) error {
 		case "resource_drop_js-abi-value", "rb_wasm_throw_prohibit_rewind_exception":
 			fn = func(context.Context, []uint64) {}
 		default:
-			fn = func(context.Context, []uint64) { panic(fmt.Errorf("Ruby called %s: there is no JavaScript", name)) }
+			fn = func(context.Context, []uint64) {
+				panic(fmt.Errorf("Ruby called the JavaScript function %s, which does not exist", name))
+			}
 		}
 		b.NewFunctionBuilder().WithGoFunction(fn, f.ParamTypes(), f.ResultTypes()).Export(name)
 	}

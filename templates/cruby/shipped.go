@@ -96,7 +96,7 @@ func codeFolder(folder string) (string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(folder, "wazero-*"))
 	if err != nil || len(found) != 1 {
-		return "", cmp.Or(err, errors.New("this is not how wazero keeps code"))
+		return "", cmp.Or(err, errors.New("it is not in the format in which wazero keeps code"))
 	}
 	return found[0], nil
 }

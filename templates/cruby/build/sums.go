@@ -120,7 +120,7 @@ func (b *builder) compare() error {
 			return err
 		}
 		if !bytes.Equal(there, data) {
-			return fmt.Errorf("%s is another one when it is built again: %s was %s", name, sum(data), sum(there))
+			return fmt.Errorf("%s differs when it is built again: it is %s, and was %s", name, sum(data), sum(there))
 		}
 	}
 	return nil
