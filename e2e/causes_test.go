@@ -250,11 +250,15 @@ func tunnelCauses() []cause {
 		}, {
 			name: "port of the registry that is taken", args: recreate(), code: 1,
 			env: []string{"BOOTSTRAP_SSH_PASSPHRASE=" + passphrase},
-			make: func(l *lab) (err error) {
-				if l.held, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			make: func(l *lab) error {
+				port, err := freePort() // which no connection takes after it is free again
+				if err != nil {
 					return err
 				}
-				return l.edit(`"port": 0`, fmt.Sprintf(`"port": %d`, l.held.Addr().(*net.TCPAddr).Port))
+				if l.held, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+					return err
+				}
+				return l.edit(`"port": 0`, fmt.Sprintf(`"port": %d`, port))
 			},
 			says: "the registry cannot listen at .*cloud_provider.registry.port",
 			mend: func(l *lab) error { return l.held.Close() },
