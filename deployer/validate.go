@@ -227,7 +227,7 @@ func (v *validation) renderJobs(ctx context.Context) error {
 		templateCheck
 		jobs []templates.Job
 	}{
-		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic}, jobs},
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic, os: osOf(m.ResourcePool.Stemcell, v.r.artifacts.Stemcell)}, jobs},
 		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, installation.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m
@@ -239,7 +239,13 @@ func (v *validation) renderJobs(ctx context.Context) error {
 			v.skip("the templates", err)
 			return nil
 		}
-		v.problems = append(v.problems, c.problems...)
+		for _, p := range c.problems {
+			if p.Warning {
+				v.warnings = append(v.warnings, p)
+			} else {
+				v.problems = append(v.problems, p)
+			}
+		}
 		for _, d := range c.doubtful {
 			v.skip("a template that needs a value which is not known yet", errors.New(d))
 		}
@@ -278,6 +284,7 @@ type templateCheck struct {
 	guessed  bool              // the address is unknown
 	problems []document.Problem
 	doubtful []string // failures that may only have an unknown value or job as their cause
+	os       string   // operating system on which the jobs run; empty: not looked at
 }
 
 // render renders into a new folder, and removes it. An error means that no
@@ -292,6 +299,9 @@ func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []te
 	}
 	defer func() { _ = folder.Remove() }()
 	err = env.Render(ctx, jobs, folder.Path)
+	if err == nil && c.os != "" {
+		c.problems = append(c.problems, findOldWays(folder.Path, c.os, c.refs)...)
+	}
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err
