@@ -93,6 +93,7 @@ func imports() map[string][]string {
 			"cmd/cli",
 			"cmd/environment",
 			"cmd/exit",
+			"cmd/instances",
 			"cmd/ui",
 			"cmd/values",
 			"deployer",
@@ -126,7 +127,19 @@ func imports() map[string][]string {
 			"manifest/document",
 			"templates",
 		},
-		"cmd/instances": {"cmd/cli", "deployer", "deployer/instance", "deployment/record", "manifest", "state/file"},
+		"cmd/instances": {
+			"cmd/cli",
+			"cmd/environment",
+			"cmd/exit",
+			"cmd/ui",
+			"deployer",
+			"deployer/instance",
+			"deployer/report",
+			"deployment",
+			"deployment/record",
+			"manifest",
+			"state/file",
+		},
 		"cmd/manifests": {
 			"cmd/cli",
 			"cmd/environment",
@@ -214,6 +227,7 @@ func imports() map[string][]string {
 			"deployer/access",
 			"deployer/observe",
 			"deployer/report",
+			"deployment",
 			"tunnel",
 		},
 		"e2e":        {}, // its tests see the program, state files and plans
@@ -500,7 +514,7 @@ func imports() map[string][]string {
 func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
-		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/scaffold", "cmd/secrets", "cmd/vm"},
+		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/instances", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/scaffold", "cmd/secrets", "cmd/vm"},
 		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/secrets", "cmd/vm"}, // bpm: the flags of the real one
 		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},

@@ -52,6 +52,12 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		return nil, err
 	}
 	draft := &Draft{Record: old.With(d.Name), New: map[string]bool{}}
+	draft.Record.Groups = nil
+	for _, g := range d.Groups {
+		if !g.Errand {
+			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, Serial: g.Rules.Serial})
+		}
+	}
 	var asked []network.Instance
 	for _, in := range list.Instances {
 		entry := &record.Instance{ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap}

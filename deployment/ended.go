@@ -10,15 +10,23 @@ import (
 // EndedError says that a run of a deployment did not end well.
 type EndedError struct {
 	Deployment  string
-	Failures    []string // what failed, each with its reason
-	Left        int      // instances that were not started
-	Interrupted int      // instances that a signal ended at a safe step; 0 unless Signal
-	Signal      bool     // a signal ended the run
+	Does        Lifecycle // the command about jobs; empty: a deploy or delete
+	Failures    []string  // what failed, each with its reason
+	Left        int       // instances that were not started
+	Interrupted int       // instances that a signal ended at a safe step; 0 unless Signal
+	Signal      bool      // a signal ended the run
 }
 
 func (e *EndedError) Error() string {
 	if e.Signal {
 		return e.interruption()
+	}
+	if e.Does != "" {
+		text := fmt.Sprintf("cannot %s all instances of the deployment %q: %s", e.Does, e.Deployment, strings.Join(e.Failures, "; "))
+		if e.Left > 0 {
+			text += fmt.Sprintf("; %d were left as they are", e.Left)
+		}
+		return text + "; run the same command again when that is mended"
 	}
 	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s", e.Deployment, strings.Join(e.Failures, "; "))
 	if e.Left > 0 {

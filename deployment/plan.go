@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
@@ -30,6 +31,8 @@ type Options struct {
 	Stdin  []byte // standard input of each of these commands
 	Logs   string // folder for their output
 	Report func(Event)
+	// Only selects the instances that may change, as record.Select does; empty: all.
+	Only string
 }
 
 // Action is what happens to an instance.
@@ -41,6 +44,7 @@ const (
 	Change Action = "change"
 	Keep   Action = "keep"
 	Delete Action = "delete"
+	Leave  Action = "leave" // it is not selected: whether it would change is not known
 )
 
 // Row is an instance in the plan of a deployment.
@@ -86,8 +90,17 @@ type Plan struct {
 
 // Nothing reports whether the plan changes nothing.
 func (p *Plan) Nothing() bool {
-	return !slices.ContainsFunc(p.Rows, func(r Row) bool { return r.Action != Keep })
+	return !slices.ContainsFunc(p.Rows, Row.changes)
 }
+
+// changes reports whether the plan does something with the instance.
+func (r Row) changes() bool { return r.Action != Keep && r.Action != Leave }
+
+// leave makes it the row of an instance that is not selected.
+func (r *Row) leave() { r.Action, r.Why, r.Disk = Leave, "", "" }
+
+// partial reports whether the plan is only for selected instances.
+func (p *Plan) partial() bool { return p.Count(Leave) > 0 }
 
 // Count returns how many instances have the action.
 func (p *Plan) Count(a Action) int {
@@ -100,18 +113,30 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
-// DeleteAll makes it the plan that deletes all instances of a record. keepDisks is true if
-// their disks become orphaned ones.
-func (p *Plan) DeleteAll(all *record.Record, keepDisks bool) {
+// DeleteOf returns the plan that deletes instances of a record. keepDisks is true if their
+// disks become orphaned ones.
+func DeleteOf(all *record.Record, list []*record.Instance, keepDisks bool) *Plan {
+	p := &Plan{Deployment: all.Name}
 	for _, in := range all.Instances {
+		chosen := slices.Contains(list, in)
+		if chosen {
+			in.Going = "deployment deleted"
+			if len(list) < len(all.Instances) {
+				in.Going = "selected"
+			}
+			p.Gone = append(p.Gone, in.Name())
+		}
 		row := rowOf(in)
+		if !chosen {
+			row.leave()
+		}
 		if row.Disk != "" && keepDisks {
 			row.Disk = DiskOrphaned
 		}
 		p.Rows = append(p.Rows, row)
-		p.Gone = append(p.Gone, in.Name())
 	}
 	p.serve()
+	return p
 }
 
 // rowOf returns the row of an instance whose plan is not known.
@@ -163,8 +188,16 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	}
 	o.Base.Deployment = d
 	p := &Plan{Deployment: d.Name}
+	chosen, unknown := draft.Record.Select(o.Only)
+	if len(chosen) == 0 && o.Only != "" {
+		return nil, &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(draft.Record.Instances), Dir: draft.Record.Dir()}
+	}
 	for _, in := range draft.Record.Instances {
-		p.Rows = append(p.Rows, rowOf(in))
+		row := rowOf(in)
+		if !slices.Contains(chosen, in) {
+			row.leave()
+		}
+		p.Rows = append(p.Rows, row)
 	}
 	if err := p.planEach(ctx, o, draft); err != nil {
 		return nil, err
@@ -180,7 +213,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	made := make([]planned, len(p.Rows))
 	err := sideBySide(ctx, len(p.Rows), func(i int) {
-		if row := p.Rows[i]; row.Action != Delete {
+		if row := p.Rows[i]; row.Action == Keep {
 			made[i] = o.plan(ctx, draft.Record, row.in)
 		}
 	})
@@ -191,7 +224,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	for i := range p.Rows {
 		row, view := &p.Rows[i], &made[i].view
 		switch err := made[i].err; {
-		case row.Action == Delete:
+		case row.Action != Keep:
 		case err != nil:
 			reason := row.Name + ": " + err.Error()
 			if advice := o.Advice(err); advice != "" {
@@ -256,7 +289,7 @@ func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 			default:
 				group.Instances = append(group.Instances, order.Instance{
 					ID: row.Name, Index: row.in.Index, Zone: row.Zone, Bootstrap: row.Bootstrap, Ignored: row.in.Ignored,
-					Changes: row.Action != Keep, New: row.Action == Create,
+					Changes: row.changes(), New: row.Action == Create,
 				})
 			}
 		}

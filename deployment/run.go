@@ -21,7 +21,8 @@ import (
 // Event is a change of the status of an instance during a run.
 type Event struct {
 	Time     time.Time `json:"time"`
-	Instance string    `json:"instance"` // GROUP/INDEX
+	Instance string    `json:"instance"`          // GROUP/INDEX
+	Command  Lifecycle `json:"command,omitempty"` // stop, start or restart
 	Status   Status    `json:"status"`
 	Step     string    `json:"step,omitempty"` // the step that begins
 	Down     bool      `json:"down,omitempty"` // true: the instance does not serve during the step
@@ -60,6 +61,11 @@ type runner struct {
 
 	deploys, deletes *rollout.Here
 
+	does Lifecycle // empty: a deploy or delete
+
+	// change changes one instance of a lot.
+	change func(ctx context.Context, row *Row, canary bool) error
+
 	mu      sync.Mutex
 	ends    map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
 	begun   map[string]time.Time
@@ -68,6 +74,22 @@ type runner struct {
 	left    int             // instances that are not started yet
 	halted  int             // instances that a signal ended
 	failure []string
+}
+
+// newRunner returns a runner of a plan, without processes.
+func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
+	r := &runner{
+		Options: o, dir: dir, record: all, all: all.Copy(), rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
+		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
+	}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		r.rows[row.Name], r.of[r.member(row.in, dir).Name] = row, row
+		if row.changes() {
+			r.left++
+		}
+	}
+	return r
 }
 
 // Run saves the record of the draft, and carries out the plan. The error is an
@@ -79,17 +101,8 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := draft.Record.Save(); err != nil {
 		return err
 	}
-	r := &runner{
-		Options: o, dir: dir, record: draft.Record, all: draft.Record.Copy(), rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
-		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
-	}
-	for i := range p.Rows {
-		row := &p.Rows[i]
-		r.rows[row.Name], r.of[r.member(row.in, dir).Name] = row, row
-		if p.Rows[i].Action != Keep {
-			r.left++
-		}
-	}
+	r := newRunner(o, draft.Record, p, dir)
+	r.change = r.deploy
 	r.deploys = rollout.NewHere(o.program("deploy"), len(p.Rows), r.tell)
 	r.deletes = rollout.NewHere(o.program("delete"), len(p.Rows), r.tell)
 	stop := guard.AfterDone(ctx, func() {
@@ -110,11 +123,13 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	case err != nil:
 		return err
 	}
-	if len(r.record.Instances) == 0 || draft.Alone {
+	if len(r.record.Instances) == 0 || draft.Alone && !p.partial() {
 		return r.record.Forget()
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	r.record.Deployed = &now
+	if !p.partial() {
+		now := time.Now().UTC().Truncate(time.Second)
+		r.record.Deployed = &now
+	}
 	return r.record.Save()
 }
 
@@ -140,11 +155,11 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 		}
 	}
 	for _, lot := range turn.Lots {
-		canary := func(ctx context.Context, row *Row) error { return r.deploy(ctx, row, true) }
+		canary := func(ctx context.Context, row *Row) error { return r.change(ctx, row, true) }
 		if err := r.each(ctx, lot.Canaries, lot.Width, canary); err != nil {
 			return err
 		}
-		rest := func(ctx context.Context, row *Row) error { return r.deploy(ctx, row, false) }
+		rest := func(ctx context.Context, row *Row) error { return r.change(ctx, row, false) }
 		if err := r.each(ctx, lot.Rest, lot.Width, rest); err != nil {
 			return err
 		}
@@ -187,7 +202,7 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err := r.guard(ctx, row); err != nil {
 		return err
 	}
-	outcome, err := r.start(ctx, row, r.deploys, fleet.UpdateStrategy, canary)
+	outcome, err := r.start(ctx, row, r.deploys, rollout.Task{Action: fleet.UpdateStrategy}, canary)
 	if err != nil {
 		return err
 	}
@@ -196,7 +211,7 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 
 // delete deletes one instance, and removes it from the record.
 func (r *runner) delete(ctx context.Context, row *Row) error {
-	outcome, err := r.start(ctx, row, r.deletes, fleet.DeleteStrategy, false)
+	outcome, err := r.start(ctx, row, r.deletes, rollout.Task{Action: fleet.DeleteStrategy}, false)
 	if err != nil {
 		return err
 	}
@@ -210,7 +225,7 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 }
 
 // start starts a command about an instance and waits for its end.
-func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, action fleet.Strategy, canary bool) (rollout.Outcome, error) {
+func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, task rollout.Task, canary bool) (rollout.Outcome, error) {
 	m := r.member(row.in, r.dir)
 	end := make(chan rollout.Outcome, 1)
 	r.mu.Lock()
@@ -222,7 +237,8 @@ func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, actio
 	r.ends[m.Name], r.begun[row.Name], r.busy[row.Name] = end, time.Now(), true
 	r.mu.Unlock()
 	r.report(row, Event{Status: Started, Canary: canary})
-	if err := hands.Start(ctx, rollout.Task{Member: m, Action: action, Killed: true, Logs: r.Logs}); err != nil {
+	task.Member, task.Killed, task.Logs = m, true, r.Logs
+	if err := hands.Start(ctx, task); err != nil {
 		return rollout.Outcome{}, err
 	}
 	outcome := <-end
@@ -260,7 +276,7 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 
 // report reports an event of an instance.
 func (r *runner) report(row *Row, e Event) {
-	e.Time, e.Instance = time.Now(), row.Name
+	e.Time, e.Instance, e.Command = time.Now(), row.Name, r.does
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Report(e)
@@ -283,7 +299,7 @@ func (r *runner) tell(p rollout.Progress) {
 func (r *runner) findRunning(ctx context.Context, p *Plan) {
 	var names []string
 	for _, row := range p.Rows {
-		if row.Action == Change || row.Action == Keep {
+		if row.Action == Change || row.Action == Keep || row.Action == Leave {
 			names = append(names, row.Name)
 		}
 	}

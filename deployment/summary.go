@@ -130,7 +130,7 @@ func (p *Plan) serve() {
 		if row.Action != Create {
 			s.Running++
 		}
-		if row.Action != Keep {
+		if row.changes() {
 			s.Changing++
 		}
 	}

@@ -14,13 +14,18 @@ func newRecreate(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "recreate MANIFEST",
 		Short:   "Replace the VM: deploy --recreate",
-		Long:    "Recreate does the same as deploy --recreate: it replaces the VM even if nothing\nchanged. The new VM gets the persistent disk.",
+		Long:    "Recreate does the same as deploy --recreate: it replaces the VM even if nothing\nchanged. The new VM gets the persistent disk. Several instances are replaced in the\norder of a deploy.",
 		Example: "  bootstrap recreate manifest.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			opts.Manifest, opts.Recreate, opts.Existing = args[0], true, true
 			opts.Confirm = c.Confirm(ask)
+			if s, ok := severalOf(c, cmd, opts, ask); ok {
+				s.flags = map[string][]string{"deploy": {"--recreate"}}
+				s.opts.Existing = false // those that do not exist are created
+				return s.deploy()
+			}
 			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}

@@ -2,63 +2,52 @@ package deploy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
-	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
-	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
-	"bootstrap/manifest"
 	"bootstrap/manifest/document"
-	"bootstrap/state/file"
 	"bootstrap/templates"
 )
 
 // several runs a command about a deployment with several instances.
 type several struct {
-	c    *cli.Console
-	cmd  *cobra.Command
-	opts deployer.Options
-	ask  cli.Asking
-	dir  string // folder of the record
-	ruby string // entry of the environment by which processes find the shared Ruby; empty: none
+	c     *cli.Console
+	cmd   *cobra.Command
+	opts  deployer.Options
+	ask   cli.Asking
+	dir   string              // folder of the record
+	only  string              // names of the selected instances; empty: all
+	flags map[string][]string // more flags, by the command about one instance
+	ruby  string              // entry of the environment by which processes find the shared Ruby; empty: none
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
 // one instance, or if the manifest describes only one.
 func severalOf(c *cli.Console, cmd *cobra.Command, opts deployer.Options, ask cli.Asking) (*several, bool) {
-	if opts.Instance != "" || opts.Manifest == "" || opts.Manifest == "-" {
+	one := strings.Contains(opts.Instance, "/") && !strings.Contains(opts.Instance, ",")
+	dir, found := instances.Looks(cmd.Context(), &opts.Options)
+	if one || !found {
 		return nil, false
 	}
-	s := &several{c: c, cmd: cmd, opts: opts, ask: ask, dir: record.Dir(opts.Manifest)}
-	return s, record.Exists(s.dir) || manifest.LooksSeveral(cmd.Context(), opts.Manifest, opts.Inputs)
+	s := &several{c: c, cmd: cmd, opts: opts, ask: ask, dir: dir, only: opts.Instance}
+	s.opts.Instance = ""
+	return s, true
 }
 
-// lock locks the deployment for a run.
-func (s *several) lock(opts deployer.Options) (unlock func(), err error) {
-	if opts.StateFile != "" {
-		return nil, cli.WrongUsage(s.cmd, errors.New("--state (or BOOTSTRAP_STATE) cannot be used with several instances: their states are in the folder "+s.dir))
-	}
-	lock, err := file.LockDeployment(filepath.Join(s.dir, "lock"), opts.Holder)
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		lock.Remove()
-		_ = os.Remove(s.dir) // It stays if it contains a record.
-	}, nil
+// command returns what the command has in common with others that change instances.
+func (s *several) command() *instances.Command {
+	return &instances.Command{Console: s.c, Cobra: s.cmd, Dir: s.dir}
 }
 
 // shareRuby makes this process and those of instances share one embedded Ruby. The caller
@@ -80,51 +69,12 @@ func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end fu
 
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
-	report := ui.DeploymentPlain(s.c.Writer(s.c.Out()))
-	if s.c.JSON() {
-		report = ui.DeploymentJSON(s.c.Redactor.Lines(s.c.Out()))
-	}
-	if events := s.c.Events(); events != nil {
-		shown, kept := report, ui.DeploymentJSON(events)
-		report = func(e deployment.Event) {
-			shown(e)
-			kept(e)
-		}
-	}
-	flags := func(command string) []string {
-		other, _, err := s.cmd.Root().Find([]string{command})
-		if err != nil {
-			return nil
-		}
-		list := s.c.ChildFlags(s.cmd, other)
-		if command == "deploy" || command == "delete" {
-			list = append(list, "--yes")
-		}
-		return list
-	}
-	advice := func(err error) string {
-		_, hint := exit.Judge(err)
-		if name := exit.Name(err); name != "" {
-			hint = strings.TrimPrefix(fmt.Sprintf("%s; \"bootstrap explain %s\" says more", hint, name), "; ")
-		}
-		return hint
-	}
-	env := environment.ForMembers(s.c.Env)
+	o := s.command().Options(opts, s.flags)
+	o.Only = s.only
 	if s.ruby != "" {
-		env = append(env, s.ruby)
+		o.Env = append(o.Env, s.ruby)
 	}
-	return deployment.Options{
-		Base: opts, Advice: advice,
-		Manifest: opts.Manifest, Self: opts.Self, Env: env, Flags: flags,
-		Stdin: opts.Inputs.Piped, Logs: record.LogsIn(s.dir), Report: report,
-	}
-}
-
-// await waits for commands about instances that another run has started.
-func (s *several) await(ctx context.Context, opts deployer.Options, r *record.Record) error {
-	return deployment.Await(ctx, r, func(instance string, by error) {
-		opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("Waiting for another process that changes %s: %v", instance, by)})
-	})
+	return o
 }
 
 // plan plans the deployment, and prints the plan.
@@ -191,14 +141,14 @@ func (s *several) deploy() error {
 	}
 	s.opts.Inputs.Generate = document.Write
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		unlock, err := s.lock(opts)
+		unlock, err := s.command().Lock(opts)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 		old, err := deployment.Load(s.dir, opts)
 		if err == nil {
-			err = s.await(ctx, opts, old)
+			err = s.command().Await(ctx, opts, old)
 		}
 		if err != nil {
 			return err
@@ -207,7 +157,10 @@ func (s *several) deploy() error {
 		if err != nil {
 			return err
 		}
-		if p.Nothing() {
+		switch {
+		case p.Nothing() && s.only != "":
+			return nil
+		case p.Nothing():
 			return draft.Settle()
 		}
 		if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
@@ -253,19 +206,19 @@ func (s *several) delete() error {
 			}
 			return fmt.Errorf("the deployment of %s has no instances: there is nothing to delete", opts.Manifest)
 		}
-		unlock, err := s.lock(opts)
+		unlock, err := s.command().Lock(opts)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		if err := s.await(ctx, opts, old); err != nil {
+		if err := s.command().Await(ctx, opts, old); err != nil {
 			return err
 		}
-		p := &deployment.Plan{Deployment: old.Name}
-		for _, in := range old.Instances {
-			in.Going = "deployment deleted"
+		list, unknown := old.Select(s.only)
+		if len(list) == 0 {
+			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(old.Instances), Dir: s.dir}
 		}
-		p.DeleteAll(old, opts.KeepDisk)
+		p := deployment.DeleteOf(old, list, opts.KeepDisk)
 		s.show(p)
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err

@@ -28,20 +28,14 @@ type Selection struct {
 // Looks reports whether the options name a deployment with several instances, whose record
 // is or will be in a folder.
 func Looks(ctx context.Context, from *instance.Options) (dir string, several bool) {
-	if from.Manifest == "" || from.Manifest == "-" || from.StateFile != "" {
+	if from.Manifest == "" || from.Manifest == "-" {
 		return "", false
 	}
 	dir = record.Dir(from.Manifest)
 	if from.RecordDir != "" {
 		dir = from.RecordDir
 	}
-	if record.Exists(dir) {
-		return dir, true
-	}
-	if alone, _ := file.Exists(file.Beside(from.Manifest)); alone {
-		return dir, false // it was deployed with one instance
-	}
-	return dir, manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
+	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
 }
 
 // NoneError says that a deployment has no instances yet.
@@ -63,8 +57,11 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	from := &opts.Options
 	c.NameTarget(opts) // for errors
 	dir, several := Looks(ctx, from)
-	if !several {
+	if !several || from.StateFile != "" {
 		return nil, nil
+	}
+	if alone, _ := file.Exists(file.Beside(from.Manifest)); alone && !record.Exists(dir) {
+		return nil, nil // it was deployed with one instance
 	}
 	all, list, err := from.Selected()
 	switch {

@@ -99,6 +99,10 @@ func DeploymentJSON(out *Lines) func(deployment.Event) {
 // it ends.
 func DeploymentPlain(out *Writer) func(deployment.Event) {
 	return func(e deployment.Event) {
+		name := e.Instance + ":"
+		if e.Command != "" {
+			name += " " + string(e.Command)
+		}
 		switch e.Status {
 		case deployment.Stepped:
 			return
@@ -107,9 +111,9 @@ func DeploymentPlain(out *Writer) func(deployment.Event) {
 			if e.Canary {
 				what = "started as a canary"
 			}
-			fmt.Fprintf(out, "%s: %s\n", e.Instance, what)
+			fmt.Fprintf(out, "%s %s\n", name, what)
 		default:
-			line := fmt.Sprintf("%s: %s after %s", e.Instance, e.Status, duration(e.Seconds))
+			line := fmt.Sprintf("%s %s after %s", name, e.Status, duration(e.Seconds))
 			if e.Error != "" {
 				line += ": " + out.clean(e.Error, maxMessage)
 			}

@@ -26,7 +26,7 @@ func DeploymentPlan(out *Writer, p *deployment.Plan) {
 		fmt.Fprintln(out, "* is the bootstrap instance of its group")
 	}
 	if p.Nothing() {
-		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows), "instance"))
+		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows)-p.Count(deployment.Leave), "instance"))
 		return
 	}
 	for _, part := range []struct {
@@ -103,6 +103,8 @@ func setPlan(s deployment.Set) string {
 		return text
 	case deployment.Keep:
 		return "no changes"
+	case deployment.Leave:
+		return "not selected"
 	}
 	var changes []string
 	for _, c := range row.Changes {

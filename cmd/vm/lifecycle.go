@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/deployer"
+	"bootstrap/deployment"
 )
 
 func newStop(c *cli.Console) *cobra.Command {
@@ -17,9 +19,10 @@ func newStop(c *cli.Console) *cobra.Command {
 		Short: "Stop the jobs and leave the VM",
 		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
 post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
-bootstrap start, even if you deploy in between.`,
+bootstrap start, even if you deploy in between. Of several instances it stops all, or
+those of --instance: one group after another, the last one first.`,
 		Example: "  bootstrap stop manifest.yml",
-	}, deployer.Stop, stopFlags)
+	}, deployment.Stop, deployer.Stop, stopFlags)
 }
 
 func newStart(c *cli.Console) *cobra.Command {
@@ -28,9 +31,10 @@ func newStart(c *cli.Console) *cobra.Command {
 		Short: "Start the jobs on the existing VM",
 		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
 runs the post-start and post-deploy scripts. If the agent does not answer, it first
-reboots the VM.`,
+reboots the VM. Of several instances it starts all, or those of --instance: one group
+after another.`,
 		Example: "  bootstrap start manifest.yml",
-	}, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
+	}, deployment.Start, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
 		cli.CPIFlags(f, opts) // to reboot the VM
 		cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
 	})
@@ -38,11 +42,12 @@ reboots the VM.`,
 
 func newRestart(c *cli.Console) *cobra.Command {
 	return lifecycle(c, &cobra.Command{
-		Use:     "restart {MANIFEST | --state FILE}",
-		Short:   "Stop the jobs and start them again",
-		Long:    "Restart stops the jobs and starts them again, as stop and start do.",
+		Use:   "restart {MANIFEST | --state FILE}",
+		Short: "Stop the jobs and start them again",
+		Long: `Restart stops the jobs and starts them again, as stop and start do. Several instances
+restart one after another, by the update rules of the last deploy.`,
 		Example: "  bootstrap restart manifest.yml",
-	}, deployer.Restart, stopFlags)
+	}, deployment.Restart, deployer.Restart, stopFlags)
 }
 
 // stopFlags adds the flags of commands that stop jobs and do not call the CPI.
@@ -52,13 +57,20 @@ func stopFlags(f *pflag.FlagSet, opts *deployer.Options) {
 }
 
 // lifecycle completes a command that works on an existing VM.
-func lifecycle(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
+func lifecycle(c *cli.Console, cmd *cobra.Command, does deployment.Lifecycle, run func(context.Context, deployer.Options) error, flags func(*pflag.FlagSet, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.Args = cli.ManifestOrState
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.Start()
 		opts.Manifest = cli.Manifest(args)
 		opts.Inputs.Lenient = true
+		several, err := instances.Select(cmd.Context(), c, &opts)
+		switch {
+		case err != nil:
+			return err
+		case several != nil:
+			return several.Lifecycle(c, cmd, opts, does)
+		}
 		return c.Deployment(cmd.Context(), opts, run)
 	}
 	f := cmd.Flags()

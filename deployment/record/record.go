@@ -24,9 +24,12 @@ const Format = 1
 // Record has the instances of a deployment, including those that are not created or not
 // deleted yet.
 type Record struct {
-	Format    int         `json:"format"`
-	Name      string      `json:"name"`
-	Deployed  *time.Time  `json:"deployed,omitempty"` // when a deploy of all instances last succeeded; absent: never
+	Format   int        `json:"format"`
+	Name     string     `json:"name"`
+	Deployed *time.Time `json:"deployed,omitempty"` // when a deploy of all instances last succeeded; absent: never
+	// Groups are the instance groups of the last deploy, in the order of its manifest, with
+	// the rules by which their instances change.
+	Groups    []Group     `json:"instance_groups,omitempty"`
 	Instances []*Instance `json:"instances"`
 
 	dir string
@@ -50,6 +53,14 @@ type Instance struct {
 	// PostDeploy is set while the post-deploy scripts of its last change have not
 	// succeeded.
 	PostDeploy bool `json:"post_deploy_pending,omitempty"`
+}
+
+// Group is an instance group with the rules of its update block.
+type Group struct {
+	Name        string `json:"name"`
+	Canaries    string `json:"canaries,omitempty"`
+	MaxInFlight string `json:"max_in_flight,omitempty"`
+	Serial      bool   `json:"serial,omitempty"`
 }
 
 // Name returns the name of the instance for people: web/0.
@@ -171,7 +182,7 @@ func (r *Record) Save() error {
 
 // With returns a new record in the same folder, with the name, and without instances.
 func (r *Record) With(name string) *Record {
-	return &Record{Format: Format, Name: name, Deployed: r.Deployed, dir: r.dir}
+	return &Record{Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, dir: r.dir}
 }
 
 // Copy returns a copy whose list of instances does not change with that of r.

@@ -31,6 +31,7 @@ import (
 type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
+	Does   string // the command that runs, in place of the one of Action; empty: that
 	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
 	Killed bool   // an earlier start was killed, and its processes may still run
 	Logs   string // folder
@@ -126,6 +127,9 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 }
 
 func command(t Task) []string {
+	if t.Does != "" {
+		return []string{t.Does}
+	}
 	if t.Action == fleet.DeleteStrategy {
 		return []string{"delete", "--skip-if-missing"}
 	}

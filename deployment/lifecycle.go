@@ -1,0 +1,116 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"bootstrap/deployment/order"
+	"bootstrap/deployment/record"
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/guard"
+)
+
+// Lifecycle is a command about the jobs of instances that exist.
+type Lifecycle string
+
+// The commands about jobs.
+const (
+	Stop    Lifecycle = "stop"
+	Start   Lifecycle = "start"
+	Restart Lifecycle = "restart"
+)
+
+// RunLifecycle runs a command about jobs for instances of a record: stop in the reverse order
+// of the groups, start in their order, in both all instances of a group at the same time; and
+// restart as a deploy changes them, by the rules of the last deploy. The error is an
+// *EndedError if an instance fails.
+func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Record, list []*record.Instance) error {
+	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
+		return fmt.Errorf("cannot make the folder of the logs: %w", err)
+	}
+	p, err := lifecyclePlan(does, all, list)
+	if err != nil {
+		return err
+	}
+	r := newRunner(o, all, p, all.Dir())
+	r.does = does
+	hands := rollout.NewHere(o.program(string(does)), len(list), r.tell)
+	r.change = func(ctx context.Context, row *Row, canary bool) error {
+		if does == Restart {
+			if err := r.guard(ctx, row); err != nil {
+				return err
+			}
+		}
+		outcome, err := r.start(ctx, row, hands, rollout.Task{Does: string(does)}, canary)
+		if err != nil {
+			return err
+		}
+		return r.ended(ctx, row, outcome, Done)
+	}
+	stop := guard.AfterDone(ctx, func() { hands.Interrupt("") })
+	defer stop()
+	if does == Restart {
+		r.findRunning(ctx, p)
+	}
+	for _, stage := range p.Stages {
+		if err == nil {
+			err = r.stage(ctx, stage)
+		}
+	}
+	if len(r.failure) > 0 || ctx.Err() != nil && (err != nil || r.left > 0) {
+		return &EndedError{Deployment: all.Name, Does: does, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
+	}
+	return err
+}
+
+// lifecyclePlan returns the plan of a command about jobs.
+func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) (*Plan, error) {
+	p := &Plan{Deployment: all.Name}
+	var groups []order.Group
+	for _, g := range all.Groups {
+		groups = append(groups, order.Group{Name: g.Name, Canaries: g.Canaries, MaxInFlight: g.MaxInFlight, Serial: g.Serial})
+	}
+	for _, in := range all.Instances {
+		row := rowOf(in)
+		row.leave()
+		if slices.Contains(list, in) {
+			row.Action = Change
+		}
+		p.Rows = append(p.Rows, row)
+		at := slices.IndexFunc(groups, func(g order.Group) bool { return g.Name == in.Group })
+		if at < 0 { // its group is not in the manifest any more
+			at, groups = len(groups), append(groups, order.Group{Name: in.Group, Canaries: "1", MaxInFlight: "1", Serial: true})
+		}
+		groups[at].Instances = append(groups[at].Instances, order.Instance{
+			ID: row.Name, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Changes: row.Action == Change,
+		})
+	}
+	var err error
+	p.Stages, err = order.Stages(groups, false)
+	if does != Restart {
+		for _, stage := range p.Stages {
+			for i := range stage {
+				stage[i].Lots = together(stage[i].Lots)
+			}
+		}
+	}
+	if does == Stop {
+		slices.Reverse(p.Stages)
+	}
+	return p, err
+}
+
+// together returns one lot with all instances of the given ones.
+func together(lots []order.Lot) []order.Lot {
+	var all order.Lot
+	for _, lot := range lots {
+		all.Rest = append(append(all.Rest, lot.Canaries...), lot.Rest...)
+	}
+	all.Width = len(all.Rest)
+	if all.Width == 0 {
+		return nil
+	}
+	return []order.Lot{all}
+}
