@@ -26,7 +26,8 @@ import (
 // nothing of BOSH.
 func imports() map[string][]string {
 	return map[string][]string{
-		"": {"cmd"},
+		"":        {"cmd"},
+		"catalog": {"artifact", "manifest/document"},
 		"cmd": {
 			"cmd/about",
 			"cmd/cli",
@@ -141,6 +142,7 @@ func imports() map[string][]string {
 			"state/file",
 		},
 		"cmd/manifests": {
+			"catalog",
 			"cmd/cli",
 			"cmd/environment",
 			"cmd/instances",
@@ -258,6 +260,7 @@ func imports() map[string][]string {
 			"agent",
 			"artifact",
 			"artifact/archive",
+			"catalog",
 			"cpi",
 			"cpi/installation",
 			"deployer/access",
@@ -286,6 +289,7 @@ func imports() map[string][]string {
 			"addresses",
 			"agent",
 			"artifact",
+			"catalog",
 			"cpi",
 			"cpi/installation",
 			"deployer/access",

@@ -36,9 +36,13 @@ func ReadSeveral(ctx context.Context, opts Options, all *deployed.Record, do fun
 	inputs.Generating = func(ctx context.Context, names []string, exists bool) error {
 		return r.refuseGenerated(ctx, all, names, exists)
 	}
+	r.t.SaveLock(inputs.Generate)
 	d, err := manifest.LoadDeployment(ctx, opts.Manifest, inputs)
 	if err != nil {
 		return err
+	}
+	for _, text := range r.t.Found() {
+		r.t.Out.Info(text)
 	}
 	r.t.Env.Secret(d.Common.Secrets...)
 	opts.Name(d.Common.Names...)

@@ -20,6 +20,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -362,16 +363,25 @@ func homeOf(ts *testscript.TestScript) string {
 	return filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir), "home")
 }
 
-// serve FOLDER serves files over HTTP at $HTTP_PORT until the script ends.
+// serve FOLDER serves files over HTTP at $HTTP_PORT until the script ends; serve FOLDER CA
+// serves them over HTTPS, and writes the certificate of the CA into that file.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: serve FOLDER")
+	if neg || len(args) != 1 && len(args) != 2 {
+		ts.Fatalf("usage: serve FOLDER [CA]")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+ts.Getenv("HTTP_PORT"))
 	ts.Check(err)
-	server := &http.Server{Handler: http.FileServer(http.Dir(ts.MkAbs(args[0]))), ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(l) }()
-	ts.Defer(func() { server.Close() })
+	server := httptest.NewUnstartedServer(http.FileServer(http.Dir(ts.MkAbs(args[0]))))
+	ts.Check(server.Listener.Close())
+	server.Listener = l
+	ts.Defer(server.Close)
+	if len(args) == 1 {
+		server.Start()
+		return
+	}
+	server.StartTLS()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), ca, 0o600))
 }
 
 type process struct {

@@ -207,10 +207,10 @@ func (r *reader) readStemcells(list document.Value) {
 		ref.OS, _ = item.Get("os").Text()
 		ref.Version, _ = item.Get("version").Text()
 		if url := item.Get("url"); url.IsNull() {
-			url.Fail("must be provided, because there is no Director to which the stemcell was uploaded: the URL of the stemcell, or file:// and a path; and for an http(s) URL, its sha1")
+			url.Fail("must be provided, because there is no Director to which the stemcell was uploaded: the URL of the stemcell, or file:// and a path; and for an http(s) URL, its sha1; or its source, with --stemcell OS=SOURCE")
 		} else {
 			ref.URL = r.sourceURL(url, "stemcell")
-			ref.SHA1 = digestField(item.Get("sha1"), isRemote(ref.URL))
+			ref.SHA1, ref.Lock = digestField(item.Get("sha1"), isRemote(ref.URL)), r.lockOf(item)
 		}
 		if ok {
 			r.stemcellRefs[alias] = ref

@@ -26,6 +26,7 @@ type reader struct {
 	within   time.Duration // certificates that expire within this time get a warning
 	store    string        // path of the vars store; document checks its values
 	lenient  bool
+	lock     string         // path of the lock file
 	many     *Deployment    // nil: the manifest describes one instance
 	several  bool           // it describes several, and many is nil
 	env      document.Value // env of the resource pool that the group uses
@@ -207,6 +208,7 @@ func (r *reader) readReleases(list document.Value) {
 			URL:  url,
 			SHA1: digestField(item.Get("sha1"), isRemote(url)),
 			Pos:  item.Position(),
+			Lock: r.lockOf(item),
 		})
 	}
 }

@@ -24,7 +24,7 @@ func load(ctx context.Context, path string, opts document.Options, many *Deploym
 		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
 	m := &Manifest{Path: absolute}
-	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, many: many}
+	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile, many: many}
 	d, err := document.Read(ctx, path, opts, r.read)
 	if err == nil && r.several {
 		err = &SeveralError{Path: path}

@@ -84,9 +84,9 @@ func TestLoad(t *testing.T) {
 	check("path", m.Path, filepath.Join(dir, "good.yml"))
 	check("name", m.Name, "bosh")
 	check("releases", m.Releases, []Release{
-		{"bosh", "https://example.com/bosh-283.1.6-ubuntu-noble-1.484.tgz", "f41d1fec0ab8e706942aa61c46429e5d70843e67", at(5, 3)},
+		{"bosh", "https://example.com/bosh-283.1.6-ubuntu-noble-1.484.tgz", "f41d1fec0ab8e706942aa61c46429e5d70843e67", at(5, 3), ""},
 		{"docker-cpi", "file://" + dir + "/docker-cpi.tgz",
-			"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae;fe5bf8aff7ffa8d901d88764886b56a6ce622df4", at(9, 3)},
+			"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae;fe5bf8aff7ffa8d901d88764886b56a6ce622df4", at(9, 3), ""},
 	})
 	check("pool", m.ResourcePool.Stemcell,
 		StemcellRef{URL: "https://example.com/bosh-stemcell-1.484.tgz", SHA1: "b8b5332fd63a10e8adb39e1b31a269f7b43e395b", Pos: at(27, 5)})

@@ -68,6 +68,9 @@ type Release struct {
 	URL  string
 	SHA1 string // multi-digest; may be empty unless URL is http(s)
 	Pos  document.Position
+	// Lock is the path of the lock file from which URL and SHA1 are; empty: they are the
+	// manifest's.
+	Lock string `json:",omitempty"`
 }
 
 // Network is one entry of networks.
@@ -107,6 +110,7 @@ type StemcellRef struct {
 	// Name, OS and Version are from the section stemcells; empty if the section does
 	// not contain them.
 	Name, OS, Version string
+	Lock              string `json:",omitempty"` // like Release.Lock
 }
 
 // InstanceGroup describes the one instance: its jobs, networks and disk.

@@ -152,7 +152,7 @@ func (m *Manifest) concerned() string {
 	jobs := slices.Concat(group.Jobs, m.CPI.Templates)
 	var used []Release
 	for _, rel := range m.Releases {
-		rel.Pos = document.Position{}
+		rel.Pos, rel.Lock = document.Position{}, ""
 		if slices.ContainsFunc(jobs, func(ref JobRef) bool { return ref.Release == rel.Name }) {
 			used = append(used, rel)
 		}
@@ -167,6 +167,7 @@ func (m *Manifest) concerned() string {
 	group.Jobs = plain(group.Jobs)
 	cpi, pool := m.CPI, m.ResourcePool
 	cpi.Pos, cpi.Templates, cpi.MBusURL, pool.Stemcell.Pos = document.Position{}, plain(cpi.Templates), nil, document.Position{}
+	pool.Stemcell.Lock = ""
 	parts := []any{m.Name, group, used, m.Properties, m.Tags, m.Update, m.Protect, m.UseDNS, pool, cpi}
 	if p := m.Placement; p != nil {
 		wishes := slices.Clone(p.Group.Wishes)

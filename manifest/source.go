@@ -60,6 +60,15 @@ func (r *reader) localPath(c document.Value, path string) string {
 	return filepath.Join(r.dir, path)
 }
 
+// lockOf returns the lock file, if the URL of a release or stemcell is from there; else
+// "".
+func (r *reader) lockOf(item document.Value) string {
+	if url := item.Get("url"); url.IsNull() || url.Position().File != r.lock {
+		return ""
+	}
+	return r.lock
+}
+
 // digestField reads a multi-digest. If it is needed, an absent one is an error.
 func digestField(c document.Value, needed bool) string {
 	if c.IsScalar() && !c.IsText() {

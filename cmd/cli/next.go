@@ -20,7 +20,7 @@ import (
 
 // namedCommand matches a command in a message. MANIFEST is the placeholder for
 // the arguments that name the deployment.
-var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+){1,2}) MANIFEST\b`)
+var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2}) MANIFEST\b`)
 
 // quotedCommand matches a command in a hint, which is in quotes.
 var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
@@ -111,6 +111,9 @@ func (c *Console) targetArgs(command []string) string {
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--cloud-provider", "cloud-provider", quoted(t.Inputs.CloudProvider)...)
+	add("--release", "release", quoted(t.Inputs.Sources.Releases...)...)
+	add("--stemcell", "stemcell", quoted(t.Inputs.Sources.Stemcells...)...)
+	add("--lock-file", "lock-file", quoted(t.Inputs.Sources.LockFile)...)
 	add("--database", "database", c.namedDatabase(t.Database))
 	varsFiles := quoted(t.Inputs.VarsFiles...)
 	for i, path := range varsFiles {

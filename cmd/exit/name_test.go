@@ -22,6 +22,7 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/download"
 	"bootstrap/artifact/packaging"
+	"bootstrap/catalog"
 	"bootstrap/cmd/explain"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
@@ -209,6 +210,8 @@ func nameless() []sample {
 		{"", Usage, &manifest.SeveralError{Path: "x.yml"}},
 		{"", NoState, &instance.UnknownInstanceError{Instance: "web/7", Known: []string{"web/0"}, Dir: "x-state"}},
 		{"", Manifest, &links.Unresolved{Deployment: "x"}},
+		{"", Manifest, &catalog.LockError{Path: "x.lock.yml", Err: errors.New("x")}},
+		{"", Usage, &deployer.NoSourcesError{}},
 	}
 }
 

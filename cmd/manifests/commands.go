@@ -11,5 +11,5 @@ import (
 
 // Commands returns the commands about the manifest and its inputs.
 func Commands(c *cli.Console) []*cobra.Command {
-	return []*cobra.Command{scaffold.New(c), newValidate(c), newInterpolate(c), newRender(c), newLinks(c), newVariables(c), secrets.New(c), newSchema(c)}
+	return []*cobra.Command{scaffold.New(c), newValidate(c), newInterpolate(c), newRender(c), newLinks(c), newUpdateLock(c), newVariables(c), secrets.New(c), newSchema(c)}
 }

@@ -312,7 +312,7 @@ func ReadFile(path string, max int64, wait time.Duration) ([]byte, error) {
 type Pairs struct {
 	List *[]string
 	Flag string // as people write it
-	Want string // NAME=VALUE or NAME=PATH
+	Want string // NAME=VALUE, NAME=PATH, NAME=SOURCE or OS=SOURCE
 }
 
 // Type returns the word for the value in help texts.
@@ -324,7 +324,7 @@ func (v Pairs) String() string { return "" }
 // Set adds a pair.
 func (v Pairs) Set(text string) error {
 	name, value, found := strings.Cut(text, "=")
-	if !found || name == "" || v.Want == "NAME=PATH" && value == "" {
+	if !found || name == "" || v.Want != "NAME=VALUE" && value == "" {
 		return Refusal(fmt.Sprintf("%s number %d: write it as %s, for example %s", v.Flag, len(*v.List)+1, v.Want, v.example()))
 	}
 	*v.List = append(*v.List, text)
@@ -334,6 +334,12 @@ func (v Pairs) Set(text string) error {
 func (v Pairs) example() string {
 	if v.Want == "NAME=PATH" {
 		return v.Flag + " ca=ca.pem"
+	}
+	if v.Want == "NAME=SOURCE" {
+		return v.Flag + " zookeeper=../releases"
+	}
+	if v.Want == "OS=SOURCE" {
+		return v.Flag + " ubuntu-jammy=../stemcells"
 	}
 	return v.Flag + " region=eu-1"
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func (f *Flaw) Unwrap() error { return f.Err }
 // releaseFlaw returns the flaw of a release, with its place in the manifest.
 func (a *Artifacts) releaseFlaw(rel manifest.Release, err error) error {
 	i := slices.IndexFunc(a.Manifest.Releases, func(other manifest.Release) bool { return other.Name == rel.Name })
-	return fmt.Errorf("%s: %w", rel.Pos, &Flaw{"release " + rel.Name, rel.Pos, ReleasePath(i), err})
+	return fmt.Errorf("%s: %w", rel.Pos, &Flaw{"release " + rel.Name, rel.Pos, ReleasePath(i), locked(err, rel.Name, rel.Lock)})
 }
 
 // ReleasePath returns the path of a release in the manifest.
@@ -36,7 +37,7 @@ func ReleasePath(i int) string { return fmt.Sprintf("releases[%d]", i) }
 
 // stemcellFlaw returns the flaw of the stemcell, with its place in the manifest.
 func stemcellFlaw(ref manifest.StemcellRef, err error) error {
-	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", err})
+	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", locked(err, cmp.Or(ref.OS, ref.Name), ref.Lock)})
 }
 
 // noJob says that a release has no such job, and lists the jobs it has.

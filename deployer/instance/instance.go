@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"bootstrap/catalog"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
@@ -64,8 +65,9 @@ type Request struct {
 	// manifest (Read), or from what this machine has recorded of it (FindInstallation).
 	About kept.Deployment
 
-	address netip.Addr // UseInstallation: of the instance, by the state
-	read    *Inputs    // nil: this run has not read the manifest
+	catalog *catalog.Finder // nil: the inputs name no sources of releases and stemcells
+	address netip.Addr      // UseInstallation: of the instance, by the state
+	read    *Inputs         // nil: this run has not read the manifest
 	early   downloads
 	ends    []func() // functions that run at the end, the last one first
 }
@@ -115,6 +117,7 @@ type Instance struct {
 func New(env *Env, from Options) *Instance {
 	from.Inputs = env.Inputs(from.Inputs)
 	request := &Request{Env: env, From: from, Out: report.NewOutput(env.Root)}
+	request.useCatalog()
 	rec := &Record{Request: request}
 	t := &Instance{Request: request, Record: rec, Shared: &Shared{rec: rec}, Addresses: &Addresses{rec: rec}}
 	t.CPI = &CPI{rec: rec, ledgers: t.Addresses, readManifest: t.readOnce}

@@ -26,8 +26,12 @@ func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
 			return err
 		}
 		inputs.Waiting = func(top document.Value) { t.begin(ctx, manifest.Downloads(top)) }
+		t.SaveLock(inputs.Generate)
 		if in, err = t.load(ctx, inputs); err != nil {
 			return err
+		}
+		for _, text := range t.Found() {
+			s.Info(text)
 		}
 		in.Replaced = replaced
 		t.use(in)
@@ -128,7 +132,7 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 	inputs := rec.From.Inputs
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
-	inputs.CloudConfigs, inputs.CloudProvider = nil, "" // another tool's manifest has networks and resource pools of its own
+	inputs.CloudConfigs, inputs.CloudProvider, inputs.Find = nil, "", nil // another tool's manifest has networks and resource pools of its own
 	m, err := manifest.Load(ctx, rec.From.AdoptFrom, inputs)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,12 @@ type Options struct {
 	// Ask asks the sources for variables that have no value otherwise; nil: there are
 	// no sources. Its error names the source that failed.
 	Ask func(ctx context.Context, names []string) (Answers, error)
+	// Sources are where releases and stemcells without a URL are looked for, as package
+	// catalog reads them.
+	Sources Sources
+	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
+	// reports problems in the document; its error ends the evaluation.
+	Find func(ctx context.Context, top Value) error
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -65,6 +71,13 @@ type Options struct {
 	// Waiting is called, if keys of variables must be made, before the evaluation waits
 	// for them. It gets the document with variables that are not filled in; may be nil.
 	Waiting func(top Value)
+}
+
+// Sources are where releases and stemcells are looked for, NAME=SOURCE each, and the file
+// that keeps what was found; empty: the one beside the manifest.
+type Sources struct {
+	Releases, Stemcells []string
+	LockFile            string
 }
 
 // evaluation is one evaluation of a document. Each file is read once.
@@ -375,6 +388,11 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	if err := e.interpolate(ctx); err != nil {
 		return nil, err
 	}
+	if e.opts.Find != nil && e.pending != nil && !e.problems.failed() {
+		if err := e.opts.Find(ctx, e.top()); err != nil {
+			return nil, err
+		}
+	}
 	if e.pending != nil { // nil: another process has damaged the vars store since
 		e.problems = append(e.problems, e.missingProblems()...)
 		check(e.top())
@@ -382,6 +400,19 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	e.neededIn(sketch)
 	e.sketch = sketch
 	return e.finish(ctx)
+}
+
+// Check lets a caller report problems in the document after it was evaluated. The error is
+// that of check, or a *Problems.
+func (d *Document) Check(check func(top Value) error) error {
+	if err := check(d.top()); err != nil {
+		return err
+	}
+	if !d.problems.failed() {
+		return nil
+	}
+	problems := d.problems.sorted()
+	return &problems
 }
 
 func empty(file string) Problem {

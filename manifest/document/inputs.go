@@ -43,6 +43,14 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 	if opts.CloudProvider != "" {
 		errs = append(errs, d.file(ctx, "cloud provider", "the cloud provider", opts.CloudProvider))
 	}
+	if path := opts.Sources.LockFile; path != "" && len(opts.Sources.Releases)+len(opts.Sources.Stemcells) > 0 {
+		for _, source := range slices.Concat(opts.Sources.Releases, opts.Sources.Stemcells) {
+			d.part("source", []byte(source))
+		}
+		if _, err := os.Stat(path); err == nil {
+			errs = append(errs, d.file(ctx, "lock", "the lock file", path))
+		}
+	}
 	for _, prefix := range opts.VarsEnv {
 		d.part("prefix", []byte(prefix))
 		var settings []string

@@ -156,6 +156,18 @@ func (v Value) Describe() string {
 	return v.node.describe()
 }
 
+// Put gives a map a text for a key, as if the text were at a place of another file; an
+// empty text removes the key.
+func (v Value) Put(key, text string, from Position) {
+	if !v.IsMap() {
+		return
+	}
+	v.node.entries = slices.DeleteFunc(v.node.entries, func(e entry) bool { return e.key == key })
+	if text != "" {
+		v.node.entries = append(v.node.entries, entry{key: key, value: &node{value: text, pos: from}, pos: from})
+	}
+}
+
 // Fail reports an error.
 func (v Value) Fail(format string, args ...any) {
 	v.report(false, v.pos, v.at, format, args...)
