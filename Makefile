@@ -77,6 +77,9 @@ lint: ## go vet, gofmt, staticcheck, functions that only tests call, gosec
 	{ unreached=$$("$$dir/deadcode" . ./e2e/traced ./cmd/pages ./$(CRUBY)/build) && [ -z "$$unreached" ] || { echo "no program calls:"; echo "$$unreached"; exit 1; }; } && \
 	{ echo gosec ./...; "$$dir/gosec" .ci/lint/gosec/config.json .; }
 
+upstream: ## what is new in the public repositories since the commits in docs/compatibility.md; needs the network
+	@.ci/upstream
+
 sizes: ## the largest types and packages
 	@$(GO) test -count=1 -v -run TestSizes .
 
