@@ -19,19 +19,19 @@ import (
 // its VM, and releases them.
 type reservations struct {
 	*work
-	ledgers *instance.Placement // read manifest
-	planned network.Outcome     // plan
-	// replace and swap are how the ledger was asked for the plan.
+	ledgers *instance.Placement // the manifest's addresses and ledger
+	planned network.Outcome     // the plan's addresses
+	// replace and swap are the arguments with which the plan's addresses were chosen.
 	replace, swap bool
 	probes        bool // warn of reserved addresses that answer
-	// before is what the state had before the run reserved anything.
+	// before are the addresses in the state before this run reserved any.
 	before []state.Address
-	// used is true from the moment at which a VM may have the addresses: until
-	// then, the end of the run releases what it has reserved.
+	// used becomes true when a VM may have the addresses. Until then, the end of the run
+	// releases the addresses that the run has reserved.
 	used bool
 }
 
-// choose decides the addresses for a plan.
+// choose chooses the addresses of a plan.
 func (a *reservations) choose(ctx context.Context, replace, swap bool) (err error) {
 	a.replace, a.swap = replace, swap
 	a.planned, err = a.ledgers.Choose(ctx, replace, swap)
@@ -42,7 +42,8 @@ func (a *reservations) choose(ctx context.Context, replace, swap bool) (err erro
 // the plan was made.
 var errTaken = errors.New("an address of the plan was reserved by another deployment meanwhile")
 
-// alone warns of each address that is new and that no other deployment learns of.
+// alone warns of each new address that the ledger does not have, because other
+// deployments cannot know of it.
 func (a *reservations) alone() (notes []string) {
 	if !a.ledgers.InState() {
 		return nil
@@ -55,15 +56,15 @@ func (a *reservations) alone() (notes []string) {
 	return notes
 }
 
-// reserve reserves the addresses of the plan. If the run ends before a VM may
-// have them, it releases those that it has reserved.
+// reserve reserves the addresses of the plan. If the run ends before a VM may have them,
+// it releases them again.
 func (a *reservations) reserve(ctx context.Context) error {
 	if !a.ledgers.InState() {
 		if _, err := a.ledgers.Ledger(ctx); err != nil {
 			return err
 		}
-		// After a kill the next run must find the reservations, by the same id and in
-		// the same ledger.
+		// After a kill, the next run must find the reservations: under the same id, and
+		// in the same ledger.
 		if err := a.ledgers.RememberLedger(); err != nil {
 			return err
 		}
@@ -88,8 +89,8 @@ func (a *reservations) reserve(ctx context.Context) error {
 	return nil
 }
 
-// undo releases what the run has reserved, unless a VM may have it. The context
-// of an interrupted run has ended, and does not count.
+// undo releases the addresses that the run has reserved, unless a VM may have them. It
+// ignores the end of the run's context.
 func (a *reservations) undo(ctx context.Context, run string) {
 	if a.used {
 		return
@@ -97,7 +98,7 @@ func (a *reservations) undo(ctx context.Context, run string) {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if a.ledgers.InState() {
-		err = a.ledgers.Set(a.before) // or else what nobody had would be free last
+		err = a.ledgers.Set(a.before) // Otherwise addresses that were never used would be chosen last.
 	} else {
 		err = a.ledgers.With(ctx, func(ledger *addresses.Ledger) error {
 			_, err := ledger.Undo(ctx, a.ledgers.Owner().Deployment, run)
@@ -109,8 +110,8 @@ func (a *reservations) undo(ctx context.Context, run string) {
 	}
 }
 
-// bind records which addresses the VM has, and releases all others of the
-// instance but those of a VM that is still to be deleted.
+// bind records the addresses of the VM, and releases all others of the instance, except
+// those of a VM that is not deleted yet.
 func (a *reservations) bind(ctx context.Context, s plan.Step) error {
 	var has []network.Reservation
 	for _, c := range a.planned.Changes {

@@ -10,9 +10,9 @@ import (
 	"bootstrap/state"
 )
 
-// keepApplied saves what this deploy has applied, for the diff of the next plan
-// and for deploy --previous. before is the state before this deploy was recorded.
-// applies says that jobs were applied.
+// keepApplied records the jobs and packages that this deploy has applied, for the diff of
+// the next plan and for deploy --previous. before is the state before this deploy.
+// applies is true if jobs were applied.
 func (j *jobs) keepApplied(before state.State, applies bool) error {
 	st := j.rec.State.Get()
 	a := kept.Applied{
@@ -20,7 +20,7 @@ func (j *jobs) keepApplied(before state.State, applies bool) error {
 		Releases: st.Releases, Applied: st.Own.Applied, Health: j.rec.About.Health, Processes: st.Own.Processes,
 	}
 	old, hadOld := j.rec.Folder().Applied(kept.Current)
-	if hadOld && old.VM == a.VM && !old.IsLast(before) { // nor is the one before it
+	if hadOld && old.VM == a.VM && !old.IsLast(before) { // the deploy before it cannot be put back either
 		if err := j.rec.Folder().ForgetApplied(); err != nil {
 			return fmt.Errorf("cannot remove the record of an earlier deploy, after which another machine deployed: %w", err)
 		}
@@ -61,8 +61,8 @@ func (j *jobs) hasPrevious() bool {
 	return ok && a.VM == st.CurrentVMCID && last.IsLast(st)
 }
 
-// findPrevious finds the last successful deploy if a later one failed, and else
-// the successful deploy before it.
+// findPrevious finds the last successful deploy. If it is the present one, it finds the
+// successful deploy before it.
 func (r *run) findPrevious(ctx context.Context) error {
 	st := r.t.State.Get()
 	which := kept.Current
@@ -94,7 +94,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	r.jobs.previous, r.address = a, st.Own.Address
 	r.t.About.Health = a.Health
 	r.jobs.rendered.archive = r.t.Folder().Rendered(which)
-	r.jobs.rendered.dir = "" // removeRendered must not remove it
+	r.jobs.rendered.dir = "" // removeRendered must not remove this folder.
 	r.vm = a.VM
 	r.plan = plan.Previous(r.seen(), r.t.About.Group, st.Own.Stopped)
 	return r.emitPlan(ctx)

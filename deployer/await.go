@@ -16,8 +16,8 @@ import (
 	"bootstrap/manifest"
 )
 
-// steadyPolls is how many answers in a row must report that all jobs run: a
-// process that dies at once runs for a moment.
+// steadyPolls is the number of consecutive answers in which all jobs must run: a process
+// that ends at once runs for a moment.
 const steadyPolls = 3
 
 // Most jobs run within quickPolls; until then the pauses are at most quickPoll.
@@ -29,11 +29,11 @@ const (
 // tailLines is how many lines of each log are shown for jobs that do not start.
 const tailLines = 10
 
-// waitForRunning waits until the agent has reported several times in a row that
-// all jobs run: at least the shorter time of update_watch_time, at most its
-// longer time. A crash loop ends the wait, unless update.crash_loops is wait. It asks
-// at once, and often while most jobs start and when they run: otherwise later up to a
-// second apart. It wakes a monit that sleeps over what it started.
+// waitForRunning waits until the agent has reported several times in a row that all jobs
+// run: at least the shorter time of update_watch_time, at most the longer one. A crash
+// loop ends the wait, unless update.crash_loops is wait. The agent is asked often at
+// first, and when the jobs run, and otherwise at intervals of up to a second. A monit
+// that sleeps after starting the jobs is woken up.
 func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 	watch := j.rec.About.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -60,14 +60,13 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 			waiting.Say(cmp.Or(seen.words(now), "the jobs are "+now.JobState))
 			slept := asleep.Begins(now, time.Now())
 			if asleep.Lasts(time.Now()) {
-				_ = j.agent.Start(ctx) // if it fails, monit wakes by itself
+				_ = j.agent.Start(ctx) // If this fails, monit wakes up later.
 				slept = true
 			}
 			if slept {
 				quick, quickSince = quickPauses(), time.Now()
 			}
-			// An agent reads the processes before the job state, so the two may
-			// disagree.
+			// An agent reads the processes before the job state, so the two may differ.
 			if plan.Runs(now, j.processes()) {
 				steady++
 			} else {
@@ -89,7 +88,8 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 	}
 }
 
-// refuseLost returns an error if a VM has no jobs at all: none would ever run.
+// refuseLost returns an error if a VM has no jobs at all, because waiting for them would
+// be useless.
 func (j *jobs) refuseLost(now agent.State) error {
 	if now.Deployment != "" {
 		return nil
@@ -101,8 +101,7 @@ func quickPauses() *wait.Growing { return wait.Grow(20*time.Millisecond, quickPo
 
 var errWatchTime = errors.New("update_watch_time is over")
 
-// notRunning completes the error of jobs that did not start, with the last lines
-// of their logs.
+// notRunning adds the last lines of the logs to the error for jobs that do not run.
 func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
 	e.State, e.Processes = last.JobState, processes(last)
 	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
@@ -146,14 +145,14 @@ func processes(now agent.State) []string {
 	return list
 }
 
-// NotRunningError says that the jobs did not run in time, or never will.
+// NotRunningError says that the jobs did not run in time, or cannot run.
 type NotRunningError struct {
-	State     string   // job_state in the agent's last answer; empty: none
-	Processes []string // those that are not running
-	Bare      bool     // the agent has none, although the jobs have some
+	State     string   // job_state in the agent's last answer; empty: no answer
+	Processes []string // processes that are not running
+	Bare      bool     // the agent runs no process, although the jobs have some
 	Waited    time.Duration
-	Crashing  *Crashing // nil: the time is over
-	Logs      []string  // the last lines of their logs, without secrets
+	Crashing  *Crashing // the crash loop that ended the wait; nil: the time is over
+	Logs      []string  // the last lines of the processes' logs, without secrets
 	Previous  bool      // deploy --previous can put back an earlier deploy
 }
 

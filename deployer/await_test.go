@@ -15,7 +15,8 @@ import (
 	"bootstrap/agent"
 )
 
-// processesIn returns an answer to get_state from texts such as "web starting".
+// processesIn returns an answer to get_state with the processes of texts such as "web
+// starting".
 func processesIn(texts ...string) agent.State {
 	now := agent.State{Spec: agent.Spec{Deployment: "d"}, JobState: "running"}
 	for _, text := range texts {
@@ -28,8 +29,8 @@ func processesIn(texts ...string) agent.State {
 	return now
 }
 
-// monitAgent answers get_state like the real agent when monit has started both
-// processes in one pass: they are starting until it is woken by a start.
+// monitAgent answers get_state like the real agent, whose monit has started both
+// processes in one pass: they stay in the state starting until a start wakes monit up.
 type monitAgent struct {
 	mu     sync.Mutex
 	polls  int
@@ -68,8 +69,8 @@ func (m *monitAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"value":%s}`, value)
 }
 
-// If monit sleeps after it has started the processes, one more start wakes it.
-// Without that this agent's processes would be starting for ever.
+// If monit sleeps after it has started the processes, one more start wakes it up. Without
+// it, this agent's processes would never be running.
 func TestStartWakesMonit(t *testing.T) {
 	t.Parallel()
 	r := scriptedRun(t, nil)

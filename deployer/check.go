@@ -10,8 +10,8 @@ import (
 	"bootstrap/cpi"
 )
 
-// checkMachine finds problems of this machine that would stop the deploy after
-// the running VM was changed. checkCloud does the same by asking the CPI.
+// checkMachine finds problems of this machine that would stop the deploy after it has
+// changed the running VM. checkCloud does the same for the cloud.
 func (r *run) checkMachine(ctx context.Context) error {
 	if r.plan.Applies() {
 		if _, err := r.t.Env.Engine(ctx); err != nil {
@@ -21,7 +21,7 @@ func (r *run) checkMachine(ctx context.Context) error {
 	return errors.Join(r.machineProblems(ctx)...)
 }
 
-// machineProblems returns these problems, each a sentence with what to do.
+// machineProblems returns these problems, each as a sentence with a remedy.
 func (r *run) machineProblems(ctx context.Context) []error {
 	if !r.plan.Touches() {
 		return nil
@@ -43,8 +43,8 @@ func (r *run) machineProblems(ctx context.Context) []error {
 	return slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 }
 
-// roomForVM returns how many bytes the packages of a VM on this machine take at
-// least: they are stored as uploaded, compiled and installed.
+// roomForVM returns how many bytes the packages of a VM on this machine need at least:
+// they are stored as uploaded, compiled and installed.
 func (r *run) roomForVM() uint64 {
 	if r.packages.delivery == nil || !r.plan.NewVM() || !r.in.EmbeddedCPI() {
 		return 0
@@ -59,7 +59,7 @@ func (r *run) roomForVM() uint64 {
 func sizeOf(path string) uint64 {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0 // reading it fails with a better error
+		return 0 // A later step reports a better error.
 	}
 	return uint64(info.Size())
 }

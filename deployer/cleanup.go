@@ -8,8 +8,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// cleanUp deletes unused things, and looks again at leftovers of earlier runs
-// if the CPI is connected anyway.
+// cleanUp deletes unused disks and stemcells. If the CPI is connected, it also tries
+// again to settle leftovers of earlier runs.
 func (r *run) cleanUp(ctx context.Context, s plan.Step) error {
 	if err := r.deleteUnused(ctx, s); err != nil {
 		return err

@@ -10,8 +10,7 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// checkCloud finds what is missing in the cloud, before the running VM is
-// changed.
+// checkCloud finds problems in the cloud before the running VM is changed.
 func (r *run) checkCloud(ctx context.Context, s plan.Step) error {
 	if err := r.t.CPI.Connect(ctx); err != nil {
 		return err
@@ -29,8 +28,8 @@ func (r *run) checkCloud(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// askCloud asks for the VM, so that a CPI with a wrong endpoint or wrong
-// credentials fails before anything is changed, for the disk and for the stemcell.
+// askCloud asks the CPI for the VM, the disk and the stemcell: a CPI with a wrong
+// endpoint or wrong credentials fails before anything is changed.
 func (r *run) askCloud(ctx context.Context, with plan.With) error {
 	if with.AskVM != "" {
 		if err := r.look.ForVM(ctx, with.AskVM, false); err != nil {

@@ -12,8 +12,8 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// CompileError says that a package fails to compile on the VM, and whether the
-// service runs now.
+// CompileError says that a package fails to compile on the VM, and whether the service is
+// running.
 type CompileError struct {
 	Package, Release string
 	Service          string // the state of the service, and what to do
@@ -36,14 +36,14 @@ func (e *CompileError) Name() string { return "package-compile" }
 
 func (e *CompileError) Unwrap() error { return e.Err }
 
-// exited matches the agents' message about a packaging script that failed.
+// exited matches the agents' message about a failed packaging script.
 var exited = regexp.MustCompile(`(?s)Command exited with (-?\d+); (?:Truncated s|S)tdout: (.*), (?:Truncated s|S)tderr:\s*(.*)$`)
 
 // scriptLines is how many lines of each output of a script are shown.
 const scriptLines = 15
 
-// scriptOutput returns the exit code of a script from an agent's message, and
-// the last lines that the script printed, standard error first.
+// scriptOutput returns the exit code of a script from an agent's message, and the last
+// lines of its output, standard error first.
 func scriptOutput(message string) (status string, output []string) {
 	m := exited.FindStringSubmatch(message)
 	if m == nil {
@@ -64,9 +64,8 @@ func scriptOutput(message string) (status string, output []string) {
 	return m[1], output
 }
 
-// compileError returns the error of a package that is not delivered: a
-// *CompileError without the state of the service if the agent failed to compile
-// it.
+// compileError returns the error for a package that was not delivered. If the agent
+// failed to compile it, that is a *CompileError, without the state of the service.
 func compileError(ctx context.Context, l instance.Located, err error) error {
 	var refused *agent.Error
 	if !errors.As(err, &refused) || refused.Method != "compile_package" || ctx.Err() != nil {

@@ -8,8 +8,7 @@ import (
 	"bootstrap/agent"
 )
 
-// TestCompileError contains messages of real agents about a packaging script
-// that failed.
+// TestCompileError has messages of real agents about failed packaging scripts.
 func TestCompileError(t *testing.T) {
 	t.Parallel()
 	const said = "Compiling package web: Running packaging script: Running packaging script: Command exited with "

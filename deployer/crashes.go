@@ -9,35 +9,35 @@ import (
 	"bootstrap/agent"
 )
 
-// A process is in a crash loop if it has ended mostEnds times while a run waits for
-// it, or if monit reports it as failing for failingTime without a break.
+// A process is in a crash loop if it has ended mostEnds times while a run waits for it,
+// or if monit reports it as failing for failingTime without interruption.
 const (
 	mostEnds    = 5
 	failingTime = 30 * time.Second
 )
 
-// crashes notices processes in a crash loop in the answers of an agent.
+// crashes finds processes in a crash loop in the answers of an agent.
 type crashes struct {
 	began time.Time
 	seen  map[string]*crash
 }
 
-// crash is what the answers have shown of a process.
+// crash has the history of a process, according to the answers.
 type crash struct {
 	state   string // in the last answer
-	uptime  int    // seconds, in the last answer
+	uptime  int    // in seconds, in the last answer
 	ends    int
-	failing time.Time // since when it is failing; zero: it is not
+	failing time.Time // when it began to fail; zero: it is not failing
 }
 
-// Crashing says that a process ends again and again, or does not start at all.
+// Crashing says that a process ends again and again, or does not start.
 type Crashing struct {
 	Process string
-	Ends    int           // how often it ended, as far as that was seen
-	For     time.Duration // since when it is failing without a break, or since the wait began
+	Ends    int           // how often it has ended, as far as the answers show that
+	For     time.Duration // time since it began to fail, or since the wait began
 }
 
-// String returns that as a sentence without a full stop.
+// String returns a sentence without a full stop.
 func (c Crashing) String() string {
 	if c.Ends >= mostEnds {
 		return fmt.Sprintf("process %s ended %d times within %s", c.Process, c.Ends, c.For.Round(time.Second))
@@ -47,8 +47,8 @@ func (c Crashing) String() string {
 
 func watchCrashes(now time.Time) *crashes { return &crashes{began: now, seen: map[string]*crash{}} }
 
-// take takes an answer of the agent. It returns a process that is in a crash loop;
-// nil: none is.
+// take adds an answer of the agent. It returns a process that is in a crash loop; nil:
+// there is none.
 func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	var worst *Crashing
 	for _, p := range now.Processes {
@@ -57,7 +57,7 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 			was = &crash{state: p.State, uptime: p.Uptime.Secs}
 			c.seen[p.Name] = was
 		}
-		again := p.State == "running" && p.Uptime.Secs < was.uptime // it was started again since
+		again := p.State == "running" && p.Uptime.Secs < was.uptime // it was started again in between
 		if was.state == "running" && (p.State == "failing" || p.State == "starting" || again) {
 			was.ends++
 		}
@@ -79,8 +79,8 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	return worst
 }
 
-// words describes the processes that do not run, and how often those have ended that
-// did; empty: there is nothing to say.
+// words describes the processes that do not run, and how often each has ended; empty: all
+// run.
 func (c *crashes) words(now agent.State) string {
 	var list []string
 	for _, p := range now.Processes {
@@ -97,7 +97,7 @@ func (c *crashes) words(now agent.State) string {
 	return strings.Join(list, ", ")
 }
 
-// names returns the processes of an answer whose logs show why the jobs do not run.
+// names returns the processes whose logs show why the jobs do not run.
 func (c *crashes) names(now agent.State) []string {
 	var list []string
 	for _, p := range now.Processes {
@@ -108,8 +108,7 @@ func (c *crashes) names(now agent.State) []string {
 	return list
 }
 
-// withoutRepeats returns the lines of logs with equal lines in a row as one, which
-// says how often it is there.
+// withoutRepeats replaces equal lines in a row by one line, with their number.
 func withoutRepeats(lines []string) []string {
 	var list []string
 	for len(lines) > 0 {

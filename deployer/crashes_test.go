@@ -13,8 +13,8 @@ import (
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		states string // one letter for each second: r(unning), f(ailing), s(tarting), u(nknown)
-		want   string // at the end
+		states string // one letter per second: r(unning), f(ailing), s(tarting), u(nknown)
+		want   string // error at the end
 		loop   string
 	}{
 		"comes up":         {strings.Repeat("s", 40) + "rrr", "", ""},

@@ -25,10 +25,10 @@ func (pk *packages) upload(ctx context.Context) error {
 	return pk.delivery.uploads.wait()
 }
 
-// uploads are archives that are being sent to the agent.
+// uploads are archives that are sent to the agent in the background.
 type uploads struct {
 	group  *errgroup.Group
-	ctx    context.Context // ends with the first failure
+	ctx    context.Context // ends after the first failure
 	cancel context.CancelFunc
 }
 
@@ -76,9 +76,8 @@ func (pk *packages) startUploads(ctx context.Context) {
 	d.uploads = u
 }
 
-// compile compiles the missing packages on the VM; no job may run.
-// Meanwhile it uploads what the VM lacks, because the agent compiles one
-// package at a time.
+// compile compiles the missing packages on the VM; no job may run. At the same time it
+// uploads archives, because the agent compiles only one package at a time.
 func (pk *packages) compile(ctx context.Context, s plan.Step) error {
 	pk.rec.AtEnd(pk.awaitKept)
 	if pk.delivery == nil {
@@ -87,7 +86,7 @@ func (pk *packages) compile(ctx context.Context, s plan.Step) error {
 		}
 	}
 	d := pk.delivery
-	d.trust.fresh = s.With.New // this run has created it, and no job has run on it
+	d.trust.fresh = s.With.New // This run has created the VM, and no job has run on it.
 	pk.startUploads(ctx)
 	pk.spec = map[string]agent.SpecPackage{}
 	for _, l := range d.order {
@@ -159,8 +158,8 @@ func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
 // package for another VM.
 const otherCompiles = 10 * time.Minute
 
-// compileOne has the agent compile a package and adds it to the spec. It calls done
-// when the cache has the package, or will not have it.
+// compileOne lets the agent compile a package and adds it to the spec. It calls done when
+// the cache has the package, or cannot get it.
 func (pk *packages) compileOne(ctx context.Context, p *artifact.Package, spec agent.SpecPackage, done func()) error {
 	deps := map[string]agent.SpecPackage{}
 	for _, name := range p.Dependencies {
@@ -183,9 +182,8 @@ func (pk *packages) compileOne(ctx context.Context, p *artifact.Package, spec ag
 	return nil
 }
 
-// keepCompiled fetches a compiled package into the cache, while the next one is
-// compiled and the jobs start, and calls done then. The deploy succeeds without it,
-// too.
+// keepCompiled fetches a compiled package into the cache, while the next one is compiled
+// and the jobs start. Then it calls done. If it fails, the deploy still succeeds.
 func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after []string, done func()) {
 	d, vm := pk.delivery, pk.agent
 	if d.keepCtx == nil {
@@ -218,14 +216,12 @@ func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after
 	}))
 }
 
-// keepIdle is how long the end of a deploy waits for the next byte of a
-// compiled package: the deploy succeeds without it, too.
+// keepIdle is how long the end of a deploy waits for the next byte of a compiled package.
 const keepIdle = 20 * time.Second
 
 var errKeepIdle = fmt.Errorf("the VM sent none of it for %s after the deploy had ended", keepIdle)
 
-// awaitKept waits until the cache contains the compiled packages, as long as
-// bytes arrive.
+// awaitKept waits until the cache has the compiled packages, as long as data arrives.
 func (pk *packages) awaitKept() {
 	d := pk.delivery
 	if d == nil || d.keepCtx == nil {
@@ -251,9 +247,8 @@ func (pk *packages) awaitKept() {
 	}
 }
 
-// coming returns the packages of the spec before any is compiled. A
-// package that must be compiled is listed with its source, because agents need
-// a blob for each.
+// coming returns the packages of the new spec before any is compiled. A package that must
+// be compiled is listed with its source, because agents need a blob for each.
 func (pk *packages) coming() map[string]agent.SpecPackage {
 	d := pk.delivery
 	coming := map[string]agent.SpecPackage{}

@@ -14,7 +14,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Deploy creates the VM, or changes it to what the manifest says.
+// Deploy creates the VM, or changes it to match the manifest.
 func Deploy(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Write
 	if opts.Planned != nil {
@@ -32,7 +32,7 @@ func Deploy(ctx context.Context, opts Options) error {
 	return err
 }
 
-// MakePlan returns the plan that Deploy would run, and changes nothing.
+// MakePlan returns the plan that Deploy would carry out, and changes nothing.
 func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	opts.Inputs.Generate = document.Plan
 	file := PlanFile{Format: PlanFormat, Asked: opts.Asked, Salt: plan.NewSalt()}
@@ -60,8 +60,8 @@ func Stop(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "stopping", plan.StopSteps, (*run).expectVM)
 }
 
-// Start starts the jobs of the existing VM, which is rebooted if its agent does
-// not answer.
+// Start starts the jobs of the existing VM. If the agent does not answer, it reboots the
+// VM first.
 func Start(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "starting", plan.StartSteps, (*run).reviveDead, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
@@ -71,7 +71,7 @@ func Restart(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "restarting", plan.RestartSteps, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 
-// overAgent runs steps that call only the agent of the VM, after the checks.
+// overAgent runs steps that only call the agent of the VM, after the checks.
 func overAgent(ctx context.Context, opts Options, group string, steps func(plan.Decision) []plan.Step, checks ...func(*run, context.Context) error) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
@@ -91,8 +91,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	return r.runList(ctx, deleting, func(d plan.Decision) []plan.Step { return plan.DeleteSteps(d, r.asked.KeepDisk, ledger) })
 }
 
-// changesVM reports whether a step belongs to the group of stages that change
-// the VM.
+// changesVM reports whether a step belongs to the stages that change the VM.
 func changesVM(k plan.Kind) bool {
 	switch k {
 	case plan.CheckCloud, plan.ConnectCPI, plan.RenderJobs, plan.UploadStemcell, plan.Upload, plan.Prepare,
@@ -128,7 +127,7 @@ func (r *run) findState(context.Context) error {
 	return file.Missing(r.t.From.StateName(r.t.StatePath), r.t.From.Manifest)
 }
 
-// sayResult shows the address of the instance.
+// sayResult reports the address of the instance.
 func (r *run) sayResult(ctx context.Context) error {
 	if r.plan.Starts() || r.plan.On(plan.State) == plan.Note {
 		r.t.SayAddress(ctx, r.address, true)
@@ -136,7 +135,7 @@ func (r *run) sayResult(ctx context.Context) error {
 	return nil
 }
 
-// reviveDead reboots a VM whose agent is silent.
+// reviveDead reboots a VM with a silent agent.
 func (r *run) reviveDead(ctx context.Context) error { return r.look.ReviveDead(ctx) }
 
 // lock locks and reads the state.
@@ -157,8 +156,7 @@ func (r *run) peek(ctx context.Context) error {
 	return err
 }
 
-// refuseUnrecorded refuses to create a second VM if the first one runs but is not
-// recorded.
+// refuseUnrecorded refuses to create a VM if an unrecorded one is running.
 func (r *run) refuseUnrecorded(ctx context.Context) error {
 	return r.look.RefuseUnrecorded(ctx, r.host)
 }
@@ -172,12 +170,12 @@ func (r *run) readManifest(ctx context.Context) error {
 	return err
 }
 
-// take gives the doers the manifest.
+// take passes the manifest to the doers.
 func (r *run) take(in *instance.Inputs) {
 	r.in, r.addresses.ledgers = in, r.t.Addresses.For(in)
 }
 
-// use gives the doers what was fetched.
+// use passes the fetched artifacts to the doers.
 func (r *run) use(a *instance.Artifacts) {
 	r.t.CPI.Use(a)
 	r.artifacts, r.host = a, instance.NewHost(r.in, r.t.Record, a.Stemcell)
@@ -190,24 +188,23 @@ func (r *run) readAdopted(ctx context.Context) (err error) {
 	return err
 }
 
-// lookByCPI asks the CPI for what the agent did not report, if a plan needs
-// that.
+// lookByCPI asks the CPI for facts that the plan needs and the agent did not report.
 func (r *run) lookByCPI(ctx context.Context) error {
 	return r.look.ByCPI(ctx, r.in.Manifest.Group.Disk, r.settle)
 }
 
-// chooseAddresses decides which addresses the instance keeps or gets. The address
-// of the agent may be one of them.
+// chooseAddresses chooses the addresses of the instance. The address of the agent may be
+// one of them.
 func (r *run) chooseAddresses(ctx context.Context) error {
 	return r.addresses.choose(ctx, false, false)
 }
 
-// mostReplans is how often a deploy plans again because another deployment has
-// taken an address of its plan.
+// mostReplans is how often a deploy makes a new plan because another deployment has taken
+// an address of the old one.
 const mostReplans = 50
 
-// runPlan runs the steps of a deploy. Nothing is changed when addresses turn out
-// to be taken: the deploy plans again, unless it runs a saved plan.
+// runPlan runs the steps of a deploy. If another deployment has taken an address, nothing
+// is changed and a new plan is made, unless the run has a saved plan.
 func (r *run) runPlan(ctx context.Context) error {
 	for range mostReplans {
 		err := r.runSteps(ctx, deploying)

@@ -19,7 +19,7 @@ import (
 type disks struct {
 	*work
 	cpi          *instance.CPI
-	migratedFrom string // CID of the disk that this run has migrated from
+	migratedFrom string // CID of the disk that this run has migrated the data from
 }
 
 // provideFirst creates the first disk and attaches it, while the jobs are
@@ -44,7 +44,7 @@ func (ds *disks) attachCurrent(ctx context.Context, step plan.Step) error {
 	return ds.attach(ctx, step, d)
 }
 
-// recorded returns the record of the disk with that CID.
+// recorded returns the record of the disk with the CID.
 func (ds *disks) recorded(cid string) (state.Disk, error) {
 	if d := plan.DiskOf(ds.rec.State.Get(), cid); d != nil {
 		return *d, nil
@@ -52,9 +52,8 @@ func (ds *disks) recorded(cid string) (state.Disk, error) {
 	return state.Disk{}, fmt.Errorf("the state does not record disk %s of the plan", cid)
 }
 
-// changeOrMigrate asks the CPI to change the disk, or else moves its
-// content to a new one, as the step says. The old disk is deleted only when the
-// deploy has succeeded.
+// changeOrMigrate asks the CPI to change the disk, or migrates its data to a new one,
+// according to the step. The old disk is deleted only after the deploy has succeeded.
 func (ds *disks) changeOrMigrate(ctx context.Context, s plan.Step) error {
 	have, err := ds.recorded(s.Disk.CID)
 	if err != nil {
@@ -70,7 +69,7 @@ func (ds *disks) changeOrMigrate(ctx context.Context, s plan.Step) error {
 	return ds.migrate(ctx, s, have, "")
 }
 
-// migrateCurrent moves the content of the disk to a new one.
+// migrateCurrent migrates the data of the disk to a new one.
 func (ds *disks) migrateCurrent(ctx context.Context, s plan.Step) error {
 	have, err := ds.recorded(s.Disk.CID)
 	if err != nil {
@@ -84,8 +83,7 @@ func (ds *disks) migrateCurrent(ctx context.Context, s plan.Step) error {
 	return ds.migrate(ctx, s, have, s.Disk.Begun)
 }
 
-// keepUnwanted records the disk as an orphan; the new VM is created without
-// it.
+// keepUnwanted records the disk as an orphan: the new VM gets no disk.
 func (ds *disks) keepUnwanted(_ context.Context, s plan.Step) error {
 	d, err := ds.recorded(s.Disk.CID)
 	if err != nil {
@@ -107,10 +105,9 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 		}
 	}
 	if !step.With.New {
-		// The agent keeps the disk in its settings: an agent whose only disk
-		// was removed from them does not survive its next start. A disk that is
-		// not mounted may still be attached, by an interrupted run. Each CPI
-		// has its own error for one that is not attached.
+		// The agent keeps the disk in its settings, because an agent without its only
+		// disk fails at its next start. An interrupted run may have attached the disk
+		// without mounting it. If it is not attached, the error differs between CPIs.
 		if err := ds.detach(ctx, ds.vm, have.CID); err != nil {
 			if mounted {
 				return false, err
@@ -134,14 +131,14 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 			call = func(c *cpi.Client) (string, error) { return c.UpdateDisk(ctx, have.CID, want.Size, props) }
 		}
 		cid, err := ds.journal.Create(ctx, in, call)
-		switch { // after other errors, the disk may be half changed
+		switch { // After other errors, the disk may be partly changed.
 		case cpi.NotImplemented(err), cpi.NotSupported(err):
 			return report.Skip("not supported by the CPI")
 		case cpi.NotPermitted(err):
 			return report.Skip("not permitted to the CPI")
 		}
 		if changed = err == nil; changed {
-			have, err = ds.recorded(cid) // the change may have given it another CID
+			have, err = ds.recorded(cid) // The change may have given the disk another CID.
 		}
 		return err
 	})
@@ -151,8 +148,8 @@ func (ds *disks) change(ctx context.Context, step plan.Step, have state.Disk) (c
 	return true, ds.attach(ctx, step, have)
 }
 
-// migrate moves the content of the mounted disk to a new one, or to the one
-// with the CID begun that an interrupted run has mounted for that.
+// migrate migrates the data of the mounted disk to a new one, or to the disk begun, which
+// an interrupted run has mounted as the target.
 func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, begun string) error {
 	var d state.Disk
 	if st := ds.rec.State.Get(); begun != "" && plan.DiskOf(st, begun) != nil {
@@ -201,9 +198,8 @@ func (ds *disks) migrate(ctx context.Context, step plan.Step, old state.Disk, be
 	})
 }
 
-// restartTime returns how long the agent may take to answer after a call for which
-// some CPIs restart the VM. An agent that starts with disks which it does not expect
-// never answers.
+// restartTime returns how long the agent may take to answer after a call for which some
+// CPIs restart the VM. An agent that starts with unexpected disks never answers.
 func (ds *disks) restartTime() time.Duration {
 	return min(instance.RebootTimeout, ds.rec.Env.AgentTimeout)
 }
@@ -214,8 +210,8 @@ func (ds *disks) awaitDetached(ctx context.Context, s *report.Stage) error {
 	return ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "detach_disk, for which some CPIs restart the VM")
 }
 
-// free detaches an unused disk from a VM that stays, unless this run has migrated
-// from it: an interrupted run may have left it attached beside the current one.
+// free detaches an unused disk from a VM that stays, unless this run has migrated from
+// it. An interrupted run may have left the disk attached.
 func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 	if step.With.New || cid == ds.migratedFrom {
 		return nil
@@ -238,8 +234,8 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 			return err
 		}
 		if err := c.DetachDisk(ctx, ds.vm, cid); err != nil {
-			// Each CPI has its own error for a disk that is not attached. If
-			// the disk is attached, deleting it fails and reports that.
+			// If the disk is not attached, the error differs between CPIs. If it is, the
+			// deletion fails and reports that.
 			return report.Skip("not attached: " + err.Error())
 		}
 		return ds.awaitDetached(ctx, s)
@@ -270,8 +266,8 @@ func (ds *disks) makeCurrent(d state.Disk) error {
 	})
 }
 
-// attach attaches and mounts a disk; beside a mounted one the agent mounts
-// it as the target of a migration.
+// attach attaches and mounts a disk. If another disk is mounted, the agent mounts it as
+// the target of a migration.
 func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error {
 	return ds.rec.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
@@ -329,7 +325,7 @@ func (ds *disks) tag(ctx context.Context, cid string) {
 	if err == nil {
 		err = c.SetDiskMetadata(ctx, cid, ds.metadata())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // After an interruption, the next deploy sets the tags.
 		ds.rec.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
 	}
 }
@@ -339,7 +335,7 @@ func (ds *disks) metadata() map[string]string {
 	tags := ds.tags()
 	tags["instance_index"] = tags["index"]
 	tags["attached_at"] = time.Now().Format(time.RFC3339)
-	// create-env removes these names, even if they are tags of the manifest.
+	// create-env removes these keys, even if they are tags of the manifest.
 	for _, k := range []string{"job", "name", "index", "created_at"} {
 		delete(tags, k)
 	}
@@ -364,8 +360,7 @@ func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
 	})
 }
 
-// keepCurrent turns the current disk into an orphan, which delete does not
-// delete.
+// keepCurrent makes the current disk an orphan, which delete does not delete.
 func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
 	d, err := ds.recorded(s.Name)
 	if err != nil {
@@ -413,8 +408,8 @@ func properties(want *manifest.DiskPool) map[string]any {
 	return want.CloudProperties
 }
 
-// deleteOrphan deletes the orphan, unless an interrupted run has already
-// deleted it.
+// deleteOrphan deletes the orphan. It succeeds if an interrupted run has already deleted
+// it.
 func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
 	if o, err := orphanOf(ds.rec.State.Get(), s.Name); err == nil {
 		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
@@ -424,8 +419,8 @@ func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// keepUnused keeps a disk as an orphan: the one that this run or an interrupted
-// run has migrated from.
+// keepUnused keeps a disk as an orphan, if this or an interrupted run has migrated its
+// data to another one.
 func (ds *disks) keepUnused(d state.Disk) error {
 	return ds.rec.State.Update(func(st *state.State) error {
 		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())
@@ -438,7 +433,7 @@ func (ds *disks) detachFrom(ctx context.Context, s plan.Step) error {
 	return ds.detach(ctx, s.Name, s.With.Disk)
 }
 
-// detach detaches the disk from a VM; an empty CID is none.
+// detach detaches the disk from a VM; it does nothing if a CID is empty.
 func (ds *disks) detach(ctx context.Context, vm, disk string) error {
 	if disk == "" {
 		return nil

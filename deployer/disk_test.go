@@ -15,7 +15,7 @@ import (
 	"bootstrap/state"
 )
 
-// A snapshot is announced, and its CID is recorded.
+// The snapshot is reported, and its CID is recorded.
 func TestSnapshotIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := snapshotRun(t, `grep -q '"method": "snapshot_disk"' state.json && echo '{"result":"snap-1"}'`)
@@ -41,8 +41,8 @@ func snapshotRun(t *testing.T, reply string) scripted {
 	return r
 }
 
-// A disk that an interrupted run has attached is detached and attached again, if
-// the CPI refuses to attach it twice.
+// If the CPI refuses to attach a disk twice, a disk that an interrupted run has attached
+// is detached first.
 func TestAttachAgain(t *testing.T) {
 	t.Parallel()
 	attach := fmt.Sprintf("if [ -e attached ]; then %s; else touch attached; echo '{\"result\":null}'; fi", refuses(cpi.TypeCloudError))

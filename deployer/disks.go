@@ -30,9 +30,9 @@ func DeleteDisk(ctx context.Context, opts Options) error {
 	return r.execute(ctx, d.deletePhases())
 }
 
-// ForgetDisk removes from the state the disk with the CID opts.Disk, or the
-// current one if that is empty. The CPI must say that the disk does not exist;
-// with opts.Force it is not asked.
+// ForgetDisk removes the record of the disk with the CID opts.Disk, or of the current one
+// if that is empty. The CPI must say that the disk does not exist; with opts.Force it is
+// not asked.
 func ForgetDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
@@ -43,13 +43,13 @@ func ForgetDisk(ctx context.Context, opts Options) error {
 	return r.execute(ctx, d.forgetPhases())
 }
 
-// diskRecord is the record of a disk that a command changes.
+// diskRecord changes the record of a disk.
 type diskRecord struct {
 	*run
 	cid string
 }
 
-// orphanOf returns the orphan with that CID.
+// orphanOf returns the orphan with the CID.
 func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	i := slices.IndexFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.CID == cid })
 	if i >= 0 {
@@ -64,7 +64,7 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
 }
 
-// recordedDisks says which disks the state file records.
+// recordedDisks describes the disks in the state file.
 func recordedDisks(st state.State) string {
 	var list []string
 	for _, d := range st.Disks {
@@ -104,7 +104,7 @@ func (r *diskRecord) attach(context.Context) error {
 	return nil
 }
 
-// expectOrphan refuses to delete a disk that is not an orphan.
+// expectOrphan returns an error if the disk is not an orphan.
 func (r *diskRecord) expectOrphan(context.Context) error {
 	_, err := orphanOf(r.t.State.Get(), r.cid)
 	return err
@@ -124,7 +124,7 @@ func (r *diskRecord) deleteData(ctx context.Context) error {
 	return r.runList(ctx, "deleting disk", func(plan.Decision) []plan.Step { return plan.DeleteDiskSteps(r.cid) })
 }
 
-// find finds the disk to forget.
+// find finds the disk whose record is removed.
 func (r *diskRecord) find(context.Context) error {
 	st := r.t.State.Get()
 	if r.cid == "" {
@@ -140,13 +140,13 @@ func (r *diskRecord) find(context.Context) error {
 	return nil
 }
 
-// confirmForget asks before a disk is forgotten without asking the CPI.
+// confirmForget asks before the record of a disk is removed without asking the CPI.
 func (r *diskRecord) confirmForget(ctx context.Context) error {
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("the state file forgets disk %s; if the disk exists, it stays in the cloud, unknown to bootstrap", r.cid)}})
 }
 
-// refuseExisting refuses to forget a disk that exists or may exist: only the
-// state knows its CID.
+// refuseExisting keeps the record of a disk that exists or may exist, because only the
+// state has its CID.
 func (r *diskRecord) refuseExisting(ctx context.Context) error {
 	cid := r.cid
 	return r.t.Out.Do(fmt.Sprintf("Looking for disk '%s'", cid), func(*report.Stage) error {

@@ -28,9 +28,9 @@ func (j *jobs) dnsAddresses() map[string]string {
 	return addresses
 }
 
-// sendDNS sends the VM the records of its instance, if the manifest asks for
-// them, and saves their version: agents accept only newer ones. It warns if the
-// agent does not know the message.
+// sendDNS sends the VM the DNS records of its instance, if the manifest asks for that,
+// and saves their version: agents accept only newer ones. It warns if the agent does not
+// support them.
 func (j *jobs) sendDNS(ctx context.Context) error {
 	if !j.rec.About.UseDNS {
 		return nil
@@ -49,8 +49,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 		if err != nil && !unknown {
 			return err
 		}
-		// An agent that does not know the message will not know it on the next
-		// run either.
+		// The version is saved anyway, because the next run would fail in the same way.
 		err = j.rec.State.Update(func(st *state.State) error {
 			st.Own.DNSVersion = records.Version
 			return nil

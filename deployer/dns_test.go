@@ -21,7 +21,7 @@ import (
 	"bootstrap/state"
 )
 
-// answers returns what the real agent answered to the exchange of that name.
+// answers returns the real agent's answer to the exchange with the name.
 func answers(t *testing.T, exchange string) string {
 	t.Helper()
 	for _, transcript := range agenttest.Transcripts(t) {
@@ -40,7 +40,7 @@ func TestSendDNS(t *testing.T) {
 	for name, c := range map[string]struct {
 		use     bool
 		reply   string
-		version uint64 // afterwards
+		version uint64 // expected in the state
 		said    string
 		err     string
 	}{
@@ -105,8 +105,7 @@ func TestSendDNS(t *testing.T) {
 	}
 }
 
-// checkSync checks that one message named one blob with records, by its digest
-// and their version.
+// checkSync checks that one message named one blob with records, by digest and version.
 func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte) {
 	t.Helper()
 	if len(requests) != 1 || requests[0].Method != "sync_dns" || len(requests[0].Arguments) != 3 || len(blobs) != 1 {

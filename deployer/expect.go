@@ -18,7 +18,7 @@ func (e *NoVMError) Error() string {
 
 func (e *NoVMError) Name() string { return "vm-none" }
 
-// expectVM fails without a VM whose agent answers.
+// expectVM returns an error if there is no VM whose agent answers.
 func (r *run) expectVM(context.Context) error {
 	cid := r.t.State.Get().CurrentVMCID
 	switch {
@@ -43,7 +43,7 @@ func (r *run) expectDisk(context.Context) error {
 	return named.As("disk-not-mounted", fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID))
 }
 
-// expectJobs refuses to start the jobs of a VM that has none any more.
+// expectJobs refuses to start a VM that has lost its jobs.
 func (r *run) expectJobs(context.Context) error {
 	st := r.t.State.Get()
 	if _, bare := plan.Lost(st, r.look.Facts.Now); bare {
@@ -91,7 +91,7 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	return r.question(ctx, q)
 }
 
-// refuseSilent stops a delete if the agent, which it needs, does not answer.
+// refuseSilent stops a delete if the agent does not answer.
 func (r *run) refuseSilent(context.Context) error {
 	st := r.t.State.Get()
 	cid := st.CurrentVMCID
@@ -99,12 +99,12 @@ func (r *run) refuseSilent(context.Context) error {
 		return nil
 	}
 	if st.Own.AgentID != "" && !st.Own.Reached {
-		return nil // it has no jobs to stop
+		return nil // The VM has no jobs to stop.
 	}
 	return &plan.AgentSilentError{VM: cid, Err: r.look.Facts.AgentErr, Next: nextDelete}
 }
 
-// silent returns the error of a command that needs the silent agent of a VM.
+// silent returns the error for a VM with a silent agent.
 func (r *run) silent(vm string) error {
 	err := &plan.AgentSilentError{VM: vm, Err: r.look.Facts.AgentErr, Next: nextFix}
 	switch {
@@ -116,8 +116,8 @@ func (r *run) silent(vm string) error {
 	return err
 }
 
-// question asks the person, if confirmation is wanted; the error is a
-// *NotConfirmedError without a yes.
+// question asks the person, if a confirmation is needed. Without a yes, the error is a
+// *NotConfirmedError.
 func (r *run) question(ctx context.Context, q Question) error {
 	if r.asked.Confirm == nil {
 		return nil

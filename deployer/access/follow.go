@@ -14,14 +14,14 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// followEvery is the time between two requests for the logs: for each request,
-// the agent packs all of them.
+// followEvery is the time between two requests for the logs. For each request, the agent
+// packs all logs.
 const followEvery = 3 * time.Second
 
-// follower remembers how much of each log was shown.
+// follower records how much of each log was shown.
 type follower struct {
-	shown map[string]int64 // bytes of whole lines, by name
-	first int              // last lines to begin with; -1 after the first time
+	shown map[string]int64 // bytes of complete lines that were shown, by name of the log
+	first int              // how many last lines to show first; -1 after that
 }
 
 // followLogs shows the last lines of each log and then new ones, until ctx ends.
@@ -33,7 +33,7 @@ func (v *VM) followLogs(ctx context.Context, what LogsOptions) error {
 		err := v.followOnce(ctx, f, what)
 		switch {
 		case ctx.Err() != nil:
-			return nil // the caller ends it this way
+			return nil // The caller ends the context to stop.
 		case err == nil:
 			began = true
 		case !began || !errors.As(err, &silent):
@@ -65,7 +65,7 @@ func (f *follower) read(archive io.Reader, show func(name string, lines []string
 		n := maxLogLines
 		switch {
 		case h.Size < seen:
-			seen = 0 // it is a new log with the same name
+			seen = 0 // a new log has the same name
 		case !known && f.first >= 0:
 			n = f.first
 		}

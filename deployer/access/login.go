@@ -26,7 +26,7 @@ import (
 type loginRecord struct {
 	VM   string `json:"vm"` // CID
 	User string `json:"user"`
-	Dir  string `json:"dir"` // temporary folder of the system's ssh
+	Dir  string `json:"dir"` // the temporary folder for the system's ssh
 }
 
 // loginUser matches the users that are created for logins.
@@ -95,14 +95,14 @@ func (v *VM) EndLogins(ctx context.Context) {
 		}
 		lock := loginLock(path)
 		if locked, err := lock.TryLock(); err != nil || !locked {
-			continue // the login goes on
+			continue // the login continues
 		}
 		forgetLogin(path, lock, v.endLogin(ctx, path))
 	}
 }
 
-// endLogin removes what a login left behind; it reports false if the user may
-// still exist.
+// endLogin removes the user, the folder and the record of a login. It reports false if
+// the user may still exist.
 func (v *VM) endLogin(ctx context.Context, path string) bool {
 	data, err := regular.Read(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func (v *VM) endLogin(ctx context.Context, path string) bool {
 		_ = os.RemoveAll(rec.Dir)
 	}
 	if rec.VM != v.CID {
-		return true // the user was deleted with its VM
+		return true // the VM was deleted, and its users with it
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

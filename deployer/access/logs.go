@@ -18,10 +18,10 @@ import (
 	"bootstrap/internal/scratch"
 )
 
-// LogsOptions selects the logs, and says where they go.
+// LogsOptions selects the logs, and their destination.
 type LogsOptions struct {
-	Agent, System bool     // the agent's own or the machine's; neither: the jobs'
-	Jobs          []string // only these jobs' logs
+	Agent, System bool     // the logs of the agent or of the machine; neither: those of the jobs
+	Jobs          []string // only the logs of these jobs
 	Only          []string // only logs that match one of these globs, relative to the folder of logs
 
 	Dir string // folder for the archive, which gets a new name
@@ -46,7 +46,7 @@ func (v *VM) Logs(ctx context.Context, what LogsOptions) error {
 	return v.keepLogs(ctx, what)
 }
 
-// checkLogJobs refuses names of jobs that the VM does not have.
+// checkLogJobs refuses names of jobs that are not on the VM.
 func (v *VM) checkLogJobs(ctx context.Context, asked []string) error {
 	if len(asked) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (v *VM) checkLogJobs(ctx context.Context, asked []string) error {
 	return ExpectJobs(cmp.Or(now.Job.Name, v.Group), asked, names)
 }
 
-// kinds returns the type of logs to request, as the agent names it.
+// kinds returns the type of the logs, as get_logs of the agent expects it.
 func (o LogsOptions) kinds() string {
 	var kinds []string
 	if o.Agent {
@@ -113,7 +113,7 @@ func (v *VM) keepLogs(ctx context.Context, what LogsOptions) error {
 	}
 	stream := what.Out != "" && atomicfile.InPlace(target)
 	if _, err := os.Lstat(target); err == nil && what.Out != "" && !stream {
-		return &fileExistsError{Path: target} // before fetching
+		return &fileExistsError{Path: target} // Checked before the logs are fetched.
 	}
 	err = v.Report.Do(fmt.Sprintf("Fetching the %s logs", strings.ReplaceAll(what.kinds(), ",", " and ")), func(*report.Stage) error {
 		if stream {
@@ -157,9 +157,9 @@ func nameLogs(archive *os.File, target string, numbered bool) (string, error) {
 	}
 	base, name := strings.TrimSuffix(target, ".tgz"), target
 	for n := 2; ; n++ {
-		err := os.Link(archive.Name(), name) // unlike a rename, it overwrites nothing
+		err := os.Link(archive.Name(), name) // Unlike a rename, a link does not overwrite a file.
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			if _, there := os.Lstat(name); there != nil { // not every file system has links
+			if _, there := os.Lstat(name); there != nil { // Some file systems have no links.
 				return name, os.Rename(archive.Name(), name)
 			}
 		}

@@ -21,9 +21,9 @@ import (
 	"bootstrap/tunnel"
 )
 
-// SSHOptions contains the command for the VM, and its streams.
+// SSHOptions has the command for the VM, and its streams.
 type SSHOptions struct {
-	Command        []string // as for ssh; none: a login shell
+	Command        []string // like the arguments of ssh; none: a login shell
 	OwnClient      bool     // do not use the system's ssh
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -55,21 +55,21 @@ func (v *VM) SSH(ctx context.Context, what SSHOptions) error {
 	})
 }
 
-// sshLogin is a user on the VM, for one time.
+// sshLogin is a user on the VM for one session.
 type sshLogin struct {
 	user    string
-	key     string // private, PEM
+	key     string // private key in PEM
 	host    string
 	port    int
 	hostKey string // line of authorized_keys, as the agent reported it
-	alias   string // what the host is called in messages
+	alias   string // name of the host in messages
 	dir     string // temporary, for the system's ssh
 }
 
-// logIn makes a user, calls fn and removes the user in every case.
+// logIn creates a user, calls fn and removes the user, even after an error.
 func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	name := make([]byte, 8)
-	_, _ = rand.Read(name) // never fails
+	_, _ = rand.Read(name) // Read never fails.
 	login := sshLogin{user: "bosh_" + hex.EncodeToString(name)}
 	login.dir = filepath.Join(os.TempDir(), loginDirPrefix+hex.EncodeToString(name))
 	var public string
@@ -104,8 +104,8 @@ func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 	return fn(login)
 }
 
-// session runs the command with the system's ssh, or with the built-in client if
-// there is none, if it cannot reach the VM directly or if it cannot get the key.
+// session runs the command with the system's ssh. It uses the built-in client if there is
+// no ssh, or if ssh cannot reach the VM directly or cannot get the key.
 func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (status int, err error) {
 	program, err := exec.LookPath("ssh")
 	if err == nil && !what.OwnClient && v.Dial == nil && runtime.GOOS != "windows" {
@@ -114,7 +114,7 @@ func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (stat
 		}
 		defer os.RemoveAll(login.dir)
 		socket := filepath.Join(login.dir, "agent")
-		// A folder with too long a name has no room for a socket.
+		// The name of a socket has a limit, which a long folder exceeds.
 		if end, err := tunnel.ServeKey(ctx, login.key, socket); err == nil {
 			defer end()
 			return systemSSH(ctx, program, socket, login, what)
@@ -137,15 +137,15 @@ func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (stat
 	})
 }
 
-// systemSSH runs the program ssh with no settings but these: the key comes from
-// the socket, as from an ssh-agent, and the host key from a file.
+// systemSSH runs the program ssh without the settings of this machine: it gets the key
+// from a socket, like that of an ssh-agent, and the host key from a file.
 func systemSSH(ctx context.Context, program, socket string, login sshLogin, what SSHOptions) (status int, err error) {
 	known := filepath.Join(login.dir, "known_hosts")
 	alias := "vm-of-" + strconv.Itoa(os.Getpid())
 	if err := os.WriteFile(known, []byte(alias+" "+login.hostKey+"\n"), 0o600); err != nil {
 		return 0, fmt.Errorf("cannot write the VM's host key: %w", err)
 	}
-	// In options, a percent sign stands for something else and a space ends a name.
+	// In options of ssh, a percent sign is special, and a space ends a name.
 	quote := func(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
 	args := []string{"-F", "none", "-l", login.user, "-p", strconv.Itoa(login.port)}
 	for _, option := range []string{
@@ -179,7 +179,7 @@ func systemSSH(ctx context.Context, program, socket string, login sshLogin, what
 	return 0, nil
 }
 
-// forSSH returns what the program ssh needs of an environment, which may have secrets,
+// forSSH returns the variables that the program ssh needs. Others may contain secrets,
 // such as those of --vars-env.
 func forSSH(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(setting string) bool {

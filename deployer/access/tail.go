@@ -22,10 +22,10 @@ import (
 	"bootstrap/agent"
 )
 
-// Limits for what is kept of a log, which may contain anything of any size.
+// Limits for the kept part of a log, which may have any content and size.
 const (
 	maxLogLine  = 4 << 10
-	maxLogLines = 10000 // of one file at once
+	maxLogLines = 10000 // of one file
 )
 
 // Limits for the logs that are shown with an error.
@@ -46,8 +46,8 @@ func (v *VM) TailLogs(ctx context.Context, processes []string, lines int) []stri
 	return v.Tail(ctx, lines, filters, []string{"**/*.log"})
 }
 
-// Tail is like TailLogs, for the files that the first of these filters matches;
-// a filter that matches no file is skipped.
+// Tail is like TailLogs, for the files that match the filters. It uses the first filter
+// that matches any file.
 func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string 
 	if len(text) == 0 {
 		return nil
 	}
-	// All lines at once: only a complete private key is recognized.
+	// All lines are redacted together, because only a complete private key is recognized.
 	return strings.Split(v.Redact(strings.Join(text, "\n")), "\n")
 }
 
@@ -92,9 +92,9 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 	return files, nil
 }
 
-// fetchLogs fetches an archive of logs into a temporary file in dir, 0600, and
-// seeks to its beginning. With an empty dir it is a file without a name, because a
-// killed run must leave no secrets behind.
+// fetchLogs fetches an archive of logs into a temporary file in dir, 0600, and seeks to
+// its beginning. If dir is empty, the file has no name, because a killed run must leave
+// no secrets behind.
 func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
@@ -150,7 +150,7 @@ func tailArchive(archive io.Reader, lines int) ([]logTail, error) {
 	return files, err
 }
 
-// rotated matches the names of logs that nothing writes to any more.
+// rotated matches the names of logs that are not written any more.
 var rotated = regexp.MustCompile(`\.(gz|bz2|xz|zst|[0-9]+)$`)
 
 // eachLog visits the logs of an archive that can be read as text.
@@ -177,8 +177,7 @@ func eachLog(archive io.Reader, visit func(h *tar.Header, content io.Reader) err
 	}
 }
 
-// hasFiles reports whether an archive of logs has any file, and reads it from its
-// beginning again.
+// hasFiles reports whether an archive of logs has any file, and seeks to its beginning.
 func hasFiles(archive io.ReadSeeker) (bool, error) {
 	unpacked, err := gzip.NewReader(archive)
 	if err != nil {

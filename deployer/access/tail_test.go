@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// archiveOf returns an archive as agents make it, from pairs of name and content.
+// archiveOf returns an archive in the agents' format, from pairs of name and content.
 func archiveOf(t *testing.T, files ...string) io.Reader {
 	t.Helper()
 	var buf bytes.Buffer
@@ -74,7 +74,7 @@ func TestTailArchive(t *testing.T) {
 	}
 }
 
-// readLines returns an incomplete last line separately.
+// An incomplete last line is returned separately.
 func TestReadLines(t *testing.T) {
 	lines, size, rest, err := readLines(strings.NewReader("a\nbc\ndef"), 1)
 	if err != nil || !slices.Equal(lines, []string{"bc"}) || size != 5 || rest != "def" {
@@ -86,7 +86,7 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
-// A follower shows each line once, also after a log was rotated.
+// A follower shows each line once, even if a log was rotated.
 func TestFollower(t *testing.T) {
 	f := &follower{shown: map[string]int64{}, first: 1}
 	var shown []string

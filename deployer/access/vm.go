@@ -17,8 +17,8 @@ type VM struct {
 	Deployment string
 	Group      string                                                               // the instance group
 	Instance   string                                                               // its name: web/0
-	Dir        string                                                               // of the deployment: logins are recorded there
+	Dir        string                                                               // folder of the deployment, for records of logins
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
 	Redact     func(string) string
-	Report     *report.Stage // the run
+	Report     *report.Stage // report of the run
 }

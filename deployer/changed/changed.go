@@ -1,5 +1,5 @@
-// Package changed finds how the rendered files of jobs differ from those that
-// run, and shows that without their secrets.
+// Package changed compares the rendered files of jobs with those of the running jobs, and
+// shows the differences without secrets.
 package changed
 
 import (
@@ -18,23 +18,23 @@ import (
 	"bootstrap/internal/scratch"
 )
 
-// Case is what is compared.
+// Case says which files are compared.
 type Case struct {
-	Folder  kept.Folder // of the deployment
+	Folder  kept.Folder // folder of the deployment
 	VM      string      // CID of the VM; empty: there is none
 	Facts   plan.Facts
-	Moves   bool // a new VM will have another address, which is not known
-	Secrets int  // how many secrets of the last deploy the redactor knows
+	Moves   bool // a new VM will have another address, which is unknown
+	Secrets int  // number of secrets of the last deploy that the redactor knows
 
-	// Archive is the path of the archive of the files to come; if it is empty,
-	// Render writes them to a folder.
+	// Archive is the path of the archive with the new files; if it is empty, Render
+	// writes them to a folder.
 	Archive string
 	Render  func(ctx context.Context, dir string) error
 	Redact  func(string) string
 }
 
-// Compare returns the files that would differ from those that run; nil if these
-// are not known on this machine. note says why, or what makes the list inexact.
+// Compare returns the files that differ from those of the running jobs; nil if this
+// machine does not have those. note says why, or why the list is not exact.
 func Compare(ctx context.Context, c Case) (list []plan.File, note string, err error) {
 	applied, ok := c.Folder.Applied(kept.Current)
 	switch {
@@ -71,7 +71,7 @@ func (c Case) inexact() string {
 	return ""
 }
 
-// coming returns the files that would be applied.
+// coming returns the new files.
 func (c Case) coming(ctx context.Context) (files, error) {
 	if c.Archive != "" {
 		return inArchive(ctx, c.Archive)
@@ -84,7 +84,7 @@ func (c Case) coming(ctx context.Context) (files, error) {
 	if err == nil {
 		list, err = inFolder(folder.Path)
 	}
-	// They contain secrets.
+	// The folder is removed, because it contains secrets.
 	return list, errors.Join(err, folder.Remove())
 }
 
@@ -117,7 +117,7 @@ func compare(old, to files, redact func(string) string) []plan.File {
 	return list
 }
 
-// difference returns how the contents differ, or why that is not shown.
+// difference returns how the contents differ, or why the difference is not shown.
 func difference(was, is file, redact func(string) string) (diff, hidden string) {
 	switch {
 	case was.sum == is.sum:

@@ -14,8 +14,7 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// hide replaces the secrets of these tests as the redactor does: all of a text at
-// once.
+// hide replaces the secrets of these tests as the redactor does: in a whole text.
 func hide(text string) string {
 	return strings.NewReplacer("one-secret", redacted, "other-secret", redacted, "KEY\nof two\nlines", redacted, "KEY\nof its own", redacted).Replace(text)
 }
@@ -37,7 +36,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A difference of many lines ends with how many are left out.
+// A long difference is cut off, and ends with the number of omitted lines.
 func TestManyLines(t *testing.T) {
 	var was, is strings.Builder
 	for i := range 1000 {
@@ -50,7 +49,7 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-// folder has the files with these contents.
+// folder returns a folder with these files.
 func folder(t *testing.T, contents map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,8 +78,8 @@ func packed(t *testing.T, dir string) string {
 	return f.Name()
 }
 
-// The files of an archive and those of a folder are compared, whatever their
-// content and size.
+// Archives and folders are compared, whatever their files contain and however large they
+// are.
 func TestCompare(t *testing.T) {
 	large := strings.Repeat("x", most+1)
 	was := folder(t, map[string]string{"web/same": "a\n", "web/gone": "a\n", "web/bin/ctl": "a\n", "web/data": "\x00a", "web/large": large, "web/large2": large, "web/mode": "a\n"})

@@ -16,7 +16,7 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// most is how many bytes of a file are compared line by line.
+// most is the largest size in bytes of a file that is compared line by line.
 const most = 1 << 20
 
 // file is a rendered file.
@@ -42,7 +42,8 @@ func (f files) add(name string, mode fs.FileMode, size int64, r io.Reader) error
 	if len(head) > most {
 		head = nil
 	}
-	// Unpacking lets the owner write: that is no difference.
+	// Extracting adds the write permission of the owner: that is not counted as a
+	// difference.
 	f[name] = file{mode: mode.Perm() | 0o200, size: size, sum: [sha256.Size]byte(sum.Sum(nil)), data: head}
 	return nil
 }
@@ -75,7 +76,7 @@ func inFolder(dir string) (files, error) {
 	return list, nil
 }
 
-// inArchive reads the files in an archive, without unpacking it: they contain
+// inArchive reads the files in an archive without extracting it, because they contain
 // secrets.
 func inArchive(ctx context.Context, at string) (files, error) {
 	r, _, err := regular.Open(at)

@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	redacted      = "<redacted>" // what the redactor writes
+	redacted      = "<redacted>" // what the redactor writes in place of a secret
 	secretChanged = " (a secret changed)"
-	mostLines     = 500 // of the difference of one file
+	mostLines     = 500 // limit for the difference of one file
 )
 
-// lines returns the difference of two texts in the unified format, without the
-// names of the files. Secrets are removed from the whole texts first, because
-// only complete ones can be recognized. Where nothing but a secret differs, the
-// line says so.
+// lines returns the difference of two texts in the unified format, without file names.
+// Secrets are removed from the complete texts, because parts of a secret cannot be
+// recognized. If two lines differ only in secrets, the result says so.
 func lines(was, is string, redact func(string) string) string {
 	text := string(diff.Diff("", []byte(marked(was, redact)), "", []byte(marked(is, redact))))
 	_, text, _ = strings.Cut(text, "+++ \n")
@@ -39,7 +38,7 @@ func lines(was, is string, redact func(string) string) string {
 	return strings.Join(out, "\n")
 }
 
-// hunk returns the lines of one place that differs, without the marks of secrets.
+// hunk returns the lines of one difference, without the digests of secrets.
 func hunk(list []string) []string {
 	out := make([]string, len(list))
 	for i, line := range list {
@@ -53,8 +52,8 @@ func hunk(list []string) []string {
 	return out
 }
 
-// marked returns the text without its secrets, with a digest of each behind its
-// place, so that two different ones are different lines.
+// marked returns the text without its secrets, with a digest after each, so that lines
+// with different secrets differ.
 func marked(text string, redact func(string) string) string {
 	parts := strings.Split(redact(text), redacted)
 	if len(parts) == 1 {
@@ -68,7 +67,7 @@ func marked(text string, redact func(string) string) string {
 		if i == len(parts)-2 {
 			at = len(rest) - len(part)
 		}
-		secret := text // all of it, if the place of the secret cannot be found
+		secret := text // the whole text, if the secret cannot be located
 		if known = known && at >= 0; known {
 			secret, rest = rest[:at], rest[at+len(part):]
 		}

@@ -14,13 +14,13 @@ const root = "bosh"
 // Records are the names of instances, in the form that the Director sends to
 // agents and that DNS servers on the VM read.
 type Records struct {
-	Records     [][2]string `json:"records"` // address, name
+	Records     [][2]string `json:"records"` // pairs of address and name
 	Version     uint64      `json:"version"`
 	RecordKeys  []string    `json:"record_keys"`
-	RecordInfos [][]any     `json:"record_infos"` // a value for each key
+	RecordInfos [][]any     `json:"record_infos"` // values in the order of the keys
 }
 
-// Instance contains the parts of an instance's names.
+// Instance has the parts of an instance's names.
 type Instance struct {
 	ID, AgentID, Group, Deployment string
 	Index                          int
@@ -44,8 +44,8 @@ func RecordsOf(version uint64, i Instance) Records {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	// There is one group, one instance and no zone. A Director numbers them
-	// with the ids of its database, which begin at 1.
+	// This deployment has one group, one instance and no zone. A Director uses the ids of
+	// its database, which begin at 1.
 	const first = "1"
 	for n, name := range names {
 		address, network := i.Addresses[name], Label(name)
@@ -57,7 +57,7 @@ func RecordsOf(version uint64, i Instance) Records {
 	return d
 }
 
-// Label returns a name in the form for domain names.
+// Label returns a name in the form that domain names allow.
 func Label(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -1,5 +1,5 @@
-// Package health asks a service from outside whether it works: the health checks of
-// an instance group.
+// Package health runs the health checks of an instance group, which test its service from
+// outside.
 package health
 
 import (
@@ -23,16 +23,16 @@ import (
 	"bootstrap/manifest"
 )
 
-// From is where checks run.
+// From says from where checks are run.
 type From struct {
-	Address string // of the instance
-	Dir     string // for programs: the manifest's folder
+	Address string // address of the instance
+	Dir     string // working folder of programs: the folder of the manifest
 	Env     []string
 	// Dial opens connections; nil: directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// attempt is the longest time of one attempt.
+// attempt is the time limit of one attempt.
 const attempt = 10 * time.Second
 
 // UnhealthyError says that a check did not pass in time.
@@ -51,8 +51,8 @@ func (e *UnhealthyError) Name() string { return "health-check" }
 
 func (e *UnhealthyError) Hint() string { return Remedy(e.Previous) }
 
-// Remedy returns what to do about jobs that do not run or do not work; previous: deploy
-// --previous can put back an earlier deploy.
+// Remedy returns what to do about jobs that do not run or do not work. previous is true
+// if deploy --previous can put back an earlier deploy.
 func Remedy(previous bool) string {
 	next := `"bootstrap logs MANIFEST" fetches all of their logs; correct the cause and deploy again`
 	if previous {
@@ -64,13 +64,13 @@ func Remedy(previous bool) string {
 // Unwrap returns why the last attempt failed.
 func (e *UnhealthyError) Unwrap() error { return e.Err }
 
-// Wait tries a check until it passes. say gets the cause of each failure. After the
-// check's timeout the error is an *UnhealthyError.
+// Wait tries a check until it passes. It calls say with the cause of each failure. After
+// the check's timeout the error is an *UnhealthyError.
 func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(string)) error {
 	late := errors.New("no answer by then")
 	limited, cancel := context.WithTimeoutCause(ctx, max(c.Timeout, time.Second), late)
 	defer cancel()
-	var before error // why the attempt before failed
+	var before error // cause of the last failed attempt
 	for {
 		err := Once(limited, c, from)
 		if err == nil {
@@ -79,7 +79,7 @@ func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(strin
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if before != nil && errors.Is(err, late) { // an interrupted attempt says nothing about the service
+		if before != nil && errors.Is(err, late) { // An interrupted attempt shows nothing about the service.
 			err = before
 		}
 		before = err
@@ -94,7 +94,7 @@ func Wait(ctx context.Context, c manifest.HealthCheck, from From, say func(strin
 	}
 }
 
-// Name returns the check in words, without its secrets.
+// Name describes the check without its secrets.
 func Name(c manifest.HealthCheck) string {
 	switch {
 	case c.HTTP != "":
@@ -137,7 +137,7 @@ func Once(ctx context.Context, c manifest.HealthCheck, from From) error {
 	return err
 }
 
-// at puts the instance's address in the place of a missing host.
+// at adds the instance's address if the host is missing.
 func (f From) at(host string) (string, error) {
 	if host != "" {
 		return host, nil
@@ -198,14 +198,14 @@ func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var wrapped *url.Error // which repeats the URL
+		var wrapped *url.Error // This error repeats the URL.
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // the service may dislike a broken connection
+	_, _ = io.CopyN(io.Discard, resp.Body, 1<<20) // The service may not expect that the connection is closed early.
 	switch {
 	case c.Status != 0 && resp.StatusCode != c.Status:
 		return fmt.Errorf("the status is %s, not %d", resp.Status, c.Status)
@@ -215,8 +215,7 @@ func (f From) get(ctx context.Context, c manifest.HealthCheck) error {
 	return nil
 }
 
-// run runs a program of this machine, and returns the last line that the program
-// printed.
+// run runs a program of this machine, and returns the last line of its output.
 func (f From) run(ctx context.Context, words []string) (printed string, err error) {
 	if len(words) == 0 {
 		return "", errors.New("no program is named")
@@ -225,7 +224,7 @@ func (f From) run(ctx context.Context, words []string) (printed string, err erro
 	cmd.Dir = f.Dir
 	cmd.Env = append(append([]string{}, f.Env...), "BOOTSTRAP_ADDRESS="+f.Address)
 	process.OwnGroup(cmd)
-	cmd.WaitDelay = time.Second // a process that the program started may keep the output open
+	cmd.WaitDelay = time.Second // A child of the program may keep the output open.
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -235,7 +234,7 @@ func (f From) run(ctx context.Context, words []string) (printed string, err erro
 	return out.lastLine(), err
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of the text that is written to it.
 type tail struct{ data []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

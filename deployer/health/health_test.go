@@ -46,11 +46,11 @@ func TestOnce(t *testing.T) {
 	}
 	for _, c := range []struct {
 		check manifest.HealthCheck
-		want  string // in the error; empty: none
+		want  string // part of the error; empty: no error
 	}{
 		{manifest.HealthCheck{HTTP: plain.URL}, ""},
 		{manifest.HealthCheck{HTTP: "http://" + port(plain) + "/"}, ""},
-		{manifest.HealthCheck{HTTP: plain.URL + "/moved"}, ""}, // and not followed
+		{manifest.HealthCheck{HTTP: plain.URL + "/moved"}, ""}, // redirects are not followed
 		{manifest.HealthCheck{HTTP: plain.URL + "/moved", Status: 200}, "the status is 302 Found, not 200"},
 		{manifest.HealthCheck{HTTP: plain.URL + "/broken"}, "the status is 503 Service Unavailable"},
 		{manifest.HealthCheck{HTTP: plain.URL + "/broken", Status: 503}, ""},
@@ -75,7 +75,7 @@ func TestOnce(t *testing.T) {
 	if err := Once(t.Context(), manifest.HealthCheck{TCP: ":1"}, From{}); err == nil || !strings.Contains(err.Error(), "the address of the instance is not known") {
 		t.Error(err)
 	}
-	// It is asked over the route to the VM.
+	// The check uses the route to the VM.
 	routed := false
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		routed = address == "10.9.8.7"+port(secure)
@@ -119,7 +119,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// The cause is what the service answered, not that the last attempt was cut short.
+// The cause is the answer of the service, not the interruption of the last attempt.
 func TestLastAttemptIsCutShort(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,8 +137,7 @@ func TestLastAttemptIsCutShort(t *testing.T) {
 	}
 }
 
-// A program that hangs is ended with all that it started, and the error shows what it
-// printed last.
+// A program that hangs is killed with its children, and the error shows its last output.
 func TestProgramThatHangs(t *testing.T) {
 	check := manifest.HealthCheck{Exec: []string{"sh", "-c", "echo begun; echo asking the database; sleep 600 & sleep 600"}, Timeout: time.Second}
 	err := Wait(t.Context(), check, From{Env: os.Environ()}, func(string) {})

@@ -12,26 +12,26 @@ import (
 	"bootstrap/state"
 )
 
-// Addresses are those of the instance. On networks of a cloud config they are in a
-// ledger that deployments share; on networks of the manifest itself, in the state.
+// Addresses are the addresses of the instance. On networks of a cloud config, a ledger
+// that deployments share has them; on networks of the manifest, the state.
 type Addresses struct {
 	rec *Record
 
-	seen map[string]map[string]any // Look.AtAgent: networks of the VM, as its agent has them
+	seen map[string]map[string]any // Look.AtAgent sets it: networks of the VM, as the agent reports them
 }
 
-// Placement decides and reserves the addresses that a manifest leaves open.
+// Placement chooses and reserves the addresses that a manifest does not name.
 type Placement struct {
 	*Addresses
 	in *Inputs
 }
 
-// For returns what decides the addresses of a manifest.
+// For returns the Placement for a manifest.
 func (a *Addresses) For(in *Inputs) *Placement { return &Placement{Addresses: a, in: in} }
 
-// Choose decides which addresses the instance gets, without reserving them, and
-// puts them into the manifest. It does nothing if the manifest names all of them. A
-// refusal is a *network.Refused.
+// Choose chooses the addresses of the instance without reserving them, and puts them into
+// the manifest. It does nothing if the manifest names all addresses. If an address is
+// refused, the error is a *network.Refused.
 func (a *Placement) Choose(ctx context.Context, replace, swap bool) (network.Outcome, error) {
 	if a.in.Manifest.Placement == nil {
 		return network.Outcome{}, nil
@@ -63,7 +63,7 @@ func (a *Placement) Choose(ctx context.Context, replace, swap bool) (network.Out
 	return outcomes[0], a.place(in.Zone, outcomes[0])
 }
 
-// place puts the addresses of an outcome into the manifest.
+// place puts the chosen addresses into the manifest.
 func (a *Placement) place(zone string, outcome network.Outcome) error {
 	blocks := map[string]netip.Prefix{}
 	for _, c := range outcome.Changes {
@@ -78,8 +78,8 @@ func (a *Placement) place(zone string, outcome network.Outcome) error {
 	return err
 }
 
-// Reserve reserves what Choose has decided, in the name of a run. It returns what
-// was reserved, which differs if another deployment was faster.
+// Reserve reserves the addresses that Choose has chosen, for a run. It returns the
+// reserved ones, which differ if another deployment was faster.
 func (a *Placement) Reserve(ctx context.Context, run string, replace, swap bool) (got network.Outcome, err error) {
 	in := a.question(replace, swap)
 	err = a.With(ctx, func(ledger *addresses.Ledger) error {
@@ -92,9 +92,9 @@ func (a *Placement) Reserve(ctx context.Context, run string, replace, swap bool)
 	return got, err
 }
 
-// With calls do with the ledger that has the addresses, or, if the state has them,
-// with one in memory, whose changes the state keeps. A refusal of do says where
-// commands find the ledger.
+// With calls do with the ledger that has the addresses. If the state has them, it is a
+// ledger in memory, and changes are saved in the state. If do returns a refusal, With
+// adds the name of the ledger.
 func (a *Placement) With(ctx context.Context, do func(*addresses.Ledger) error) error {
 	if a.InState() {
 		return a.Change(ctx, do)
@@ -113,19 +113,19 @@ func (a *Placement) refused(err error) error {
 	return a.rec.Env.Refused(err, a.LedgerAddress())
 }
 
-// InState reports whether the manifest leaves addresses of its own networks open:
-// the state has them, and no ledger.
+// InState reports whether the state has the addresses, because the manifest has networks
+// of its own and does not name the addresses.
 func (a *Placement) InState() bool {
 	return a.in.Manifest.Placement != nil && a.in.Manifest.Placement.Own
 }
 
 // Recorded reports whether the state has addresses that the instance holds or has
-// given up.
+// released.
 func (a *Addresses) Recorded() bool {
 	return a.rec.State != nil && len(a.rec.State.Get().Own.Addresses) > 0
 }
 
-// List returns what the instance holds by the state.
+// List returns the reservations of the instance in the state.
 func (a *Addresses) List(ctx context.Context) ([]network.Reservation, error) {
 	ledger, err := a.recorded()
 	if err != nil {
@@ -133,17 +133,17 @@ func (a *Addresses) List(ctx context.Context) ([]network.Reservation, error) {
 	}
 	list, err := ledger.List(ctx, addresses.Filter{})
 	for i := range list {
-		list[i].Scope = "" // that each network is one means nothing to people
+		list[i].Scope = "" // The scope is only of internal use.
 	}
 	return list, err
 }
 
-// maxReleased is how many released addresses the state keeps; the oldest are
-// forgotten first.
+// maxReleased is how many released addresses the state keeps; the oldest are removed
+// first.
 const maxReleased = 50
 
-// Change calls do with a ledger in memory of what the state has, and keeps in the
-// state what do has changed.
+// Change calls do with a ledger in memory that has the addresses of the state, and saves
+// the changes in the state.
 func (a *Addresses) Change(ctx context.Context, do func(*addresses.Ledger) error) error {
 	ledger, err := a.recorded()
 	if err != nil {
@@ -173,8 +173,8 @@ func (a *Addresses) Set(list []state.Address) error {
 	return a.rec.State.Update(func(st *state.State) error { st.Own.Addresses = list; return nil })
 }
 
-// recorded returns a ledger in memory of what the state has, except on networks
-// whose address the manifest names.
+// recorded returns a ledger in memory with the addresses of the state, without those on
+// networks whose address the manifest names.
 func (a *Addresses) recorded() (*addresses.Ledger, error) {
 	if a.rec.State == nil {
 		return addresses.Memory(nil, nil, time.Now)
@@ -198,7 +198,7 @@ func (a *Addresses) recorded() (*addresses.Ledger, error) {
 	return addresses.Memory(held, released, time.Now)
 }
 
-// named reports whether static_ips names the address of the network, if the manifest was
+// named reports whether static_ips names an address of the network, if the manifest was
 // read.
 func (a *Addresses) named(name string) bool {
 	if a.rec.read == nil {
@@ -211,7 +211,7 @@ func (a *Addresses) named(name string) bool {
 	return m.Placement == nil || !slices.ContainsFunc(m.Placement.Group.Wishes, func(w network.Wish) bool { return w.Network == name })
 }
 
-// ofVM returns the address that the VM has on the network by the state.
+// ofVM returns the VM's address on the network, according to the state.
 func (a *Addresses) ofVM(name string) (netip.Addr, bool) {
 	st := a.rec.State.Get()
 	for _, record := range st.Own.Addresses {
@@ -223,8 +223,8 @@ func (a *Addresses) ofVM(name string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// renamed reports whether the VM has the address on a network of another name, by
-// the state.
+// renamed reports whether the VM has the address on a network with another name,
+// according to the state.
 func (a *Addresses) renamed(name string, addr netip.Addr) bool {
 	st := a.rec.State.Get()
 	return slices.ContainsFunc(st.Own.Addresses, func(record state.Address) bool {
@@ -232,8 +232,8 @@ func (a *Addresses) renamed(name string, addr netip.Addr) bool {
 	})
 }
 
-// reported returns the address that the VM has on the network as its agent has
-// reported it: another tool or an older version may have written the state.
+// reported returns the VM's address on the network, according to its agent: another tool
+// or an older version may have written the state.
 func (a *Addresses) reported(w network.Wish) (netip.Addr, bool) {
 	text, ok := a.seen[w.Network]["ip"].(string)
 	if !ok && slices.Contains(w.Default, "gateway") {

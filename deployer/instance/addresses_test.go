@@ -14,8 +14,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// The state keeps what a ledger in memory has: what is held, and then what was
-// released, of which the oldest is forgotten at some time.
+// The state keeps the reservations of the ledger in memory, and then the released
+// addresses; the oldest of these is removed at some time.
 func TestOwnAddresses(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "state.json")
@@ -61,13 +61,14 @@ func TestOwnAddresses(t *testing.T) {
 	if first, last := list[0], list[len(list)-1]; len(list) != maxReleased+1 || first.Released || first.Address != "10.0.0.51" || !last.Released || last.Address != "10.0.0.50" || first.Since.IsZero() {
 		t.Errorf("%d: %+v, %+v", len(list), first, last)
 	}
-	release() // .1 is forgotten
+	release() // The record of .1 is removed.
 	if got := take(ctx); got != "10.0.0.1" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// What the state has is the instance's unless the manifest names the address.
+// The addresses in the state belong to the instance, unless the manifest names other
+// ones.
 func TestOwnAddressesOfNamedNetworks(t *testing.T) {
 	ctx := t.Context()
 	store, err := file.Open(ctx, filepath.Join(t.TempDir(), "state.json"), file.Options{Home: t.TempDir()})

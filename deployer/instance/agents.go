@@ -12,19 +12,20 @@ import (
 	"bootstrap/deployer/reach"
 )
 
-// Agents contains how the agents of a deployment are reached: as the manifest
-// says, and as this machine has recorded.
+// Agents has the URLs and credentials of a deployment's agents: those of the manifest,
+// and those that this machine has recorded.
 type Agents struct {
 	rec       *Record
-	tunnelErr func() error // why the tunnel of the new VM is down; nil: it is not
+	tunnelErr func() error // why the tunnel to the new VM is down; nil: it is not
 }
 
-// accesses lists how the agent may be reached, the likeliest first.
+// accesses lists the URLs and CAs with which the agent may be reached, the likeliest
+// first.
 func (a *Agents) accesses(how kept.Agent) []agent.Access {
 	return reach.Accesses(how, a.Wanted())
 }
 
-// clients returns what creates clients for the deployment's agents.
+// clients returns a factory of clients for the deployment's agents.
 func (a *Agents) clients(replyTo string) reach.Agents {
 	return reach.Agents{
 		Dial: a.rec.dialAgent(), TunnelErr: a.tunnelErr, TaskTimeout: a.rec.Env.TaskTimeout, ReplyTo: replyTo,
@@ -32,19 +33,19 @@ func (a *Agents) clients(replyTo string) reach.Agents {
 	}
 }
 
-// Wanted returns how the agent is reached according to the manifest.
+// Wanted returns the URL and the CA of the agent according to the manifest.
 func (a *Agents) Wanted() agent.Access {
 	return agent.Access{MBus: a.rec.About.MBus, CA: a.rec.About.CA}
 }
 
-// Find waits for the agent and returns the client that it answers, and how
-// it is reached; see reach.Agents.Find.
+// Find waits for the agent. It returns the client that the agent answers, and its URL and
+// CA; see reach.Agents.Find.
 func (a *Agents) Find(ctx context.Context, how kept.Agent, limit time.Duration, replyTo string) (*agent.Client, agent.Access, error) {
 	return a.clients(replyTo).Find(ctx, a.accesses(how), limit)
 }
 
-// Settle finds out which of several accesses the agent answers, if any
-// does, for those that only look.
+// Settle finds out to which of several accesses the agent answers, if to any, for
+// commands that change nothing.
 func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
 	if len(a.accesses(*how)) == 1 {
 		return
@@ -58,8 +59,8 @@ func (a *Agents) Settle(ctx context.Context, how *kept.Agent, replyTo string) {
 	}
 }
 
-// servedBy returns the certificate that the agent serves; nil: unknown, for
-// example while the agent restarts.
+// servedBy returns the agent's certificate; nil: unknown, for example because the agent
+// is restarting.
 func servedBy(ctx context.Context, client *agent.Client) *x509.Certificate {
 	if peer, err := client.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
 		return peer.Certificates[0]
@@ -74,19 +75,18 @@ func unreachable(err error) bool {
 	return errors.As(err, &e)
 }
 
-// New returns a client of the agent at an address, for the Director that the
-// state names.
+// New returns a client of the agent at an address, for the Director's id in the state.
 func (a *Agents) New(mbus, ca string) (*agent.Client, error) {
 	return a.At(mbus, ca, a.rec.State.Get().DirectorID)
 }
 
-// At returns a client of the agent at an address. replyTo is the id of the
-// Director that the agent answers to.
+// At returns a client of the agent at an address. replyTo is the id of the Director to
+// which the agent answers.
 func (a *Agents) At(mbus, ca, replyTo string) (*agent.Client, error) {
 	return a.clients(replyTo).At(agent.Access{MBus: mbus, CA: ca})
 }
 
-// Reached is a VM whose agent answers.
+// Reached returns a VM whose agent answers.
 func (a *Agents) Reached(client *agent.Client, vm string) *access.VM {
 	return &access.VM{
 		CID: vm, Agent: client, Deployment: a.rec.About.Name, Group: a.rec.About.Group, Instance: a.rec.About.Instance(),

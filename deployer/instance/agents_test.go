@@ -10,8 +10,8 @@ import (
 	"bootstrap/state"
 )
 
-// How the agent of a VM is reached is read from the command line, or else from what this
-// machine has recorded of that VM, or else from the manifest.
+// The URL and CA of a VM's agent are taken from the command line, or from this machine's
+// record of the VM, or from the manifest.
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	recorded := kept.Agent{VM: "vm-1", MBus: "recorded", CA: "recorded CA"}
@@ -19,7 +19,7 @@ func TestRecall(t *testing.T) {
 		from   Options
 		folder *kept.Agent
 		vm     string
-		want   string // mbus, ca
+		want   string // expected mbus and CA
 	}{
 		"nothing is recorded":         {vm: "vm-1", want: "manifest, manifest CA"},
 		"recorded":                    {folder: &recorded, vm: "vm-1", want: "recorded, recorded CA"},
@@ -49,8 +49,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// A look records how the agent was reached if no run has recorded it; a plan records
-// nothing.
+// A look records how the agent was reached, if that is not recorded; a plan does not
+// record it.
 func TestLookRecordsAccess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestLookRecordsAccess(t *testing.T) {
 	}
 }
 
-// The agent of another VM at the same address is not accepted.
+// The agent of another VM at the same address is refused.
 func TestForeignAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,9 +12,10 @@ import (
 	"bootstrap/state/file"
 )
 
-// ReadAlone returns the instance that a manifest with one instance was deployed as, by the
-// state file at path: a deployment that grows keeps it as its first one. nil: there is no
-// such file. Addresses that only the state has are under an empty name of the network.
+// ReadAlone reads a state file of a manifest with one instance, and returns that
+// instance: when the deployment grows, it stays the first instance. It returns nil if
+// there is no such file. Addresses that only the state has are listed under an empty
+// network name.
 func ReadAlone(path, home string) (*record.Instance, error) {
 	st, found, err := file.Read(path, home)
 	if err != nil || !found {

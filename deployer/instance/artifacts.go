@@ -18,8 +18,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Artifacts are the releases and the stemcell that were fetched of those that a manifest
-// names. Only fetching makes them.
+// Artifacts are the fetched releases and the fetched stemcell of a manifest.
 type Artifacts struct {
 	*Inputs
 
@@ -27,7 +26,7 @@ type Artifacts struct {
 	Stemcell *artifact.Stemcell           // nil: only releases were fetched
 }
 
-// publish lets names in releases be shown even if a secret is the same word.
+// publish lets messages show names in releases, even if a secret is the same word.
 func (a *Artifacts) publish() {
 	for _, rel := range a.Releases {
 		names := []string{rel.Name}
@@ -47,8 +46,8 @@ func (a *Artifacts) publish() {
 	}
 }
 
-// FetchAll fetches and verifies every release and the stemcell, side by
-// side, and checks that the manifest's jobs are in them.
+// FetchAll fetches and verifies every release and the stemcell, several at the same time,
+// and checks that the releases have the manifest's jobs.
 func (in *Inputs) FetchAll(ctx context.Context) (*Artifacts, error) {
 	jobs := slices.Concat(in.Manifest.Group.Jobs, in.Manifest.CPI.Templates)
 	a, err := in.Fetch(ctx, in.Manifest.Releases, jobs, true)
@@ -95,8 +94,8 @@ func (in *Inputs) ReleasesOf(jobs []manifest.JobRef) []manifest.Release {
 	return list
 }
 
-// Fetch fetches releases with the packages of these jobs and, if wanted, the
-// stemcell. It returns what it could fetch, also with an error.
+// Fetch fetches releases with the packages of these jobs and, if wanted, the stemcell.
+// After an error, it returns the artifacts that could be fetched.
 func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) (*Artifacts, error) {
 	a := &Artifacts{Inputs: in, Releases: map[string]*artifact.Release{}}
 	var (
@@ -105,8 +104,8 @@ func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs [
 		g    errgroup.Group
 	)
 	g.SetLimit(4)
-	// All failures are reported, not only the first one: a wrong digest and a
-	// wrong URL are corrected in one run.
+	// All failures are reported, so that a wrong digest and a wrong URL are corrected in
+	// one run.
 	start := func(fn func() error) {
 		g.Go(guard.Func(func() error {
 			if err := guard.Call(fn); err != nil {
@@ -122,7 +121,8 @@ func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs [
 		return err
 	}
 	if stemcell && strings.HasPrefix(in.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
-		// First, which takes no time: blobs of jobs that it replaces are not fetched.
+		// The stemcell comes first: blobs of jobs that it replaces are not fetched. It
+		// takes no time here.
 		start(fetchStemcell)
 		_ = g.Wait()
 		stemcell = false
@@ -147,7 +147,7 @@ func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs [
 	a.publish()
 	failed := slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, artifact.ErrOffline) })
 	if failed && ctx.Err() == nil {
-		// Each of the errors would say so of another folder.
+		// Otherwise each error would name another folder.
 		if err := in.Env.Store.Writable(ctx); err != nil {
 			return a, err
 		}
@@ -180,8 +180,7 @@ func (a *Artifacts) fetchRelease(ctx context.Context, rel manifest.Release, jobs
 	return got, err
 }
 
-// fetchBlobs fetches the blobs that the needed packages of a release folder
-// lack.
+// fetchBlobs fetches the missing blobs of a release folder that the needed packages have.
 func (a *Artifacts) fetchBlobs(ctx context.Context, file artifact.File) error {
 	lack, err := a.Env.Store.Lacking(ctx, file)
 	if err != nil || lack == nil {
@@ -214,8 +213,8 @@ func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, erro
 	return got, err
 }
 
-// checkStemcell compares a stemcell with what a manifest in the Director's style
-// says of it.
+// checkStemcell compares a stemcell with the entry in stemcells of a manifest in the
+// Director's style.
 func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
 	for _, c := range []struct{ what, want, have string }{
 		{"name", ref.Name, got.Name}, {"os", ref.OS, got.OS}, {"version", ref.Version, got.Version},
@@ -228,7 +227,7 @@ func checkStemcell(ref manifest.StemcellRef, got *artifact.Stemcell) error {
 	return nil
 }
 
-// download fetches src; it reports a stage only for a download over the network.
+// download fetches src. It reports a stage only if it uses the network.
 func (a *Artifacts) download(ctx context.Context, src artifact.Source, name string) (file artifact.File, err error) {
 	if !strings.HasPrefix(src.URL, "http") {
 		return a.Env.Store.Fetch(ctx, src, nil)
@@ -267,7 +266,7 @@ func (a *Artifacts) CheckGroupJobs() error {
 	if a.Deployment == nil {
 		return errors.Join(errs...)
 	}
-	for _, g := range a.Deployment.Groups { // with which links connect this one
+	for _, g := range a.Deployment.Groups { // The links of other groups connect jobs of these releases.
 		for _, ref := range g.Manifest.Group.Jobs {
 			if rel := a.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) == nil && g.Name != a.Manifest.Group.Name {
 				errs = append(errs, noJob(ref, "instance group "+g.Name, rel))
@@ -298,7 +297,7 @@ func (a *Artifacts) CheckPackages() error {
 }
 
 // foreign returns the packages that were compiled for another stemcell than the
-// manifest's; none if that is unknown.
+// manifest's; none if the stemcell is unknown.
 func (a *Artifacts) foreign(order []Located) []Located {
 	var foreign []Located
 	if a.Stemcell == nil {
@@ -312,7 +311,7 @@ func (a *Artifacts) foreign(order []Located) []Located {
 	return foreign
 }
 
-// foreignFlaw says why a package that foreign returned cannot be used.
+// foreignFlaw says why such a package cannot be used.
 func (a *Artifacts) foreignFlaw(p Located) error {
 	f := &Flaw{Err: named.As("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
 		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version))}
@@ -324,8 +323,8 @@ func (a *Artifacts) foreignFlaw(p Located) error {
 	return f
 }
 
-// allJobs returns the jobs of the instance group and of those groups to which links
-// connect it.
+// allJobs returns the jobs of the instance group and of the groups that its links
+// connect.
 func (in *Inputs) allJobs() []manifest.JobRef {
 	jobs := in.Manifest.Group.Jobs
 	if in.Deployment != nil {
@@ -336,8 +335,8 @@ func (in *Inputs) allJobs() []manifest.JobRef {
 	return jobs
 }
 
-// FetchForJobs fetches the releases of the instance group's jobs, without
-// packages, which templates do not need.
+// FetchForJobs fetches the releases of the instance group's jobs. It leaves out packages,
+// which templates do not need.
 func (in *Inputs) FetchForJobs(ctx context.Context) (*Artifacts, error) {
 	a, err := in.Fetch(ctx, in.ReleasesOf(in.allJobs()), nil, false)
 	if err != nil {

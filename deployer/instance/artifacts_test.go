@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// What a stemcell is compared with, if the manifest says more of it than its URL.
+// A stemcell must match its entry in the manifest, if that has more than a URL.
 func TestCheckStemcell(t *testing.T) {
 	t.Parallel()
 	got := &artifact.Stemcell{Name: "bosh-warden", OS: "ubuntu-jammy", Version: "1.5"}
@@ -35,7 +35,8 @@ func TestCheckStemcell(t *testing.T) {
 	}
 }
 
-// What releases must have, and in which order their packages are compiled.
+// Releases must have the jobs and packages, and packages are compiled after their
+// dependencies.
 func TestCheckJobs(t *testing.T) {
 	t.Parallel()
 	source := func(name string, needs ...string) *artifact.Package {
@@ -48,7 +49,7 @@ func TestCheckJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobs     []manifest.JobRef
 		releases map[string]*artifact.Release
-		provided string // a job that the stemcell has
+		provided string // a job that the stemcell provides
 		order    []string
 		refused  string
 	}{
@@ -122,7 +123,8 @@ func release(name string, jobs []*artifact.Job, packages ...*artifact.Package) m
 	return map[string]*artifact.Release{name: {Name: name, Jobs: jobs, Packages: packages}}
 }
 
-// refused checks that an error contains text; empty: that there is none.
+// refused checks that the error contains the text; if that is empty, that there is no
+// error.
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
 	if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {
@@ -130,7 +132,7 @@ func refused(t *testing.T, err error, text string) {
 	}
 }
 
-// All that cannot be fetched is reported in one run, each with its place in the manifest.
+// One run reports everything that cannot be fetched, with its place in the manifest.
 func TestFetchReportsAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -45,8 +45,8 @@ func Serial(c *x509.Certificate) string {
 	return text
 }
 
-// WantedLeaf returns the certificate that the agent is to serve; nil: the
-// manifest has none or was not read.
+// WantedLeaf returns the agent's certificate in the manifest; nil: the manifest has none
+// or was not read.
 func WantedLeaf(m *manifest.Manifest) *x509.Certificate {
 	if list := ParsePEM(AgentCertificate(m)); len(list) > 0 {
 		return list[0]

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// People compare the serial number with the output of "openssl x509 -serial".
+// The serial number looks like the output of "openssl x509 -serial", so that people can
+// compare them.
 func TestSerial(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[int64]string{0: "00", 0xA: "0A", 0xAB: "AB", 0x8B0D0: "08B0D0"} {

@@ -19,29 +19,29 @@ import (
 	"bootstrap/tunnel"
 )
 
-// CPI is the CPI of a deployment. It installs itself and connects when a method
-// first needs a client; Instance.Close ends the processes and logs of that.
+// CPI is the CPI of a deployment. It installs itself and connects when a method first
+// needs a client; Instance.Close ends its processes and closes its logs.
 type CPI struct {
 	rec     *Record
 	ledgers *Addresses
-	// readManifest reads the manifest unless it was read, because a missing CPI is
-	// installed from it.
+	// readManifest reads the manifest unless it was read: a missing CPI is installed from
+	// it.
 	readManifest func(context.Context) (*Inputs, error)
-	artifacts    *Artifacts // Use, Prepare; nil: this run has fetched none
+	artifacts    *Artifacts // set by Use and Prepare; nil: this run has fetched none
 
-	// Build is the installed CPI; nil: none yet. Commands that do not read the
-	// manifest find it on this machine (FindInstallation).
+	// Build is the installed CPI; nil: unknown yet. Commands that do not read the
+	// manifest find it with FindInstallation.
 	Build *installation.Installation
 
-	registry *registryServer    // nil: not asked for, or not needed any more
-	served   *manifest.Registry // the registry's settings as it is served
+	registry *registryServer    // nil: not needed, or stopped
+	served   *manifest.Registry // settings of the registry, with the port in use
 	tunnel   *tunnel.Tunnel
 	client   *cpi.Client // nil: not connected
 	log      io.WriteCloser
-	api      int // the API version that the CPI reports; 0: not asked
+	api      int // the API version that the CPI reports; 0: not asked yet
 }
 
-// Connected reports whether a client was needed before.
+// Connected reports whether a client exists already.
 func (c *CPI) Connected() bool { return c.client != nil }
 
 // Connect makes the CPI ready to be called.
@@ -50,8 +50,8 @@ func (c *CPI) Connect(ctx context.Context) error {
 	return err
 }
 
-// Client returns the client of the CPI. The first call starts the registry,
-// installs the CPI if it is not installed, and calls info.
+// Client returns the client of the CPI. The first call starts the registry, installs the
+// CPI if necessary, and calls info.
 func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	if c.client != nil {
 		return c.client, nil
@@ -80,8 +80,8 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	}
 	c.client, c.api = client, info.APIVersion
 	if c.registry != nil && min(info.APIVersion, c.stemcellAPI()) >= 2 {
-		// From API version 2 on the CPI gives the agent its settings itself, so
-		// the registry is not used.
+		// From API version 2 on, the CPI passes the settings to the agent, so the
+		// registry is not used.
 		c.stopRegistry()
 	}
 	if c.rec.Scratch != "" || c.artifacts == nil || c.artifacts.Stemcell == nil {
@@ -91,11 +91,11 @@ func (c *CPI) Client(ctx context.Context) (*cpi.Client, error) {
 	return client, c.Remember(ctx)
 }
 
-// Use gives the CPI what was fetched: it is installed from that.
+// Use sets the artifacts from which the CPI is installed.
 func (c *CPI) Use(a *Artifacts) { c.artifacts = a }
 
-// Prepare fetches what a missing CPI is installed from, before a person is
-// asked and before anything is changed.
+// Prepare fetches the artifacts for a missing CPI, before a person is asked and before
+// anything is changed.
 func (c *CPI) Prepare(ctx context.Context) error {
 	if c.Build != nil || c.artifacts != nil {
 		return nil
@@ -119,7 +119,7 @@ func (c *CPI) Prepare(ctx context.Context) error {
 // install compiles the CPI and installs it into the deployment's folder.
 func (c *CPI) install(ctx context.Context) error {
 	if !c.rec.State.Found() && c.rec.Scratch == "" {
-		// From here on the folder has content, so the id must be in the state.
+		// The folder is not empty any more, so its id must be in the state.
 		if err := c.rec.State.Update(func(*state.State) error { return nil }); err != nil {
 			return err
 		}
@@ -179,8 +179,8 @@ func (c *CPI) newClient() (*cpi.Client, error) {
 	}), nil
 }
 
-// CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until
-// a delete, so that the lifecycle commands work without the manifest.
+// CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until a delete,
+// so that commands work without the manifest.
 func (c *CPI) CloseLog() {
 	if c.log != nil {
 		_ = c.log.Close()
@@ -198,8 +198,7 @@ func (c *CPI) Jobs() []installation.Job {
 	return jobs
 }
 
-// dir returns the folder to install the CPI in: for a plan a temporary
-// one, because a plan leaves nothing behind.
+// dir returns the folder in which the CPI is installed. A plan uses a temporary one.
 func (c *CPI) dir() string { return cmp.Or(c.rec.Scratch, c.rec.Dir) }
 
 // Properties returns the manifest's properties of the CPI, with the address
@@ -221,8 +220,8 @@ func (c *CPI) Properties() map[string]any {
 	return props
 }
 
-// stemcellAPI returns the API version of the manifest's stemcell, or else the
-// recorded one.
+// stemcellAPI returns the API version of the stemcell in the manifest, or the recorded
+// one.
 func (c *CPI) stemcellAPI() int {
 	sc := c.rec.currentStemcell()
 	switch {
@@ -236,14 +235,14 @@ func (c *CPI) stemcellAPI() int {
 	return 1
 }
 
-// Env returns the whole environment of the CPI. The variables of the
-// protocol come last, so that no earlier value counts.
+// Env returns the complete environment of the CPI. The variables of the protocol come
+// last, so that they replace all others.
 func (c *CPI) Env() []string {
 	env := c.rec.Env.inherited("PATH", "HOME", "LANG", "TMPDIR", "USER")
 	env = append(env, c.rec.Env.inherited(proxies()...)...)
 	env = append(env, c.rec.Env.inherited(c.rec.Env.PassEnv...)...)
 	return append(env,
-		"BOOTSTRAP_EXECUTABLE="+c.rec.Env.Self, // for the embedded CPI
+		"BOOTSTRAP_EXECUTABLE="+c.rec.Env.Self, // the embedded CPI needs it
 		"BOSH_PACKAGES_DIR="+c.Build.PackagesDir,
 		"BOSH_JOBS_DIR="+c.Build.JobsDir,
 	)
@@ -259,8 +258,8 @@ func (c *CPI) checkPassEnv() {
 	c.rec.Env.hide(c.rec.Env.PassEnv)
 }
 
-// EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0:
-// that of the CPI is unknown.
+// EffectiveAPI returns the lower of the API versions of CPI and stemcell; 0: the CPI's
+// version is unknown.
 func (c *CPI) EffectiveAPI() int {
 	api := c.rec.Known.API
 	if c.api > 0 {

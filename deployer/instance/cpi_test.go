@@ -15,14 +15,14 @@ import (
 	"bootstrap/state"
 )
 
-// The lower of the API versions of CPI and stemcell counts; each is read from where it is
-// known best.
+// The lower of the API versions of CPI and stemcell counts; each comes from its best
+// source.
 func TestAPIVersions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		asked     int // as the CPI reports; 0: it was not asked
-		known     int // as this machine has recorded of the CPI
-		stemcell  int // of the manifest's stemcell
+		asked     int // the CPI's answer; 0: it was not asked
+		known     int // recorded on this machine
+		stemcell  int // version of the manifest's stemcell
 		effective int
 	}{
 		"unknown":                   {stemcell: 3},
@@ -74,15 +74,15 @@ func TestCPIEnvironment(t *testing.T) {
 	}
 }
 
-// What this machine records of a deployment, for commands that do not read the manifest.
+// Checks the record for commands that do not read the manifest.
 func TestRemember(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		build  bool // the CPI was installed in this run
-		api    int  // as it reports
+		api    int  // the CPI's answer
 		known  kept.Deployment
 		want   kept.Deployment
-		listed []string // secrets
+		listed []string // recorded secrets
 	}{
 		"a first run": {
 			build: true, api: 2, want: kept.Deployment{API: 2, CPI: "CPI", Jobs: "jobs", Packages: "packages"}, listed: []string{"new"},
@@ -115,7 +115,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// A missing CPI is installed from the manifest, which must be named.
+// A missing CPI is installed from the manifest, so the command must name it.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, nil)
@@ -131,7 +131,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A second disk that this CPI could not attach is forgotten with another version of it.
+// The record that this CPI could not attach a second disk does not count for another
+// version of the CPI.
 func TestSecondDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, nil)

@@ -12,28 +12,28 @@ import (
 	"bootstrap/manifest"
 )
 
-// earlyFetches limits how many downloads run at a time before they are asked for.
+// earlyFetches limits how many downloads run at the same time before they are requested.
 const earlyFetches = 4
 
-// earlyFetch is a download that has begun before it was asked for.
+// earlyFetch is a download that was started before it was requested.
 type earlyFetch struct {
 	ended    <-chan error
-	progress atomic.Pointer[func(done, total int64)] // of the stage that waits for it
+	progress atomic.Pointer[func(done, total int64)] // set by the stage that waits for the download
 	file     artifact.File
 }
 
 // artifactSource identifies a download: URL and digest.
 type artifactSource struct{ url, digest string }
 
-// downloads are those that have begun and that nobody has asked for yet.
+// downloads are the started downloads that were not requested yet.
 type downloads struct {
 	mu    sync.Mutex // guards begun
 	begun map[artifactSource]*earlyFetch
 }
 
-// begin begins to download what a manifest names, while the keys of its variables
-// are generated. Nothing is reported before it is asked for: the secrets of the
-// manifest are not known yet.
+// begin starts to download the files that a manifest names, while the keys of its
+// variables are generated. It reports nothing, because the secrets of the manifest are
+// not known yet.
 func (req *Request) begin(ctx context.Context, list []manifest.Download) {
 	ctx, cancel := context.WithCancel(ctx)
 	slots := make(chan struct{}, earlyFetches)
@@ -72,12 +72,12 @@ func (req *Request) begin(ctx context.Context, list []manifest.Download) {
 	})
 }
 
-// fetch fetches src, or waits for its download that has begun.
+// fetch fetches src, or waits for the download that was started already.
 func (req *Request) fetch(ctx context.Context, src artifact.Source, progress func(done, total int64)) (artifact.File, error) {
 	req.early.mu.Lock()
 	at := artifactSource{src.URL, src.Digest}
 	e := req.early.begun[at]
-	delete(req.early.begun, at) // a second one finds it in the cache
+	delete(req.early.begun, at) // a second request finds the file in the cache
 	req.early.mu.Unlock()
 	if e == nil {
 		return req.Env.Store.Fetch(ctx, src, progress)

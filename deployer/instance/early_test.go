@@ -31,9 +31,9 @@ variables:
 - {name: ca, type: certificate, options: {is_ca: true, common_name: ca}}
 `
 
-// What a manifest names without a variable is downloaded while the keys of its
-// variables are made, once, and says nothing before it is asked for. What is asked
-// for by nobody ends with the run.
+// Files that a manifest names without a variable are downloaded once, while the keys of
+// its variables are generated. Nothing is reported before a file is requested. Downloads
+// that nobody requests end with the run.
 func TestEarlyDownloads(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	data := []byte("a release")
@@ -75,7 +75,7 @@ func TestEarlyDownloads(t *testing.T) {
 	if _, err := target.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "cloud_provider") {
 		t.Fatalf("the manifest lacks more than releases: %v", err)
 	}
-	// Both are asked for, though nothing has fetched them.
+	// Both are requested from the server before the run asks for them.
 	if got := map[string]bool{next(): true, next(): true}; !got["/web.tgz"] || !got["/stemcell.tgz"] {
 		t.Errorf("asked for %v", got)
 	}
@@ -92,7 +92,7 @@ func TestEarlyDownloads(t *testing.T) {
 	if file, err = a.download(context.Background(), src, "Downloading release 'web'"); err != nil || !file.Cached {
 		t.Errorf("the second time: %+v, %v", file, err)
 	}
-	// One that nobody waits for any more ends with the run, too.
+	// A download ends with the run, even if the run was interrupted while waiting for it.
 	interrupted, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("interrupted"))
 	src = artifact.Source{Kind: artifact.KindStemcell, Name: "stemcell", URL: server.URL + "/stemcell.tgz", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(nil))}

@@ -27,77 +27,77 @@ import (
 	"bootstrap/templates"
 )
 
-// Config contains the environment, the terminal and the flags that all deploys
-// of a process share.
+// Config has the environment, the terminal and the flags that all deploys of a process
+// share.
 type Config struct {
 	Home string // folder of caches and installations, ~/.bosh
 	// Via lists the jumpboxes on the way to the VM and to downloads, as
 	// ssh://user@host:port URLs or lists of them with commas.
 	Via []string
 
-	PackageDir string // folder where compiled packages of CPIs are cached; empty: below Home
-	// PackagesGroup is the name of deployments that use what the VMs of each other
-	// compiled; empty: the deployment uses only its own.
+	PackageDir string // folder of the cache of compiled CPI packages; empty: below Home
+	// PackagesGroup is the name of a group of deployments that use packages compiled on
+	// each other's VMs; empty: the deployment uses only its own.
 	PackagesGroup string
-	PassEnv       []string // names of variables that the CPI and packaging scripts get, too
-	Database      string   // path or postgres:// URL of the ledger of addresses; empty: addresses.db below Home
-	Offline       bool     // fetch nothing, and read only what the manifest names
+	PassEnv       []string // names of variables that are also passed to the CPI and packaging scripts
+	Database      string   // path or postgres:// URL of the address ledger; empty: addresses.db below Home
+	Offline       bool     // fetch nothing, and read only local files of the manifest
 
 	LockWait     time.Duration // how long to wait for another run with the same state
-	KeepCopy     bool          // leave the copy of a store as the last run on this machine did
-	StateKey     team.Given    // what the person knows of the key with which a store is signed
+	KeepCopy     bool          // do not update the copy of a store
+	StateKey     team.Given    // the state key of a store, as the person gave it
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take
 	TaskTimeout  time.Duration // how long one agent task may take; 0: no limit
 
 	Ruby     string              // path of the Ruby that renders; empty: the embedded one
-	Embedded map[string]fs.FS    // releases and stemcells of `embedded:` URLs
-	Getenv   func(string) string // proxies, SSH_AUTH_SOCK, PATH
-	Self     string              // this program, for the embedded CPI
-	// Machine returns what a new VM of the embedded CPI is made of if its
-	// cloud_properties ask for that, and if its stemcell has an image; may be nil.
+	Embedded map[string]fs.FS    // releases and stemcells for `embedded:` URLs
+	Getenv   func(string) string // for proxies, SSH_AUTH_SOCK, PATH
+	Self     string              // path of this program, for the embedded CPI
+	// Machine returns the kind of a new VM of the embedded CPI. asked is the kind in its
+	// cloud_properties, image is true if its stemcell has an image. It may be nil.
 	Machine func(ctx context.Context, asked string, image bool) Machine
-	// Network returns what connects a new VM of the embedded CPI with these networks,
-	// published ports and kind; may be nil.
+	// Network returns the network of a new VM of the embedded CPI with these networks,
+	// published ports and kind. It may be nil.
 	Network func(networks map[string]map[string]any, ports any, machine string) Network
-	// Inside returns how a VM of the embedded CPI is reached whose network is its
-	// own; nil: it is not. May be nil.
+	// Inside returns a dialer for a VM of the embedded CPI with a network of its own;
+	// nil: the VM has none. Inside may be nil.
 	Inside func(root, cid string) proxy.Dial
-	// Limits returns which limits a VM of the embedded CPI is not held to if it is
-	// of that kind and has these cloud_properties; may be nil.
+	// Limits returns which limits in cloud_properties are not enforced for a VM of this
+	// kind of the embedded CPI. It may be nil.
 	Limits func(kind string, properties map[string]any) Limits
-	// DiskLimit returns why nothing stops a new persistent disk at its size, if the VM
-	// of the embedded CPI is of that kind; may be nil.
+	// DiskLimit returns why the size of a new persistent disk is not enforced for a VM of
+	// this kind of the embedded CPI. It may be nil.
 	DiskLimit func(kind string) Limits
 	Holder    state.Holder           // the holder that the lock file names
 	Redact    func(string) string    // removes secrets from a text
 	Secret    func(values ...string) // adds values that the redactor hides
-	Name      func(names ...string)  // adds public names, which stay readable; may be nil
+	Name      func(names ...string)  // adds public names, which are not hidden; may be nil
 	Report    func(report.Event)
-	Continued *report.Stage      // run within the output of this run; nil: alone
+	Continued *report.Stage      // the output of this run is part of it; nil: the run has its own
 	Running   *cpi.Running       // lists the running CPI calls; may be nil
-	Trace     func(Point)        // is called at each point where a test may kill the run; may be nil
+	Trace     func(Point)        // is called at each point at which a test may kill the run; may be nil
 	Timeline  *timeline.Recorder // records when the CPI and the agents are called; may be nil
 
-	// OpenLog opens a log file for appending, 0600, which removes secrets from
-	// what is written.
+	// OpenLog opens a log file for appending, 0600. Secrets are removed from the written
+	// text.
 	OpenLog func(path string) (io.WriteCloser, error)
 }
 
-// Env contains what the deploys of a process share. The caller must call Close.
+// Env has what the deploys of a process share. The caller must call Close.
 type Env struct {
 	Config
-	Root  *report.Stage   // all that is reported stands below it
-	Route reach.Route     // OpenRoute: to VMs and downloads
-	Store *artifact.Store // Open
+	Root  *report.Stage   // parent of all stages
+	Route reach.Route     // set by OpenRoute: to VMs and downloads
+	Store *artifact.Store // set by Open
 
 	engine  *templates.Engine            // nil until Engine is called
 	routed  bool                         // OpenRoute has succeeded
-	sources map[string]*source.Sources   // by their list; those that Inputs has made
-	ledgers map[string]*addresses.Ledger // by address; those that Ledger has opened
+	sources map[string]*source.Sources   // opened by Inputs, by their list
+	ledgers map[string]*addresses.Ledger // opened by Ledger, by address
 }
 
-// NewEnv returns an environment in which nothing has begun yet.
+// NewEnv returns an Env. It opens nothing.
 func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
 
 // OpenRoute opens the route to the VM and to downloads, unless it is open.
@@ -112,8 +112,8 @@ func (e *Env) OpenRoute(ctx context.Context) (err error) {
 	return err
 }
 
-// Inputs returns inputs whose sources of values can be asked. Each variable is asked
-// for once, also by several evaluations.
+// Inputs returns inputs whose sources of values can be asked. Each variable is asked for
+// once, even if the inputs are evaluated several times.
 func (e *Env) Inputs(in document.Options) document.Options {
 	if len(in.VarSources) > 0 {
 		in.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
@@ -127,7 +127,7 @@ func (e *Env) Inputs(in document.Options) document.Options {
 	return in
 }
 
-// openSources returns the sources of inputs, which are reached by the route.
+// openSources returns the sources of inputs; connections to them use the route.
 func (e *Env) openSources(ctx context.Context, in document.Options) (*source.Sources, error) {
 	if slices.ContainsFunc(in.VarSources, source.Remote) {
 		if err := e.OpenRoute(ctx); err != nil {
@@ -151,8 +151,7 @@ func (e *Env) openSources(ctx context.Context, in document.Options) (*source.Sou
 	return e.sources[list], nil
 }
 
-// Open opens the route, and the cache, whose downloads go the same way as all
-// else.
+// Open opens the route and the cache. Downloads use the route.
 func (e *Env) Open(ctx context.Context) error {
 	if err := e.OpenRoute(ctx); err != nil {
 		return err
@@ -185,8 +184,8 @@ func (e *Env) Render(ctx context.Context, jobs []templates.Job, dir string) erro
 	return e.RedactFailures(ruby.Render(ctx, jobs, dir))
 }
 
-// WarmRuby starts Ruby during the downloads if there is no VM yet, because everything
-// must be rendered then.
+// WarmRuby starts Ruby during the downloads if there is no VM yet, because all templates
+// will be rendered.
 func (rec *Record) WarmRuby(ctx context.Context) error {
 	if rec.State.Get().CurrentVMCID != "" {
 		return nil
@@ -201,7 +200,7 @@ func (rec *Record) WarmRuby(ctx context.Context) error {
 // RubyCache returns the folder of the embedded Ruby's machine code.
 func RubyCache(home string) string { return filepath.Join(home, "cache", "ruby") }
 
-// NewEngine returns a Ruby of its own, which the caller closes.
+// NewEngine returns a Ruby that is not shared. The caller must close it.
 func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 	return templates.Start(ctx, templates.Config{
 		Ruby:   e.Ruby,
@@ -219,14 +218,14 @@ func (e *Env) NewEngine(ctx context.Context) *templates.Engine {
 	})
 }
 
-// Close ends Ruby, the cache, which may be pruned again, and the connections of
-// the route.
+// Close ends Ruby, closes the cache, which may be pruned again, and closes the
+// connections of the route.
 func (e *Env) Close() {
 	if e.engine != nil {
-		_ = e.engine.Close() // a child that has ended is closed, too
+		_ = e.engine.Close() // It also closes a child that has ended.
 	}
 	for _, ledger := range e.ledgers {
-		_ = ledger.Close() // what was committed is there
+		_ = ledger.Close() // Everything is committed already.
 	}
 	if e.Store != nil {
 		_ = e.Store.Close()
@@ -234,26 +233,25 @@ func (e *Env) Close() {
 	e.Route.Close()
 }
 
-// The environments of the child processes that we start. From the caller's
-// environment they contain only the variables that are listed here or named
-// with --pass-env.
+// The environments of child processes. They have only the variables that are listed here
+// or named with --pass-env.
 
-// packagingEnv returns the proxy settings that the packaging scripts of the CPI
-// get, besides the variables that artifact/packaging sets.
+// packagingEnv returns the proxy settings for packaging scripts of the CPI. Package
+// artifact/packaging adds the other variables.
 func (e *Env) packagingEnv() []string {
 	return append(e.inherited(proxies()...), e.inherited(e.PassEnv...)...)
 }
 
-// rubyEnv returns the whole environment of the Ruby that renders templates.
+// rubyEnv returns the complete environment of the Ruby that renders templates.
 func (e *Env) rubyEnv() []string { return e.inherited("PATH", "HOME") }
 
-// checkEnv returns the environment of programs that check the health of a service,
-// besides the variables that package health sets.
+// checkEnv returns variables for programs of health checks. Package health adds the other
+// variables.
 func (e *Env) checkEnv() []string {
 	return append(e.inherited("PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"), e.inherited(e.PassEnv...)...)
 }
 
-// hide gives the redactor the values of those variables whose names suggest secrets.
+// hide tells the redactor the values of variables whose names suggest secrets.
 func (e *Env) hide(names []string) {
 	secret := regexp.MustCompile(`(?i)secret|passw|token|key|credential|auth`)
 	for _, n := range names {
@@ -282,14 +280,14 @@ func proxies() []string {
 	return names
 }
 
-// publish adds names that may be shown even if a secret is the same word.
+// publish adds names that messages may show, even if a secret is the same word.
 func (c Config) publish(names ...string) {
 	if c.Name != nil {
 		c.Name(names...)
 	}
 }
 
-// RedactFailures removes secrets from the messages of templates that failed.
+// RedactFailures removes secrets from the messages of failed templates.
 func (c Config) RedactFailures(err error) error {
 	var failures *templates.Failures
 	if errors.As(err, &failures) {

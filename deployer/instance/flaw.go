@@ -13,8 +13,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Flaw is a defect of something that the manifest names, with its place in the
-// manifest. Its text is that of err.
+// Flaw is a defect of a file that the manifest names, with the place in the manifest. Its
+// text is that of err.
 type Flaw struct {
 	What string // for example: release web
 	Pos  document.Position
@@ -40,7 +40,8 @@ func stemcellFlaw(ref manifest.StemcellRef, err error) error {
 	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", locked(err, cmp.Or(ref.OS, ref.Name), ref.Lock)})
 }
 
-// noJob says that a release has no such job, and lists the jobs it has.
+// noJob returns the error for a job that the release does not have. The error lists the
+// jobs of the release.
 func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
 	names, hint := []string{}, ""
 	if rel != nil {

@@ -9,8 +9,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// FuzzKept damages what this machine keeps of a deployment: a damaged file
-// counts as absent or is read correctly.
+// FuzzKept damages files that this machine keeps of a deployment: a damaged file counts
+// as missing, or is read correctly.
 func FuzzKept(f *testing.F) {
 	f.Add(`{"vm": "vm-1", "mbus": "https://a:b@10.0.0.5:6868", "ca": ""}`, `{"manifest": "/m.yml", "name": "web", "mbus": "https://a:b@10.0.0.5:6868", "cpi": "/nowhere", "secrets": ["x"]}`, `{"vm": "vm-1", "spec": {"packages": {"a": {"blobstore_id": "b"}}}}`)
 	f.Add(`{"vm": "vm-2", "old": {"vm": "vm-1", "mbus": "ftp://x", "ca": "no PEM"}, "coming": null}`, `{"name": "web", "mbus": ":"}`, `{"vm": "vm-1", "disk": {}}`)

@@ -15,15 +15,15 @@ import (
 	"bootstrap/manifest"
 )
 
-// What this machine is asked about a new VM: nothing for the CPI of a cloud, and what the
-// VM is made of only once.
+// Nothing is asked about the VM of a cloud's CPI, and the kind of an embedded VM is asked
+// for once.
 func TestNewMachine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cpi      string
 		machine  string // cloud_properties.machine
 		stemcell *artifact.Stemcell
-		url      string // of the stemcell, which was not fetched
+		url      string // URL of the stemcell, which was not fetched
 		asked    []string
 	}{
 		"a cloud":                {cpi: "aws_cpi"},
@@ -59,7 +59,7 @@ func TestNewMachine(t *testing.T) {
 	}
 }
 
-// The password of an agent that is a process of this user must be a secret.
+// The password of an agent that runs as this user must be secret.
 func TestCheckPassword(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestCheckPassword(t *testing.T) {
 	}
 }
 
-// At which addresses of this machine a new VM will listen.
+// Lists the addresses of this machine at which a new VM will listen.
 func TestNewPorts(t *testing.T) {
 	t.Parallel()
 	problem := errors.New("no network")
@@ -147,8 +147,7 @@ func TestNewPorts(t *testing.T) {
 	}
 }
 
-// A port that is in use stops a deploy, with what to do; that of the VM that is replaced
-// does not.
+// A port in use stops a deploy with a remedy; the port of the replaced VM does not.
 func TestCheckPorts(t *testing.T) {
 	t.Parallel()
 	used, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,6 @@
-// Package instance is the deployment of a run: its manifest, read and checked, its
-// releases and stemcell, its state, what this machine knows of it, its CPI, how
-// its agents are reached, and what a look at VM and disk finds.
+// Package instance has the deployment of a run: its manifest, its releases and stemcell,
+// its state, this machine's record of it, its CPI, access to its agents, and the facts
+// about its VM and disk.
 package instance
 
 import (
@@ -22,86 +22,87 @@ import (
 	"bootstrap/state/team"
 )
 
-// Options selects the deployment, and how its manifest is read.
+// Options select the deployment, and say how its manifest is read.
 type Options struct {
 	Manifest  string           // path
-	Inputs    document.Options // operations and variables
-	Usual     bool             // Inputs are only those that the environment has for every run
+	Inputs    document.Options // operations and variables, among others
+	Usual     bool             // Inputs has only the settings that every run of the environment has
 	StateFile string           // path; empty: beside the manifest
-	// Team is the store of which StateFile is this machine's copy; nil: there is none.
+	// Team is the store of the state; StateFile is this machine's copy. nil: there is no
+	// store.
 	Team *team.Copy
 	// Instance is GROUP/INDEX or GROUP/ID of a deployment that has several instances;
 	// empty: the manifest describes one. RecordDir is the folder of its record; empty:
 	// the one beside the manifest.
 	Instance, RecordDir string
-	// Of is what SelectInstance has found; nil: the manifest describes one instance.
+	// Of is set by SelectInstance; nil: the manifest describes one instance.
 	Of *Member
 	// Deployment is the manifest with several instances, if it was read already; nil: it
-	// was not. Several runs at the same time may use it.
+	// was not. Several runs may share it.
 	Deployment *manifest.Deployment
-	// AdoptFrom is the path of the manifest from which another tool created the
-	// VM, for a state that this tool has written; empty: none.
+	// AdoptFrom is the path of the manifest from which another tool created the VM;
+	// empty: not given.
 	AdoptFrom string
-	// OldMBus and OldCA (PEM) are how the agent of the running VM is reached, if
-	// this machine has not recorded that and the manifest has changed.
+	// OldMBus and OldCA (PEM) are the URL and the CA of the running agent, if this
+	// machine has not recorded them and the manifest has changed.
 	OldMBus, OldCA string
-	// WatchTime replaces the manifest's update_watch_time; nil: it does not.
+	// WatchTime replaces the manifest's update_watch_time; nil: not given.
 	WatchTime *manifest.WatchTime
-	// Accept may refuse the manifest that was read; nil: none is refused.
+	// Accept may refuse the manifest after reading; nil: every manifest is accepted.
 	Accept func(*manifest.Manifest) error
-	// Replacing may refuse to generate new values for variables that the VM uses
-	// already; nil: it is not asked.
+	// Replacing may refuse to generate new values for variables that the VM uses already;
+	// nil: they are generated.
 	Replacing func(ctx context.Context, names []string) error
 }
 
-// Request is which deployment a run is about, and what all its parts share.
+// Request has the options of a run, and the parts that all others share.
 type Request struct {
 	Env  *Env
 	From Options
 	Out  *report.Output
 
-	StatePath string // SayPaths; empty: the run needs no state
-	// About is what commands need to know that do not read the manifest: from the
-	// manifest (Read), or from what this machine has recorded of it (FindInstallation).
+	StatePath string // set by SayPaths; empty: the run needs no state
+	// About has what commands need that do not read the manifest: from the manifest
+	// (Read), or from this machine's record of it (FindInstallation).
 	About kept.Deployment
 
 	catalog *catalog.Finder // nil: the inputs name no sources of releases and stemcells
-	address netip.Addr      // UseInstallation: of the instance, by the state
+	address netip.Addr      // set by UseInstallation: address of the instance in the state
 	read    *Inputs         // nil: this run has not read the manifest
 	early   downloads
 	ends    []func() // functions that run at the end, the last one first
 }
 
-// Inputs is the manifest of a deployment, read and checked. Only reading makes one.
+// Inputs is the manifest of a deployment, read and checked.
 type Inputs struct {
 	*Request
 
-	Manifest *manifest.Manifest // with the addresses that were chosen
-	// Deployment is all instances of the manifest, if the run is about one of several.
+	Manifest *manifest.Manifest // including the chosen addresses
+	// Deployment has all instances of the manifest, if the run is about one of several.
 	Deployment *manifest.Deployment
 	Replaced   []string // variables that the VM uses and that get new values
 }
 
-// Record is the state of a deployment and what this machine has recorded of it: Lock
-// and Peek fill it. UseInstallation fills all but State and Scratch.
+// Record is the state of a deployment and this machine's record of it. Lock and Peek fill
+// it. UseInstallation fills all but State and Scratch.
 type Record struct {
 	*Request
 
 	State        *file.Store // nil: it is not open
 	Dir          string      // ~/.bosh/<installation_id>
 	Installation uuid.UUID
-	Known        kept.Deployment // what this machine has recorded
-	// Scratch is the folder in which a plan installs the CPI; empty: this run is
-	// no plan, and may change what exists.
+	Known        kept.Deployment // this machine's record
+	// Scratch is the folder in which a plan installs the CPI; empty: the run is not a
+	// plan, and may change files.
 	Scratch string
 
-	vm        string   // of the state
-	secretsTo []string // who can read the recorded secrets
+	vm        string   // CID of the VM in the state
+	secretsTo []string // recipients of the recorded secrets
 }
 
-// Instance is one deployment, as every command has it: what a run was asked for, what
-// is recorded, and how the agents and the CPI are called. The manifest and what is made
-// from it are values of their own: Inputs, Artifacts, Placement, Host.
+// Instance is one deployment, for all commands: the options of the run, the records, and
+// access to the agents and the CPI. The manifest, and values made from it, are separate:
+// Inputs, Artifacts, Placement, Host.
 type Instance struct {
 	*Request
 	*Record
@@ -112,8 +113,7 @@ type Instance struct {
 	Shared    *Shared
 }
 
-// New returns a deployment of which nothing is read yet. The caller must call
-// Close.
+// New returns an Instance. It reads nothing. The caller must call Close.
 func New(env *Env, from Options) *Instance {
 	from.Inputs = env.Inputs(from.Inputs)
 	request := &Request{Env: env, From: from, Out: report.NewOutput(env.Root)}
@@ -143,7 +143,7 @@ const (
 	installing = "installing CPI"
 )
 
-// SayPaths reports which files the run is about.
+// SayPaths reports the paths of the manifest and the state.
 func (req *Request) SayPaths() error {
 	if req.Env.Offline {
 		return nil

@@ -22,8 +22,8 @@ import (
 	"bootstrap/state"
 )
 
-// UseManifest makes m the manifest of the deployment. A command that chooses no
-// addresses reaches the agent at the one that the last deploy recorded.
+// UseManifest makes m the manifest of the deployment. If no addresses are chosen, the
+// agent is reached at the one that the last deploy recorded.
 func (in *Inputs) UseManifest(m *manifest.Manifest) {
 	in.Manifest, in.About = m, aboutManifest(m.Reached(in.address))
 	if in.EmbeddedCPI() {
@@ -34,7 +34,7 @@ func (in *Inputs) UseManifest(m *manifest.Manifest) {
 	}
 }
 
-// UseInstallation uses what this machine knows of the deployment with that state.
+// UseInstallation uses this machine's record of the deployment with the state.
 func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 	t.Dir = filepath.Join(t.Env.Home, st.InstallationID)
 	if err := t.Shared.fetch(ctx); err != nil {
@@ -49,9 +49,9 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 	return nil
 }
 
-// FindInstallation reads from this machine what a command needs that does not
-// need the manifest's content. It reads the manifest if that is not enough, or
-// if the command line has operations or variables of its own.
+// FindInstallation reads this machine's record for a command that does not need the
+// manifest. It reads the manifest if the record is not enough, or if the command line has
+// operations or variables.
 func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
 	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
@@ -80,8 +80,8 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 	return nil
 }
 
-// InstanceID returns the id of the instance of a group, the same for every template and
-// deploy.
+// InstanceID returns the id of the instance of a group. All templates and deploys use the
+// same.
 func (rec *Record) InstanceID(group string) string {
 	if rec.From.Of != nil {
 		return rec.From.Of.Instance.ID
@@ -94,8 +94,8 @@ func onlyID(installation uuid.UUID, group string) string {
 	return uuid.NewSHA1(installation, []byte(group+"/0")).String()
 }
 
-// OnlyID returns the id that the instance of a deployment with only one has, by the
-// installation id in its state.
+// OnlyID returns the id of the only instance of a deployment, from the installation id in
+// its state.
 func OnlyID(installation, group string) (string, error) {
 	id, err := uuid.Parse(installation)
 	if err != nil {
@@ -104,11 +104,10 @@ func OnlyID(installation, group string) (string, error) {
 	return onlyID(id, group), nil
 }
 
-// Folder returns the folder in which this machine keeps what it knows of the
-// deployment.
+// Folder returns this machine's folder of the deployment.
 func (rec *Record) Folder() kept.Folder { return kept.At(rec.Dir) }
 
-// HealthFrom returns where health checks of the instance at the address run.
+// HealthFrom says from where the health checks of the instance at the address run.
 func (a *Agents) HealthFrom(address string) health.From {
 	from := health.From{Address: address, Dial: a.rec.dialService(), Env: a.rec.Env.checkEnv()}
 	if a.rec.About.Manifest != "" {
@@ -117,9 +116,9 @@ func (a *Agents) HealthFrom(address string) health.From {
 	return from
 }
 
-// SayAddress shows the address of the instance, and where its service is: the URL of
-// a health check, or else, if look is true, the open ports of an embedded VM. An empty
-// address is not shown.
+// SayAddress reports the address of the instance, and the URL of its service: from a
+// health check or, if look is true, the open ports of an embedded VM. An empty address is
+// not reported.
 func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 	if address == "" {
 		return
@@ -152,8 +151,8 @@ func (t *Instance) SayAddress(ctx context.Context, address string, look bool) {
 // mostPorts is the largest number of open ports that a message lists.
 const mostPorts = 6
 
-// serviceURL returns the URL of the first health check that has one, at an address;
-// empty: none has.
+// serviceURL returns the first URL of a health check, with the address; empty: no check
+// has a URL.
 func (req *Request) serviceURL(address string) string {
 	for _, c := range req.About.Health {
 		if c.HTTP == "" {
@@ -178,7 +177,7 @@ func (rec *Record) currentStemcell() *state.Stemcell {
 	return st.Stemcell()
 }
 
-// Remember records what this deploy knows, for commands that do not read the
+// Remember records the settings of this deploy for commands that do not read the
 // manifest.
 func (c *CPI) Remember(ctx context.Context) error {
 	m := c.artifacts.Manifest
@@ -213,8 +212,8 @@ func (c *CPI) Remember(ctx context.Context) error {
 	return nil
 }
 
-// recallKnown reads what this machine has recorded of the deployment; the zero
-// value if that is nothing or unreadable.
+// recallKnown reads this machine's record of the deployment. A missing or unreadable
+// record counts as empty.
 func (rec *Record) recallKnown(ctx context.Context) {
 	known, ok := rec.Folder().Deployment()
 	if !ok {
@@ -226,8 +225,7 @@ func (rec *Record) recallKnown(ctx context.Context) {
 	rec.Env.publish(known.Name, known.Group)
 }
 
-// aboutManifest returns the part of the manifest that commands need which do not
-// read it.
+// aboutManifest returns the settings of the manifest that other commands need.
 func aboutManifest(m *manifest.Manifest) kept.Deployment {
 	return kept.Deployment{
 		Manifest: m.Path, Name: m.Name, Group: m.Group.Name, Index: m.Index(),
@@ -237,7 +235,7 @@ func aboutManifest(m *manifest.Manifest) kept.Deployment {
 	}
 }
 
-// Exists reports whether there is a file or folder.
+// Exists reports whether a file or folder exists.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

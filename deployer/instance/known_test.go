@@ -7,7 +7,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// The watch time of the command line also counts after addresses were put into the
+// The watch time of the command line still counts after addresses were put into the
 // manifest.
 func TestWatchTimeOfTheCommandLine(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// Ledger returns the ledger of reserved addresses at a path or a postgres:// URL.
-// The first call opens it, and Close closes it.
+// Ledger returns the address ledger at a path or a postgres:// URL. The first call opens
+// it, and Close closes it.
 func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, error) {
 	if ledger := e.ledgers[address]; ledger != nil {
 		return ledger, nil
@@ -40,9 +40,9 @@ func (e *Env) Ledger(ctx context.Context, address string) (*addresses.Ledger, er
 	return ledger, nil
 }
 
-// Distinct returns the manifests in the order of their states, each state once:
-// runs that lock several states must not wait for each other. state is the path of
-// the state of a single manifest, if that is named.
+// Distinct returns the manifests in the order of their states, without manifests that
+// share a state: runs that lock several states must not wait for each other. state is the
+// path of the state, if there is only one manifest; it may be empty.
 func Distinct(manifests []string, state string) ([]string, error) {
 	of := map[string]string{}
 	for _, manifest := range manifests {
@@ -61,16 +61,16 @@ func Distinct(manifests []string, state string) ([]string, error) {
 	return list, nil
 }
 
-// LedgerPath returns the ledger that is used unless another one is named.
+// LedgerPath returns the path of the default ledger.
 func LedgerPath(home string) string { return filepath.Join(home, "addresses.db") }
 
-// LedgerAddress returns where the addresses of the deployment are reserved: as the
-// command line says, as this machine remembers it, or else on this machine.
+// LedgerAddress returns the ledger of the deployment: that of the command line, the
+// recorded one, or the default one.
 func (a *Addresses) LedgerAddress() string {
 	return cmp.Or(a.rec.Env.Database, a.rec.Known.Database, LedgerPath(a.rec.Env.Home))
 }
 
-// Ledger returns the ledger in which the addresses of the deployment are reserved.
+// Ledger returns the ledger of the deployment.
 func (a *Addresses) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	a.rec.Env.Secret(addresses.Secrets(a.LedgerAddress())...)
 	if err := cmp.Or(a.UnnamedLedger(), a.LostLedger()); err != nil {
@@ -79,7 +79,7 @@ func (a *Addresses) Ledger(ctx context.Context) (*addresses.Ledger, error) {
 	return a.rec.Env.Ledger(ctx, a.LedgerAddress())
 }
 
-// recordedLedger returns where the addresses are by the state; empty: nowhere.
+// recordedLedger returns the ledger in the state; empty: the state has none.
 func (a *Addresses) recordedLedger() string {
 	if a.rec.State == nil {
 		return ""
@@ -87,11 +87,11 @@ func (a *Addresses) recordedLedger() string {
 	return a.rec.State.Get().Own.Ledger
 }
 
-// SharedLedger returns LedgerAddress as the state records it.
+// SharedLedger returns LedgerAddress in the form for the state.
 func (a *Addresses) SharedLedger() string { return addresses.Shared(a.LedgerAddress()) }
 
-// UnnamedLedger returns an error if the addresses of the deployment are in the
-// database of a team, by the state, and nobody has named that on this machine.
+// UnnamedLedger returns an error if the state says that a team's database has the
+// addresses, and nobody has named that database on this machine.
 func (a *Addresses) UnnamedLedger() error {
 	recorded := a.recordedLedger()
 	if !strings.Contains(recorded, "://") || a.rec.Env.Database != "" || recorded == a.SharedLedger() {
@@ -100,8 +100,7 @@ func (a *Addresses) UnnamedLedger() error {
 	return fmt.Errorf("the state records that the addresses of this deployment are in the ledger %s: name that with --database or BOOTSTRAP_DATABASE", recorded)
 }
 
-// LostLedger returns an error if the file of the ledger is gone in which the
-// deployment has addresses.
+// LostLedger returns an error if the file of the deployment's ledger is missing.
 func (a *Addresses) LostLedger() error {
 	if a.LedgerLost() {
 		return &addresses.Error{Ledger: a.LedgerAddress(), Kind: addresses.Gone, Detail: "it does not exist, although this deployment has addresses in it"}
@@ -109,8 +108,8 @@ func (a *Addresses) LostLedger() error {
 	return nil
 }
 
-// LedgerLost reports whether the file of the ledger is gone in which the deployment
-// has addresses. In a new one, the addresses of all others would be free.
+// LedgerLost reports whether the file of the deployment's ledger is missing. A new ledger
+// would offer the addresses of other deployments.
 func (a *Addresses) LedgerLost() bool {
 	path := a.LedgerAddress()
 	return path == a.rec.Known.Database && IsMissing(path)
@@ -126,8 +125,8 @@ func IsMissing(address string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// OldLedgers returns the ledgers other than LedgerAddress in which the deployment
-// may still have addresses, because it used them before.
+// OldLedgers returns earlier ledgers of the deployment, which may still have addresses of
+// it.
 func (a *Addresses) OldLedgers() []string {
 	var list []string
 	for _, address := range append([]string{cmp.Or(a.rec.Known.Database, a.recordedLedger())}, a.rec.Known.OldDatabases...) {
@@ -141,8 +140,8 @@ func (a *Addresses) OldLedgers() []string {
 	return list
 }
 
-// LeavesLedger returns a warning if the deployment used another ledger until now;
-// empty: it did not.
+// LeavesLedger returns a warning if the deployment changes its ledger; empty: it does
+// not.
 func (a *Addresses) LeavesLedger() string {
 	left := cmp.Or(a.rec.Known.Database, a.recordedLedger())
 	if !slices.Contains(a.OldLedgers(), left) {
@@ -158,8 +157,8 @@ func (a *Addresses) LeavesLedger() string {
 	return fmt.Sprintf("until now, this deployment had its addresses in the ledger %s. They stay reserved there, too, so that no other deployment of that ledger gets them, until bootstrap delete releases them. To release them before: bootstrap addresses release %s --database %s --force", place, a.rec.Installation, place)
 }
 
-// LedgerToRead returns the ledger at an address for a run that changes nothing: an
-// empty one in memory if there is none on this machine yet.
+// LedgerToRead returns the ledger at an address for a run that changes nothing: an empty
+// one in memory if the file does not exist.
 func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledger, error) {
 	e.Secret(addresses.Secrets(address)...)
 	if e.Offline || IsMissing(address) {
@@ -168,22 +167,21 @@ func (e *Env) LedgerToRead(ctx context.Context, address string) (*addresses.Ledg
 	return e.Ledger(ctx, address)
 }
 
-// UsesLedger reports whether the ledger may contain addresses of the deployment.
+// UsesLedger reports whether the ledger may have addresses of the deployment.
 func (a *Addresses) UsesLedger() bool {
 	return a.rec.read != nil && a.rec.read.Manifest.SharesNetworks() || a.rec.Known.Database != "" || len(a.rec.Known.OldDatabases) > 0 || a.recordedLedger() != ""
 }
 
-// asked is what the deployment asks of the ledger.
+// asked is a request to the ledger.
 type asked struct {
 	networks []network.Network
 	network.Instance
 }
 
-// question returns what the deployment asks of the ledger, and claims the
-// addresses that its VM has by the state and by what this machine remembers: a VM
-// that was created without a ledger keeps them. replace is true if the VM is
-// replaced for another reason than its addresses, swap if the new VM is created
-// beside the old one.
+// question returns the request of the deployment to the ledger. It claims the VM's
+// addresses in the state and on this machine, so that a VM that was created without a
+// ledger keeps them. replace is true if the VM is replaced for another reason than its
+// addresses, swap if the new VM is created before the old one is deleted.
 func (a *Placement) question(replace, swap bool) asked {
 	p := a.in.Manifest.Placement
 	in := asked{networks: p.Networks, Instance: network.Instance{
@@ -222,8 +220,8 @@ func (a *Placement) question(replace, swap bool) asked {
 	return in
 }
 
-// zone returns the zone of the instance: the one that it was in, if the manifest
-// and its static addresses allow that one, and else the manifest's choice.
+// zone returns the zone of the instance: the recorded one, if the manifest and the static
+// addresses allow it, or the manifest's choice.
 func (a *Placement) zone() string {
 	p := a.in.Manifest.Placement
 	if p.Own || a.in.Manifest.Identity != nil || a.rec.State == nil || a.rec.State.Get().Own.Zone == "" {
@@ -240,8 +238,8 @@ func (a *Placement) zone() string {
 // Networks returns the networks of the deployment.
 func (a *Placement) Networks() []network.Network { return a.in.Manifest.Placement.Networks }
 
-// Wanted returns what the deployment asks of the ledger. One that does not exist
-// yet asks under the path of its state.
+// Wanted returns the deployment's part of the request. A new deployment is named by the
+// path of its state.
 func (a *Placement) Wanted() network.Instance {
 	in := a.question(false, a.in.Manifest.Update.VMStrategy == "create-swap-delete").Instance
 	if a.rec.Installation == uuid.Nil {
@@ -250,9 +248,9 @@ func (a *Placement) Wanted() network.Instance {
 	return in
 }
 
-// Claims returns the addresses that the VM of the deployment has, by the record of
-// its last deploy on this machine, or else by its state. A network is looked for
-// by its name, and then by its range; networks may be empty.
+// Claims returns the addresses of the deployment's VM, according to this machine's record
+// of the last deploy, or to the state. It looks for a network by name, and then by range;
+// networks may be empty.
 func (a *Addresses) Claims(networks []network.Network) []network.Reservation {
 	st := a.rec.State.Get()
 	if st.CurrentVMCID == "" {
@@ -287,8 +285,7 @@ func (a *Addresses) Claims(networks []network.Network) []network.Reservation {
 	return list
 }
 
-// RememberLedger records in the state and on this machine in which ledger the
-// addresses of the deployment are.
+// RememberLedger records the ledger in the state and on this machine.
 func (a *Addresses) RememberLedger() error {
 	address, old := a.LedgerAddress(), a.OldLedgers()
 	if place := a.SharedLedger(); place != a.recordedLedger() {
@@ -308,8 +305,7 @@ func (a *Addresses) RememberLedger() error {
 	return nil
 }
 
-// addressOn returns the address that the VM has on a network, as far as that is
-// recorded.
+// addressOn returns the VM's address on a network, if it is recorded.
 func (a *Addresses) addressOn(w network.Wish) (netip.Addr, bool) {
 	st := a.rec.State.Get()
 	if st.CurrentVMCID == "" {
@@ -331,7 +327,7 @@ func (a *Addresses) addressOn(w network.Wish) (netip.Addr, bool) {
 	return addr, err == nil
 }
 
-// Refused adds to a refusal where commands find the ledger that it came from.
+// Refused adds the name of the ledger to a refusal.
 func (e *Env) Refused(err error, address string) error {
 	usual := cmp.Or(e.Getenv("BOOTSTRAP_DATABASE"), LedgerPath(e.Home))
 	if refused, ok := errors.AsType[*network.Refused](err); ok && !addresses.Same(address, usual) {
@@ -340,7 +336,7 @@ func (e *Env) Refused(err error, address string) error {
 	return err
 }
 
-// Owner returns the instance in whose name addresses are reserved.
+// Owner returns the instance for which addresses are reserved.
 func (a *Addresses) Owner() network.Owner {
 	return network.Owner{Deployment: a.rec.Installation.String(), Name: a.rec.About.Name, Instance: a.rec.About.Instance()}
 }

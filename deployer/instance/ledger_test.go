@@ -12,21 +12,21 @@ import (
 	"bootstrap/state"
 )
 
-// In which ledger the addresses of a deployment are, and what is refused if that is not
-// clear. HOME is the folder of the test.
+// Which ledger is used, and the errors if that is not clear. HOME is the folder of the
+// test.
 func TestWhichLedger(t *testing.T) {
 	t.Parallel()
 	const team = "postgres://user:secret@db.example.com/addresses"
 	for name, c := range map[string]struct {
 		flag     string // --database
-		known    string // as this machine has recorded
+		known    string // recorded on this machine
 		old      []string
-		recorded string // by the state
+		recorded string // in the state
 		files    []string
 		address  string
 		refused  string
-		others   []string // ledgers that may still have addresses
-		leaves   string   // in the warning that the deployment leaves a ledger
+		others   []string // earlier ledgers
+		leaves   string   // part of the warning that the deployment changes its ledger
 	}{
 		"none":                  {address: "HOME/addresses.db"},
 		"by a flag":             {flag: "HOME/other.db", address: "HOME/other.db"},
@@ -77,13 +77,13 @@ func TestWhichLedger(t *testing.T) {
 	}
 }
 
-// What is recorded after addresses were reserved: where, without secrets in the state.
+// After reserving, the ledger is recorded; the state gets no secrets.
 func TestRememberLedger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, nil)
 	w.Known.Database = filepath.Join(w.dir, "old.db")
 	w.Env.Database = "postgres://user:secret@db.example.com/addresses?sslmode=disable"
-	for range 2 { // the second time, nothing changes
+	for range 2 { // The second time, nothing changes.
 		if err := w.Addresses.RememberLedger(); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestRememberLedger(t *testing.T) {
 			t.Errorf("the state has %q", got)
 		}
 	}
-	if w.State.Get().Own.Serial != 2 { // newWorld has written it, too
+	if w.State.Get().Own.Serial != 2 { // newWorld has written the state once.
 		t.Errorf("the state was written %d times", w.State.Get().Own.Serial)
 	}
 }

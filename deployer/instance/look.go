@@ -15,20 +15,20 @@ import (
 	"bootstrap/state"
 )
 
-// Look contains what was found out about a deployment: from its agent first, and
-// from the CPI if a plan needs what the agent cannot report.
+// Look has the facts about a deployment: from its agent and, if a plan needs more, from
+// the CPI.
 type Look struct {
 	rec       *Record
 	agents    *Agents
 	cpi       *CPI
 	addresses *Addresses
 
-	Fix bool // a VM whose agent is silent may be rebooted, and a busy agent is waited for only shortly
+	Fix bool // true: reboot a VM with a silent agent, and wait only shortly for a busy agent
 
 	Facts    plan.Facts
-	Running  *agent.Client // of the VM that exists; nil: there is none
-	Swapped  *agent.Client // of the VM that is replaced; nil: none answers
-	AskedCPI bool          // the CPI was asked, too
+	Running  *agent.Client // client of the existing VM; nil: there is none
+	Swapped  *agent.Client // client of the VM that is replaced; nil: it does not answer
+	AskedCPI bool          // the CPI was asked
 	Revived  bool          // the VM was rebooted
 }
 
@@ -37,9 +37,8 @@ func NewLook(t *Instance, fix bool) *Look {
 	return &Look{rec: t.Record, agents: t.Agents, cpi: t.CPI, addresses: t.Addresses, Fix: fix}
 }
 
-// AgentDiffers lists the settings of the agent that were seen to differ from a
-// manifest: the recorded ones may be wrong, or another machine may have changed
-// them.
+// AgentDiffers lists settings of the agent that differ from the manifest: the record may
+// be wrong, or another machine may have changed them.
 func (l *Look) AgentDiffers(m *manifest.Manifest) []string {
 	if !l.Facts.Answers {
 		return nil
@@ -72,8 +71,8 @@ func AddressIn(nets map[string]map[string]any) string {
 	return ""
 }
 
-// recordAccess records how the VM's agent was reached if that was not recorded, because
-// the run that created the VM was killed before. A plan changes nothing.
+// recordAccess records how the VM's agent was reached, if the run that created the VM was
+// killed before it could. A plan records nothing.
 func (l *Look) recordAccess(vm string) {
 	if was, ok := l.rec.Folder().Agent(); l.rec.Scratch != "" || !l.Facts.Answers || ok && was.VM == vm {
 		return
@@ -92,11 +91,11 @@ func (l *Look) recordAccess(vm string) {
 	}
 }
 
-// ExistingAgentTimeout is how long the agent of a VM that should be up may
-// take to answer; today's tools use the same 10 s.
+// ExistingAgentTimeout is how long the agent of an existing VM may take to answer;
+// create-env also waits 10 s.
 const ExistingAgentTimeout = 10 * time.Second
 
-// goneAgentTimeout is the same for a VM whose deletion has begun.
+// goneAgentTimeout is the limit for a VM whose deletion has begun.
 const goneAgentTimeout = 3 * time.Second
 
 // answerTime returns how long the agent of a VM may take to answer.
@@ -108,7 +107,7 @@ func (l *Look) answerTime(vm string) time.Duration {
 	return min(limit, l.rec.Env.AgentTimeout)
 }
 
-// AtAgent asks the agent of the recorded VM, if there is one, how it is.
+// AtAgent asks the agent of the recorded VM, if there is one, for its state.
 func (l *Look) AtAgent(ctx context.Context) error {
 	st := l.rec.State.Get()
 	l.Facts, l.Running, l.addresses.seen = plan.Facts{}, nil, nil
@@ -140,8 +139,8 @@ func (l *Look) AtAgent(ctx context.Context) error {
 	return err
 }
 
-// settleDisk records the disk that the VM uses as the current one, if an earlier
-// run was killed before it could.
+// settleDisk makes the mounted disk the current one, if an earlier run was killed before
+// it could.
 func (l *Look) settleDisk() error {
 	now, changed := plan.Settled(l.rec.State.Get(), l.Facts)
 	if !changed {
@@ -154,9 +153,9 @@ func (l *Look) settleDisk() error {
 	})
 }
 
-// askAgentOf asks the agent of one VM for its state. If agentID is known,
-// another VM's agent at the same address is not accepted. It returns the client
-// to which the agent answers, or else the likeliest one.
+// askAgentOf asks the agent of a VM for its state. If agentID is known, the agent of
+// another VM is refused. It returns the client that the agent answers, or the likeliest
+// one.
 func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Client, plan.Facts, error) {
 	how := l.agents.Recall(vm)
 	limit := l.answerTime(vm)
@@ -176,8 +175,8 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 			if err != nil {
 				break
 			}
-			waiting.End() // ask reports what it waits for itself
-			// An agent may restart with other settings just after it has answered.
+			waiting.End() // The method ask reports its own waits.
+			// An agent may have just answered before it restarts with other settings.
 			if facts, err = l.ask(ctx, s, client, agentID); !unreachable(err) || others <= 0 {
 				break
 			}
@@ -195,7 +194,7 @@ func (l *Look) askAgentOf(ctx context.Context, vm, agentID string) (*agent.Clien
 	return client, facts, err
 }
 
-// noAnswer describes why the agent cannot be used now.
+// noAnswer says why the agent cannot be used.
 func noAnswer(err error) string {
 	_, busy := errors.AsType[*agent.BusyError](err)
 	_, foreign := errors.AsType[*ForeignAgentError](err)
@@ -212,8 +211,8 @@ func noAnswer(err error) string {
 // treats the agent as silent.
 const busyFixTime = 30 * time.Second
 
-// registryTime is how long listing its disks may take an agent that reads its settings
-// from a registry: it tries for 10 s or more while none is served.
+// registryTime is how long an agent with a registry may take to list its disks: it tries
+// for 10 s or more if no registry is served.
 const registryTime = time.Minute
 
 // busyTime returns how long an agent may continue with a task of an earlier run.
@@ -236,7 +235,7 @@ func (l *Look) busyWith(limit time.Duration) string {
 	return fmt.Sprintf("the agent is busy with a task of an earlier run; waiting up to %s for its end", limit.Round(time.Second))
 }
 
-// ask asks the agent for its state and its disks.
+// ask asks the agent for its state and disks.
 func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, agentID string) (plan.Facts, error) {
 	now, err := client.GetState(ctx, false)
 	if err != nil {
@@ -256,8 +255,8 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
 }
 
-// OwnAgent reports whether the agent that answered has the agent id that the VM
-// was created with, as far as both are known.
+// OwnAgent returns an error if the agent that answered has another agent id than the VM
+// was created with. Unknown ids are accepted.
 func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
 	if agentID == "" || now.AgentID == "" || now.AgentID == agentID {
 		return nil
@@ -265,8 +264,8 @@ func OwnAgent(client *agent.Client, now agent.State, agentID string) error {
 	return &ForeignAgentError{Address: client.Address(), Got: now.AgentID, Want: agentID}
 }
 
-// KnownAddress returns the address of the VM on a dynamic network, as the last
-// deploy recorded it, or as the agent reports it now; empty: unknown.
+// KnownAddress returns the VM's address on a dynamic network, from the last deploy's
+// record or from the agent; empty: unknown.
 func (l *Look) KnownAddress() string {
 	return cmp.Or(l.rec.State.Get().Own.Address, AddressIn(l.Facts.Now.Networks))
 }
@@ -285,8 +284,7 @@ func (l *Look) Again(ctx context.Context) error {
 	return err
 }
 
-// ForeignAgentError says that another VM's agent answers where that of the
-// deployment's VM was expected.
+// ForeignAgentError says that the agent of another VM answered.
 type ForeignAgentError struct {
 	Address   string // host:port
 	Got, Want string // agent ids

@@ -14,16 +14,15 @@ import (
 	"bootstrap/state"
 )
 
-// WhoIsThere returns the CID of the VM that the call in may have created:
-// the agent at the manifest's address must have the agent id of the call, and
-// the CPI must know the VM by the name that its agent reports. doubt says why
-// that is not proven.
+// WhoIsThere returns the CID of the VM that the call in may have created. The agent at
+// the manifest's address must have the agent id of the call, and the CPI must know a VM
+// with the name that the agent reports. Otherwise doubt says what is not proven.
 func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt string) {
 	if l.rec.About.MBus == "" {
 		return "", "the address of its agent is unknown"
 	}
 	mbus, ca := l.rec.About.MBus, l.rec.About.CA
-	if how := l.agents.coming(in.AgentID); how != nil { // the manifest may have changed since
+	if how := l.agents.coming(in.AgentID); how != nil { // The manifest may have changed since the call.
 		mbus, ca = how.MBus, how.CA
 		l.rec.Env.Secret(mbus)
 	}
@@ -66,10 +65,9 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 	return name, ""
 }
 
-// ByCPI asks the CPI for what the agent did not report, if a plan needs that. want is
-// the disk of the manifest; nil: none.
-// Before that, it settles the calls of an interrupted run; after that, it may
-// reboot a silent VM.
+// ByCPI asks the CPI for facts that a plan needs and the agent did not report. want is
+// the disk of the manifest; nil: none. First it settles the calls of an interrupted run.
+// At the end it may reboot a VM with a silent agent.
 func (l *Look) ByCPI(ctx context.Context, want *manifest.DiskPool, settle func(context.Context) error) error {
 	if l.AskedCPI = l.needsCPI(want); !l.AskedCPI {
 		return nil
@@ -88,12 +86,11 @@ func (l *Look) ByCPI(ctx context.Context, want *manifest.DiskPool, settle func(c
 	return nil
 }
 
-// ForDelete asks the CPI for VM and disk in any case: a CPI that looks in the
-// wrong place knows neither, and what it does not know would count as deleted.
+// ForDelete always asks the CPI for VM and disk: a CPI with wrong settings knows neither,
+// and a missing disk would count as deleted.
 func (l *Look) ForDelete(ctx context.Context) error { return l.askCPI(ctx, false) }
 
-// askCPI asks the CPI whether VM and disk exist. seen means that the VM is known
-// to exist.
+// askCPI asks the CPI whether VM and disk exist. seen is true if the VM certainly exists.
 func (l *Look) askCPI(ctx context.Context, seen bool) error {
 	st := l.rec.State.Get()
 	if cid := st.CurrentVMCID; cid != "" && !seen {
@@ -108,8 +105,8 @@ func (l *Look) askCPI(ctx context.Context, seen bool) error {
 	return l.ForDisk(ctx, d)
 }
 
-// ForVM asks the CPI whether the VM exists. A VM whose agent answers exists: if the CPI
-// has no has_vm, that is an error only if the answer is needed.
+// ForVM asks the CPI whether the VM exists. If the agent answers, the VM exists: then a
+// CPI without has_vm is an error only if its answer is needed.
 func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 	found := l.Facts
 	err := l.rec.Out.Do(fmt.Sprintf("Looking for VM '%s'", cid), func(*report.Stage) error {
@@ -128,7 +125,7 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 		return nil
 	})
 	if err == nil && found.Answers && !found.HasVM {
-		// The VM and its agent may be about to disappear.
+		// VM and agent may be about to disappear.
 		if err := l.Running.Ping(ctx); err != nil && ctx.Err() == nil {
 			found.Answers, found.AgentErr = false, err
 			l.Facts = found

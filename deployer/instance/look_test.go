@@ -12,8 +12,8 @@ import (
 	"bootstrap/state"
 )
 
-// Whom a look asks, and in which order: the agent first, and the CPI only for what a
-// plan needs that the agent did not report.
+// A look asks the agent first, and the CPI only for facts that a plan needs and the agent
+// did not report.
 func TestWhatALookAsks(t *testing.T) {
 	t.Parallel()
 	yes := map[string]string{"has_vm": "true", "has_disk": "true", "reboot_vm": "null"}
@@ -21,10 +21,10 @@ func TestWhatALookAsks(t *testing.T) {
 		state    func(*state.State)
 		manifest func(*manifest.Manifest)
 		cpi      map[string]string
-		disks    string // as the agent reports them; empty: disk-1
+		disks    string // disks in the agent's report; empty: disk-1
 		silent   bool
 		fix      bool
-		plan     bool // changes nothing
+		plan     bool // true: the run changes nothing
 		asked    string
 		refused  string
 	}{
@@ -90,12 +90,12 @@ func killedCall(st *state.State) {
 	st.Own.Intents = []state.Intent{{ID: "i", Method: "create_disk"}}
 }
 
-// A CPI that does not know a VM whose agent answers looks in the wrong place.
+// If the CPI does not know a VM whose agent answers, the CPI has wrong settings.
 func TestCPIElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		has     string // the answer to has_vm
-		silent  bool   // the agent ends before it is asked again
+		silent  bool   // true: the agent ends before it is asked again
 		needed  bool
 		refused string
 	}{
@@ -125,13 +125,13 @@ func TestCPIElsewhere(t *testing.T) {
 	}
 }
 
-// The VM of a killed create_vm is found only if its agent and the CPI agree on it.
+// The VM of a killed create_vm is found only if its agent and the CPI agree.
 func TestWhoIsThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mbus   string // replaces the manifest's
 		silent bool
-		state  string // as the agent reports it
+		state  string // the agent's report
 		cpi    map[string]string
 		cid    string
 		doubt  string

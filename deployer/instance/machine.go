@@ -9,30 +9,30 @@ import (
 	"bootstrap/manifest"
 )
 
-// Machine is what a VM of the embedded CPI is made of.
+// Machine is the kind of a VM of the embedded CPI.
 type Machine struct {
 	Kind    string // agent.MachineFolder, agent.MachineNamespace or agent.MachineContainer; empty: unknown
-	Refused error  // why it is not, or cannot be, made of namespaces; nil: it is, or a folder was asked for
-	Remedy  string // what a person can do about that; may be empty
+	Refused error  // why it does not use namespaces; nil: it does, or a folder was requested
+	Remedy  string // what a person can do about it; may be empty
 }
 
-// Limits are those that an embedded VM can exceed.
+// Limits are limits that are not enforced for an embedded VM.
 type Limits struct {
-	Names  []string // of cloud_properties; empty: it is held to all
+	Names  []string // names in cloud_properties; empty: all limits are enforced
 	Cause  error
-	Remedy string // what a person can do about that; may be empty
+	Remedy string // what a person can do about it; may be empty
 }
 
-// Host is this machine, on which the embedded CPI makes the VM.
+// Host is this machine, for VMs of the embedded CPI.
 type Host struct {
 	in       *Inputs
 	rec      *Record
-	stemcell *artifact.Stemcell // nil: it is not fetched
+	stemcell *artifact.Stemcell // nil: not fetched yet
 
 	machine *Machine // nil: NewMachine was not called
 }
 
-// NewHost returns this machine for the VM of a manifest.
+// NewHost returns a Host for the VM of a manifest.
 func NewHost(in *Inputs, rec *Record, stemcell *artifact.Stemcell) *Host {
 	return &Host{in: in, rec: rec, stemcell: stemcell}
 }
@@ -42,7 +42,7 @@ func (in *Inputs) EmbeddedCPI() bool {
 	return slices.ContainsFunc(in.Manifest.CPI.Templates, func(job manifest.JobRef) bool { return job.Name == "local_cpi" })
 }
 
-// NewMachine returns what a new VM is made of; zero without the embedded CPI.
+// NewMachine returns the kind of a new VM; zero without the embedded CPI.
 func (h *Host) NewMachine(ctx context.Context) Machine {
 	if !h.in.EmbeddedCPI() || h.in.Env.Machine == nil {
 		return Machine{}
@@ -55,8 +55,8 @@ func (h *Host) NewMachine(ctx context.Context) Machine {
 	return *h.machine
 }
 
-// hasImage reports whether the stemcell has the image of a root file system, as far
-// as that is known before it is fetched.
+// hasImage reports whether the stemcell has an image of a root file system. Before the
+// stemcell is fetched, that may be unknown: false.
 func (in *Inputs) hasImage(stemcell *artifact.Stemcell) bool {
 	if stemcell != nil {
 		return !slices.Contains(stemcell.Formats, "local")
@@ -64,8 +64,8 @@ func (in *Inputs) hasImage(stemcell *artifact.Stemcell) bool {
 	return !strings.HasPrefix(in.Manifest.ResourcePool.Stemcell.URL, "embedded:")
 }
 
-// DiskNotHeld returns why nothing stops a new persistent disk at its size; zero: it stops
-// there, or the embedded CPI does not make it.
+// DiskNotHeld returns why the size of a new persistent disk is not enforced; zero: it is
+// enforced, or the embedded CPI is not used.
 func (h *Host) DiskNotHeld(ctx context.Context) Limits {
 	if m := h.NewMachine(ctx); m.Kind != "" && h.in.Env.DiskLimit != nil {
 		return h.in.Env.DiskLimit(m.Kind)
@@ -73,8 +73,8 @@ func (h *Host) DiskNotHeld(ctx context.Context) Limits {
 	return Limits{}
 }
 
-// NotHeld returns which limits of its cloud_properties a new VM is not held to;
-// zero without the embedded CPI.
+// NotHeld returns which limits in cloud_properties are not enforced for a new VM; zero
+// without the embedded CPI.
 func (h *Host) NotHeld(ctx context.Context) Limits {
 	if m := h.NewMachine(ctx); m.Kind != "" && h.in.Env.Limits != nil {
 		return h.in.Env.Limits(m.Kind, h.in.Manifest.ResourcePool.CloudProperties)

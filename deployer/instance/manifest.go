@@ -59,8 +59,8 @@ func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
 	return in, nil
 }
 
-// ReadIfAny reads the manifest without generating variables; nil: none is named. If it
-// is wrong, the run uses what this machine has recorded of it.
+// ReadIfAny reads the manifest without generating variables; nil: no manifest is named.
+// If it is invalid, the run uses this machine's record.
 func (t *Instance) ReadIfAny(ctx context.Context) (*Inputs, error) {
 	if t.From.Manifest == "" {
 		return nil, nil
@@ -78,7 +78,7 @@ func (t *Instance) ReadIfAny(ctx context.Context) (*Inputs, error) {
 	return in, nil
 }
 
-// use makes what was read that of the run, and its secrets hidden.
+// use makes in the manifest of the run, and hides its secrets in messages.
 func (req *Request) use(in *Inputs) {
 	req.read = in
 	in.UseManifest(in.Manifest)
@@ -86,7 +86,7 @@ func (req *Request) use(in *Inputs) {
 	req.Env.publish(in.Manifest.Names...)
 }
 
-// JobNames returns the names of the jobs of the instance; nil: this run has not read the
+// JobNames returns the names of the instance's jobs; nil: this run has not read the
 // manifest.
 func (req *Request) JobNames() []string {
 	if req.read == nil {
@@ -122,7 +122,7 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 		// The file is not needed, but a mistyped name is still an error.
 		if _, err := os.Stat(rec.From.AdoptFrom); err != nil {
 			if at, ok := errors.AsType[*fs.PathError](err); ok {
-				err = at.Err // without the name of the system call
+				err = at.Err // The error of the system call names the file already.
 			}
 			return nil, &document.FileError{Err: fmt.Errorf("cannot read the manifest of --adopt-from: %s: %w", rec.From.AdoptFrom, err)}
 		}
@@ -132,7 +132,7 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 	inputs := rec.From.Inputs
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
-	inputs.CloudConfigs, inputs.CloudProvider, inputs.Find = nil, "", nil // another tool's manifest has networks and resource pools of its own
+	inputs.CloudConfigs, inputs.CloudProvider, inputs.Find = nil, "", nil // The manifest of another tool has networks and resource pools of its own.
 	m, err := manifest.Load(ctx, rec.From.AdoptFrom, inputs)
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (req *Request) SaysProtect(ctx context.Context) bool {
 	return err == nil && in.Manifest.Protect
 }
 
-// Diff returns how a manifest differs from the one applied last; nil:
-// this machine has not kept that one, for example because another one has applied it.
+// Diff returns the differences between a manifest and the last applied one; nil: this
+// machine does not have that, for example because another machine applied it.
 func (rec *Record) Diff(st state.State, m *manifest.Manifest) []string {
 	if a, ok := rec.Folder().Applied(kept.Current); ok && !a.IsLast(st) {
 		return nil
@@ -167,13 +167,13 @@ func (rec *Record) Diff(st state.State, m *manifest.Manifest) []string {
 	}
 	lines := make([]string, len(list))
 	for i, d := range list {
-		d.Old, d.New = rec.Env.Redact(d.Old), rec.Env.Redact(d.New) // its path is a public name
+		d.Old, d.New = rec.Env.Redact(d.Old), rec.Env.Redact(d.New) // The path is public, and the values may be secret.
 		lines[i] = d.String()
 	}
 	return lines
 }
 
-// Place returns the text of a warning, with its place if that is known.
+// Place returns the text of a warning, with its place if it has one.
 func Place(p document.Problem) string {
 	p.Warning = false
 	return p.String()

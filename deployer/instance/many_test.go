@@ -16,7 +16,7 @@ const twoInstances = `{"format": 1, "name": "dep", "instances": [
  {"id": "a", "group": "web", "index": 0, "state": "web-0.json"},
  {"id": "b", "group": "web", "index": 3, "state": "/elsewhere/first-state.json", "addresses": {"default": "10.0.0.5/32"}}]}`
 
-// An instance is named by its index or its id, and its state is where the record says.
+// An instance is selected by index or id, and its state is at the recorded path.
 func TestSelectInstance(t *testing.T) {
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "m.yml")
@@ -43,7 +43,7 @@ func TestSelectInstance(t *testing.T) {
 	}
 }
 
-// An instance asks the ledger for the address that the record has, and refuses another.
+// An instance asks the ledger for its recorded address, and refuses another one.
 func TestRecordedAddress(t *testing.T) {
 	networks, problems := network.Parse([]any{map[string]any{"name": "default", "subnets": []any{map[string]any{"range": "10.0.0.0/24", "gateway": "10.0.0.1"}}}}, network.Rules{})
 	if len(problems) > 0 {

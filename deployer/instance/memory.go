@@ -8,7 +8,7 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// keepAccess records, for later runs, how the agent of the VM was reached.
+// keepAccess records how the agent of the VM was reached, for later runs.
 func (a *Agents) keepAccess(vm string, found agent.Access) error {
 	now, ok := a.rec.Folder().Agent()
 	if a.rec.Scratch != "" || !ok || now.VM != vm || now.Access() == found || a.rec.State.Get().CurrentVMCID != vm {
@@ -21,8 +21,8 @@ func (a *Agents) keepAccess(vm string, found agent.Access) error {
 	return a.Keep(now)
 }
 
-// Expect records how the agent of a VM that is about to be created will be
-// reached, beside the agent of the running VM.
+// Expect records the URL and CA of the agent of a VM that will be created, in addition to
+// those of the running VM.
 func (a *Agents) Expect(agentID string) error {
 	now := kept.Agent{}
 	if vm := a.rec.State.Get().CurrentVMCID; vm != "" {
@@ -32,13 +32,13 @@ func (a *Agents) Expect(agentID string) error {
 	return a.Keep(now)
 }
 
-// Remember records that the VM's agent is reached as the manifest says.
+// Remember records that the VM's agent has the manifest's URL and CA.
 func (a *Agents) Remember(vm string) error {
 	return a.KeepCurrent(kept.Agent{VM: vm, MBus: a.rec.About.MBus, CA: a.rec.About.CA})
 }
 
-// KeepCurrent records how the current VM's agent is reached, beside the agent of
-// the VM that it replaces.
+// KeepCurrent records the access to the current VM's agent, in addition to that of the VM
+// that it replaces.
 func (a *Agents) KeepCurrent(now kept.Agent) error {
 	now.AgentID, now.Coming, now.Old = "", nil, nil
 	if old := a.rec.State.Get().Own.Swap; old != nil {
@@ -49,11 +49,11 @@ func (a *Agents) KeepCurrent(now kept.Agent) error {
 	return a.Keep(now)
 }
 
-// Keep saves how the agent of the VM is reached.
+// Keep records the access to the VM's agent.
 func (a *Agents) Keep(now kept.Agent) error { return a.rec.Folder().SetAgent(now) }
 
-// coming returns how the agent is reached of a VM that was being created with
-// that agent id; nil if that is not recorded.
+// coming returns the recorded access to the agent of a VM that was being created with
+// this agent id; nil: none.
 func (a *Agents) coming(agentID string) *kept.Agent {
 	now, ok := a.rec.Folder().Agent()
 	if !ok || now.Coming == nil || now.Coming.AgentID != agentID || now.Coming.MBus == "" {
@@ -62,8 +62,8 @@ func (a *Agents) coming(agentID string) *kept.Agent {
 	return now.Coming
 }
 
-// Recall returns how the agent of a VM is reached: as the command line says, as
-// this machine has recorded, or else as the manifest says.
+// Recall returns the access to a VM's agent: from the command line, from this machine's
+// record, or from the manifest.
 func (a *Agents) Recall(vm string) kept.Agent {
 	fallback := kept.Agent{VM: vm, MBus: a.rec.About.MBus, CA: a.rec.About.CA}
 	if a.rec.From.OldMBus != "" || a.rec.From.OldCA != "" {
@@ -80,14 +80,13 @@ func (a *Agents) Recall(vm string) kept.Agent {
 	return fallback
 }
 
-// madeWith reports whether the current VM was created with that agent id,
-// according to the state if that was read.
+// madeWith reports whether the current VM was created with this agent id, according to
+// the state, if it was read.
 func (a *Agents) madeWith(agentID string) bool {
 	return a.rec.State == nil || a.rec.State.Get().Own.AgentID == agentID
 }
 
-// Stays lists the agent's settings that cannot change on the running VM,
-// and why.
+// Stays lists the agent's settings that cannot change on the running VM, and the reason.
 func (a *Agents) Stays() (list []string, why string) {
 	now, ok := a.rec.Folder().Agent()
 	if ok && now.Fixed && now.VM == a.rec.State.Get().CurrentVMCID {

@@ -9,15 +9,15 @@ import (
 	"bootstrap/internal/proxy"
 )
 
-// Network is what connects a new VM of the embedded CPI.
+// Network is the network of a new VM of the embedded CPI.
 type Network struct {
-	Own     bool     // a network of the VM's own, else that of this machine
-	Out     string   // the program that leads out of it; empty: nothing does
-	Ports   []string // that this machine publishes
-	Problem error    // why the VM cannot have the network; nil: it can
+	Own     bool     // true: a network of the VM's own; false: that of this machine
+	Out     string   // the program that connects it to other networks; empty: none does
+	Ports   []string // published ports on this machine
+	Problem error    // why the VM cannot have this network; nil: it can
 }
 
-// NewNetwork returns what connects a new VM; zero without the embedded CPI.
+// NewNetwork returns the network of a new VM; zero without the embedded CPI.
 func (h *Host) NewNetwork(ctx context.Context) Network {
 	if !h.in.EmbeddedCPI() || h.in.Env.Network == nil {
 		return Network{}
@@ -26,8 +26,8 @@ func (h *Host) NewNetwork(ctx context.Context) Network {
 	return h.in.Env.Network(h.in.Manifest.Interfaces(), ports, h.NewMachine(ctx).Kind)
 }
 
-// inside returns how the current VM is reached if it is one of the embedded CPI
-// with a network of its own: from inside the VM. Else it is nil.
+// inside returns a dialer from inside of the current VM, if the VM has a network of its
+// own; nil: it has none.
 func (rec *Record) inside() proxy.Dial {
 	if rec.Env.Inside == nil || rec.About.Local == "" {
 		return nil
@@ -39,7 +39,7 @@ func (rec *Record) inside() proxy.Dial {
 	return rec.Env.Inside(rec.About.Local, vm)
 }
 
-// dialAgent returns how the agent and the SSH server of the VM are reached; nil:
+// dialAgent returns a dialer for the VM's agent and SSH server; nil: they are reached
 // directly.
 func (rec *Record) dialAgent() proxy.Dial {
 	if dial := rec.inside(); dial != nil {
@@ -48,8 +48,8 @@ func (rec *Record) dialAgent() proxy.Dial {
 	return rec.Env.Route.Dial
 }
 
-// dialService returns how the jobs of the VM are reached; nil: directly. Published
-// ports are at the loopback addresses of this machine.
+// dialService returns a dialer for the VM's jobs; nil: they are reached directly.
+// Published ports are at the loopback addresses of this machine.
 func (rec *Record) dialService() proxy.Dial {
 	dial := rec.inside()
 	if dial == nil {

@@ -16,17 +16,17 @@ type Located struct {
 	Package *artifact.Package
 }
 
-// bpmJob is the job of bpm-release. The embedded CPI gives the VMs of stemcells the
-// package of that name.
+// bpmJob is the job of bpm-release. The embedded CPI provides the package of that name in
+// VMs of stemcells.
 const bpmJob = "bpm"
 
-// provided reports whether the VM has what the job needs, so that its packages are
-// not needed.
+// provided reports whether the VM already has the programs of the job, so that its
+// packages are not needed.
 func (a *Artifacts) provided(job manifest.JobRef) bool {
 	return a.provider(job) != ""
 }
 
-// provider returns who has what the job needs; empty: its own packages.
+// provider names what provides the programs of the job; empty: its own packages do.
 func (a *Artifacts) provider(job manifest.JobRef) string {
 	switch {
 	case a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name):

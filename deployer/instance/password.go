@@ -9,12 +9,11 @@ import (
 	"bootstrap/agent"
 )
 
-// leastPassword is the least number of characters in the password of an agent that other
-// users of this machine can reach.
+// leastPassword is the smallest length of the password of an agent that other users of
+// this machine can reach.
 const leastPassword = 8
 
-// known returns passwords of the documentation and examples of BOSH and of this
-// program.
+// known returns passwords in the documentation and examples of BOSH and of this program.
 func known() []string {
 	return []string{
 		"quickstart-mbus-password", "mbus-password", "mbus_password", "mbus-user-password", "password", "password1", "admin", "admin123",
@@ -22,9 +21,8 @@ func known() []string {
 	}
 }
 
-// CheckPassword refuses a password of the agent that others know or can guess, if a new
-// VM is a folder: its agent runs as this user, and every user of this machine can reach
-// it.
+// CheckPassword refuses a well-known or short password of the agent, if a new VM is a
+// folder: its agent runs as this user, and every user of this machine can reach it.
 func (h *Host) CheckPassword(ctx context.Context) error {
 	if !h.in.EmbeddedCPI() || h.in.Manifest.CPI.MBusURL == nil || h.NewMachine(ctx).Kind != agent.MachineFolder {
 		return nil

@@ -45,7 +45,7 @@ func (h *Host) CheckPorts(ctx context.Context, vm string) error {
 		}
 		holder := ""
 		if by.VM != "" {
-			holder = filepath.Base(by.VM) // the folder of a VM is named by its CID
+			holder = filepath.Base(by.VM) // The folder of a VM has the CID as its name.
 		}
 		switch {
 		case vm != "" && (by.PID == 0 || holder == vm):
@@ -62,23 +62,23 @@ func (h *Host) CheckPorts(ctx context.Context, vm string) error {
 type NewPort struct {
 	Address string // host:port
 	UDP     bool
-	What    string // who listens there
+	What    string // the listener, for messages
 	Remedy  string // what to do if the address is in use
 }
 
-// NewPorts lists the addresses of this machine at which a new VM on it will listen.
-// The error is why the VM cannot have its network.
+// NewPorts lists the addresses of this machine at which a new VM will listen. An error
+// says why the VM cannot have its network.
 func (h *Host) NewPorts(ctx context.Context) ([]NewPort, error) {
 	n := h.NewNetwork(ctx)
 	if n.Own {
-		return publishedPorts(n), n.Problem // its agent listens at no address of this machine
+		return publishedPorts(n), n.Problem // The agent listens at no address of this machine.
 	}
 	return agentPorts(h.in.Manifest), n.Problem
 }
 
-// agentPorts lists the addresses at which the agent of a VM that shares this
-// machine's network will listen, according to the CPI's properties. The CPI itself
-// reports properties that are wrong.
+// agentPorts lists the addresses at which the agent of a VM in this machine's network
+// will listen, according to the CPI's properties. The CPI itself reports wrong
+// properties.
 func agentPorts(m *manifest.Manifest) []NewPort {
 	property := func(name string) string {
 		v, _ := plan.LookUp(m.CPI.Properties, name)
@@ -109,7 +109,7 @@ func agentPorts(m *manifest.Manifest) []NewPort {
 	return slices.DeleteFunc(ports, func(p NewPort) bool { return p.Address == "" })
 }
 
-// publishedPorts lists the ports that this machine publishes.
+// publishedPorts lists the published ports.
 func publishedPorts(n Network) (ports []NewPort) {
 	for _, p := range n.Ports {
 		at, udp := strings.CutSuffix(p, "/udp")
@@ -134,8 +134,7 @@ func (p NewPort) try(ctx context.Context) error {
 	return l.Close()
 }
 
-// portTaken returns the error of an address that is in use, with the process
-// that uses it.
+// portTaken returns the error for an address in use, with the process that uses it.
 func portTaken(by listener.Process, address, what, remedy string, err error) error {
 	holder := "stop the program that listens there"
 	switch {

@@ -11,13 +11,12 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// UnknownProperties lists, as warnings, the properties of the manifest that no
-// job with these properties declares: most are misspelt, and a template would
-// silently use the default. Releases are by name and must contain all jobs of
-// the instance group.
+// UnknownProperties returns a warning for each property of the manifest that no job
+// declares, among the jobs that get it: most are misspelt, and a template would use the
+// default without a message. Releases are by name and must have all jobs of the instance.
 func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Release) []document.Problem {
 	var list []document.Problem
-	var shared []string // the properties of jobs that read those of the group and the manifest
+	var shared []string // properties of the jobs that get those of the group and the manifest
 	group := "properties"
 	for _, ref := range m.Group.Jobs {
 		group, _, _ = strings.Cut(ref.Path, ".")
@@ -85,8 +84,8 @@ func unknown(props map[string]any, known []string) []string {
 	return list
 }
 
-// meant suggests the known name that is most similar to path, unless the list of
-// unknown paths is long.
+// meant returns a suggestion of the most similar known name; empty, if there is none or
+// many paths are unknown.
 func meant(found []document.Problem, path string, known []string) string {
 	if len(found) >= document.MaxShown {
 		return ""

@@ -21,7 +21,7 @@ import (
 	"bootstrap/tunnel"
 )
 
-// CheckTunnel reads the key of a tunnel before it is needed; nil: there is no tunnel.
+// CheckTunnel reads the key of a tunnel before it is needed; want may be nil.
 func (c *CPI) CheckTunnel(want *manifest.SSHTunnel) error {
 	if want == nil {
 		return nil
@@ -32,7 +32,7 @@ func (c *CPI) CheckTunnel(want *manifest.SSHTunnel) error {
 	return nil
 }
 
-// TunnelConfig returns the settings with which the tunnel logs in.
+// TunnelConfig returns the settings for logging in to the SSH server of the VM.
 func (c *CPI) TunnelConfig(want *manifest.SSHTunnel) tunnel.Config {
 	return tunnel.Config{
 		Host: want.Host, Port: want.Port, User: want.User, Password: want.Password, PrivateKey: want.PrivateKey,
@@ -81,8 +81,7 @@ func (c *CPI) bindRegistry(ctx context.Context) error {
 	})
 }
 
-// AssumeRegistry gives the CPI the properties of the registry that a deploy would
-// serve, without serving it.
+// AssumeRegistry gives the CPI the registry's properties without serving a registry.
 func (c *CPI) AssumeRegistry() {
 	if g := c.rec.About.Registry; g != nil {
 		c.registry = &registryServer{host: g.Host, port: cmp.Or(g.Port, 6901), username: g.Username, password: cmp.Or(g.Password, "generated")}
@@ -92,7 +91,7 @@ func (c *CPI) AssumeRegistry() {
 // Serves reports whether the registry is served.
 func (c *CPI) Serves() bool { return c.registry != nil }
 
-// httpServer serves h; a panic of it ends the run, where net/http would hide it.
+// httpServer serves h. A panic in h ends the run; net/http alone would hide it.
 func httpServer(ctx context.Context, h http.Handler) *http.Server {
 	guarded := func(w http.ResponseWriter, req *http.Request) {
 		if guard.Do(ctx, func() error { h.ServeHTTP(w, req); return nil }) != nil {
@@ -106,7 +105,7 @@ func (c *CPI) stopRegistry() {
 	if c.registry == nil {
 		return
 	}
-	// All clients are on this machine, and none needs an answer any more.
+	// All clients are on this machine, and none still needs an answer.
 	_ = c.rec.Out.Root.Do("Stopping registry", func(*report.Stage) error { return c.registry.server.Close() })
 	c.registry = nil
 }
