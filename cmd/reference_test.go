@@ -26,25 +26,21 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 |---|---|
 `)
 	root := Commands()
-	var all []*cobra.Command
-	var visit func(c *cobra.Command)
-	visit = func(c *cobra.Command) {
-		if c.Hidden {
-			return
+	all := documented(root)
+	for i, c := range all {
+		name, anchor := c.Name(), strings.ReplaceAll(c.CommandPath(), " ", "-")
+		if c.Parent() == root {
+			fmt.Fprintf(&b, "| [`%s`](#%s)", name, anchor)
+		} else {
+			fmt.Fprintf(&b, ", [`%s`](#%s)", name, anchor)
 		}
-		shells := c.Name() == "completion" // whose help names its commands
-		if (c.Runnable() || shells) && c != root && len(strings.Fields(c.CommandPath())) <= 3 {
-			all = append(all, c)
-			path := strings.TrimPrefix(c.CommandPath(), "bootstrap ")
-			fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", path, strings.ReplaceAll(c.CommandPath(), " ", "-"), marked(c.Short))
-		}
-		for _, sub := range c.Commands() {
-			if !shells {
-				visit(sub)
+		if i+1 == len(all) || all[i+1].Parent() == root { // the last one of its row
+			for c.Parent() != root {
+				c = c.Parent()
 			}
+			fmt.Fprintf(&b, " | %s |\n", marked(c.Short))
 		}
 	}
-	visit(root)
 	common := commonFlags(all)
 	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
 	b.WriteString("\n## Common flags\n\nEach command says which of these it has; a group stands for all of its flags. If the command's own table has the flag, that text counts.\n")
@@ -73,6 +69,21 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		}
 	}
 	golden.Assert(t, b.String(), "../../docs/reference.md")
+}
+
+// documented returns the commands of the page, each before its subcommands. Topics of
+// help are not among them, and the help of completion names the commands for shells.
+func documented(of *cobra.Command) (list []*cobra.Command) {
+	for _, c := range of.Commands() {
+		switch {
+		case c.Hidden:
+		case c.Name() == "completion":
+			list = append(list, c)
+		case c.Runnable():
+			list = append(append(list, c), documented(c)...)
+		}
+	}
+	return list
 }
 
 // flagRow is a flag in a table: its names with what it takes, and what it does.
