@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"bootstrap/deployer/plan"
 	"bootstrap/deployment/links"
 	"bootstrap/deployment/order"
 	deployed "bootstrap/deployment/record"
@@ -127,22 +128,29 @@ func (r *run) fetchAll(ctx context.Context) error {
 }
 
 // addConnected adds the links of the instance's jobs to parts, which a later plan
-// compares. It does nothing for the only instance of a manifest.
-func (r *run) addConnected(parts map[string]any) error {
+// compares, and returns where they come from. It does nothing for the only instance of a
+// manifest.
+func (r *run) addConnected(parts map[string]any) (sources map[string]string, err error) {
 	if r.in.Deployment == nil {
-		return nil
+		return nil, nil
 	}
-	jobs, err := r.jobs.templateJobs()
+	jobs := r.jobs.jobsOf(r.in.Manifest)
+	all, err := r.jobs.resolve(jobs)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, job := range jobs {
-		if c := job.Context; len(c.Links) > 0 || len(c.Provides) > 0 {
-			parts["links: "+job.Name] = []any{c.Links, c.Provides}
+	for i := range jobs {
+		delete(parts, "links: "+jobs[i].Name) // what the manifest says of them: the contents count
+	}
+	sources = map[string]string{}
+	for _, l := range all.Links {
+		if l.Consumer.Group == r.in.Manifest.Group.Name && l.Content != nil {
+			plan.AddLink(parts, l.Consumer.Job, l.Consumer.Name, l.Content)
+			sources[plan.LinkName(l.Consumer.Job, l.Consumer.Name)] = l.Source()
 		}
 	}
 	if !r.in.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
 		parts["that it is the bootstrap instance"] = false
 	}
-	return nil
+	return sources, nil
 }

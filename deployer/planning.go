@@ -89,7 +89,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 	_, dynamic := m.Address()
 	address := r.instanceAddress()
 	parts := plan.InstanceParts(m, r.artifacts.Releases, packages, address)
-	if err := r.addConnected(parts); err != nil {
+	sources, err := r.addConnected(parts)
+	if err != nil {
 		return plan.Wishes{}, err
 	}
 	w := plan.Wishes{
@@ -102,6 +103,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Embedded:  map[string]bool{},
 		Made:      plan.Digests(r.journal.Salt(), plan.VMParts(m)),
 		Applied:   plan.Digests(r.journal.Salt(), parts),
+		Links:     sources,
 		Disk:      m.Group.Disk,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",

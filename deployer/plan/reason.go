@@ -56,6 +56,8 @@ const (
 	JobsListed      Cause = "jobs-listed"
 	JobMoved        Cause = "job-release"
 	LinksChanged    Cause = "links-changed"
+	LinkChanged     Cause = "link-changed"  // Subject: link, To: the job that consumes it, From: where it comes from, Names: what changed
+	LinkGone        Cause = "link-gone"     // Subject: link, To: job
 	ProcessState    Cause = "process-state" // Subject: process, To: its state
 	JobsState       Cause = "jobs-state"    // To: state; empty: unknown
 	NoProcesses     Cause = "no-processes"
@@ -154,6 +156,8 @@ var words = map[Cause]string{
 	JobsListed:      "some were added, removed or moved",
 	JobMoved:        "the release of job {subject} changed",
 	LinksChanged:    "links of job {subject} changed",
+	LinkChanged:     "link {subject} of job {to} changed: {names} from {from}",
+	LinkGone:        "link {subject} of job {to} has no provider any more",
 	NoProcesses:     "the agent runs no process, but should run {names}",
 
 	CompilesInPlace: "{count} to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it",

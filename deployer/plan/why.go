@@ -83,7 +83,7 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	case len(st.Own.Applied) == 0:
 		return releases
 	}
-	why := append(releases, appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases))...)
+	why := append(releases, w.appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases))...)
 	if lost, _ := Lost(st, f.Now); lost {
 		why = append(why, Reason{Cause: OtherSpec})
 	}
@@ -92,7 +92,7 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 
 // appliedReasons returns the reasons for changed parts of the instance. If changed
 // releases are named, as many as releases, their jobs and packages are one reason.
-func appliedReasons(parts []string, releases int) []Reason {
+func (w Wishes) appliedReasons(parts []string, releases int) []Reason {
 	var why []Reason
 	contents := Reason{Cause: ContentsChanged, Count: releases}
 	for _, p := range parts {
@@ -112,6 +112,8 @@ func appliedReasons(parts []string, releases int) []Reason {
 			why = append(why, Reason{Cause: JobChanged, Subject: rest})
 		case kind == "release":
 			why = append(why, Reason{Cause: JobMoved, Subject: rest})
+		case kind == partLink:
+			why = addLinkReason(why, rest, w.Links)
 		case kind == "links":
 			why = append(why, Reason{Cause: LinksChanged, Subject: rest})
 		case p == PartJobs:

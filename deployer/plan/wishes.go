@@ -21,6 +21,7 @@ type Wishes struct {
 	Used      map[string]bool   // names of the releases that the VM's jobs are from
 	Made      map[string]string // digests of what a VM would be created from
 	Applied   map[string]string // digests of what would be applied to it
+	Links     map[string]string // where the links of jobs come from, for people, by LinkName
 	Disk      *manifest.DiskPool
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and it has not reported it yet

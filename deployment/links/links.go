@@ -56,6 +56,22 @@ type Link struct {
 	Why      string         // why it has no provider, for people
 }
 
+// Source says where the link comes from: "job db of group data".
+func (l *Link) Source() string {
+	p := l.Provider
+	switch {
+	case p == nil:
+		return "the manifest"
+	case p.Job == "":
+		return fmt.Sprintf("disk %s of group %s", p.Name, p.Group)
+	}
+	text := fmt.Sprintf("job %s of group %s", p.Job, p.Group)
+	if p.Deployment != l.Consumer.Deployment {
+		text += " in deployment " + p.Deployment
+	}
+	return text
+}
+
 // disk is the type of links to persistent disks.
 const disk = "disk"
 

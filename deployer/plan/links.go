@@ -1,0 +1,37 @@
+package plan
+
+import "strings"
+
+// partLink is the kind of the parts of a link: "link: JOB LINK KEY".
+const partLink = "link"
+
+// LinkName is the name under which Wishes.Links has the source of a link that a job
+// consumes.
+func LinkName(job, link string) string { return job + " " + link }
+
+// AddLink adds what a job gets by a link to the parts of an instance.
+func AddLink(parts map[string]any, job, link string, content map[string]any) {
+	for _, key := range []string{"instances", "properties", "address"} {
+		if value := content[key]; value != nil {
+			parts[partLink+": "+LinkName(job, link)+" "+key] = value
+		}
+	}
+}
+
+// addLinkReason adds the changed part of a link to the reasons: a link is one reason.
+// sources has where links come from, by LinkName.
+func addLinkReason(why []Reason, part string, sources map[string]string) []Reason {
+	job, rest, _ := strings.Cut(part, " ")
+	link, key, _ := strings.Cut(rest, " ")
+	r := Reason{Cause: LinkGone, Subject: link, To: job}
+	if source := sources[LinkName(job, link)]; source != "" {
+		r.Cause, r.From, r.Names = LinkChanged, source, []string{key}
+	}
+	for i := range why {
+		if same := &why[i]; same.Cause == r.Cause && same.Subject == link && same.To == job {
+			same.Names = append(same.Names, r.Names...)
+			return why
+		}
+	}
+	return append(why, r)
+}
