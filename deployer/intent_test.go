@@ -25,13 +25,13 @@ import (
 	"bootstrap/state/file"
 )
 
-// scripted is a run with a CPI that has one line of bash per method, and with a
+// scripted is a run with a CPI that has one line of bash for each method, and with a
 // state that records a VM, a disk and a stemcell.
 type scripted struct {
 	*run
 	client *cpi.Client
 	dir    string
-	calls  func() string // the methods called, except info
+	calls  func() string // the methods that were called, except info
 	said   func() string
 }
 
@@ -102,24 +102,22 @@ func refuses(kind string) string {
 
 func emptyManifest() *manifest.Manifest { return &manifest.Manifest{Name: "simple"} }
 
-// reads makes m the manifest that the run has read.
+// reads makes m the manifest of the run, as if it was read.
 func (r *run) reads(m *manifest.Manifest) {
 	in := &instance.Inputs{Request: r.t.Request}
 	in.UseManifest(m)
 	r.take(in)
 }
 
-// fetched makes these what the run has fetched.
+// fetched makes these the artifacts of the run, as if they were fetched.
 func (r *run) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
 	r.use(&instance.Artifacts{Inputs: r.in, Releases: releases, Stemcell: stemcell})
 }
 
-// lost means that the reply's file was removed, as when an older state is
-// restored.
+// lost means that the reply's file does not exist, as after restoring an older state.
 const lost = "lost"
 
-// leaveIntent leaves the state and the reply as a run does that is killed during
-// a CPI call.
+// leaveIntent writes the state and the reply of a run that was killed during a CPI call.
 func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun bool) state.Intent {
 	t.Helper()
 	in, err := r.journal.Announce(in)
@@ -135,8 +133,8 @@ func (r scripted) leaveIntent(t *testing.T, in state.Intent, reply string, begun
 	return in
 }
 
-// An interrupted create is settled by its reply, else by the agent; else it
-// becomes a leftover.
+// The result of an interrupted create is taken from its reply, or from the agent;
+// otherwise it becomes a leftover.
 func TestSettleCreate(t *testing.T) {
 	t.Parallel()
 	vm := state.Intent{Method: "create_vm", AgentID: "agent-2", StemcellID: "s", Group: "web"}
@@ -145,14 +143,14 @@ func TestSettleCreate(t *testing.T) {
 		in      state.Intent
 		reply   string
 		begun   bool
-		agent   string // its agent id; empty: no agent answers
+		agent   string // agent id in the agent's answer; empty: no agent answers
 		has     string
-		made    string // CID
+		made    string // recorded CID
 		why     string // part of the leftover's reason
-		current string // the VM that is recorded before
+		current string // the VM that was recorded before
 
-		snapshot bool // snap-1 is recorded
-		moved    bool // the manifest has another address now
+		snapshot bool // snap-1 was recorded before
+		moved    bool // true: the manifest has another address now
 	}{
 		"the CPI finished it":         {in: vm, reply: `{"result":["vm-2",{}]}`, begun: true, made: "vm-2"},
 		"the CPI refused it":          {in: vm, reply: `{"error":{"type":"Bosh::Clouds::CloudError","message":"no"}}`, begun: true},
@@ -220,7 +218,7 @@ func TestSettleCreate(t *testing.T) {
 	}
 }
 
-// agentAt serves an agent with that id, on VM vm-2; nothing for an empty id.
+// agentAt serves an agent on VM vm-2 with this id; none if the id is empty.
 func agentAt(t *testing.T, id string) (mbus, ca string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -32,8 +32,8 @@ type jobs struct {
 	packages *packages
 	disks    *disks
 	rendered rendered
-	previous kept.Applied // what deploy --previous puts back
-	again    bool         // they were applied again to a VM that had lost them
+	previous kept.Applied // what deploy --previous applies
+	again    bool         // they were applied again to a VM that had lost its jobs
 }
 
 // rendered is the archive of the rendered jobs, in a temporary folder.
@@ -44,12 +44,12 @@ type rendered struct {
 	hash    string // configuration hash
 	blob    string // id of the uploaded archive; empty: not uploaded
 
-	processes []string // names of the processes that monit files of the jobs start
+	processes []string // names of the processes in the monit files of the jobs
 }
 
-// renderEarly renders while the old VM still serves. If only the new VM will
-// know its address, it renders with the old address, so that a wrong template
-// fails now; renderLate then renders again.
+// renderEarly renders the jobs before the old VM is changed. If only the new VM will know
+// its address, it renders with the old address, to find mistakes in templates; renderLate
+// renders again.
 func (j *jobs) renderEarly(ctx context.Context, s plan.Step) error {
 	address, dynamic := j.in.Manifest.Address()
 	switch {
@@ -108,7 +108,7 @@ func (j *jobs) render(ctx context.Context) error {
 	})
 }
 
-// renderTo renders the jobs into a folder, as far as their address is known.
+// renderTo renders the jobs into a folder, with the known addresses.
 func (j *jobs) renderTo(ctx context.Context, dir string) error {
 	defer func(address string) { j.address = address }(j.address)
 	var dynamic bool
@@ -124,21 +124,21 @@ func (j *jobs) renderTo(ctx context.Context, dir string) error {
 	})
 }
 
-// templateJobs returns the jobs of the instance group with the values for their
+// templateJobs returns the jobs of the instance group, and the values for their
 // templates. If the instance is one of several, the error is a *links.Unresolved.
 func (j *jobs) templateJobs() ([]templates.Job, error) {
 	jobs := j.jobsOf(j.in.Manifest)
 	return jobs, j.connect(jobs)
 }
 
-// jobsOf returns the jobs of a manifest, whose instance is that of the run, without
-// links to other groups.
+// jobsOf returns the jobs of the manifest m, for the run's instance and without links to
+// other groups.
 func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 	var jobs []templates.Job
 	for _, ref := range m.Group.Jobs {
 		rel := j.artifacts.Releases[ref.Release]
 		if rel == nil || rel.Job(ref.Name) == nil {
-			continue // of another group, and reported
+			continue // The job is not in the release; that was reported already.
 		}
 		jobs = append(jobs, templates.Job{
 			Job: withCustom(rel.Job(ref.Name), ref.Custom),
@@ -165,7 +165,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 	return jobs
 }
 
-// withCustom returns the job with the links that its custom_provider_definitions add.
+// withCustom returns the job with the links of custom_provider_definitions.
 func withCustom(job *artifact.Job, custom []manifest.ProviderDefinition) *artifact.Job {
 	if len(custom) == 0 {
 		return job
@@ -178,8 +178,8 @@ func withCustom(job *artifact.Job, custom []manifest.ProviderDefinition) *artifa
 	return &more
 }
 
-// propertiesPath returns the place in the manifest of the properties that the
-// job's templates get: its own, or else those of the instance group.
+// propertiesPath returns the place in the manifest of the job's properties: its own, or
+// those of the instance group.
 func propertiesPath(ref manifest.JobRef) string {
 	if ref.Properties != nil {
 		return ref.Path + ".properties"
@@ -194,7 +194,7 @@ func (j *jobs) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range j.in.Manifest.Interfaces() {
 		if n["ip"] == nil && (len(j.in.Manifest.Group.Networks) == 1 || isDefault(n)) {
-			n["ip"] = j.address // only the VM knows it
+			n["ip"] = j.address // Only the VM knows the address.
 		}
 		nets[name] = n
 	}
@@ -222,7 +222,7 @@ func pack(ctx context.Context, dir, file string) (multi string, err error) {
 	return sum.String(), err
 }
 
-// removeRendered removes the rendered templates, because they contain secrets.
+// removeRendered removes the rendered templates, which contain secrets.
 func (j *jobs) removeRendered() {
 	if j.rendered.dir == "" {
 		return
@@ -232,8 +232,8 @@ func (j *jobs) removeRendered() {
 	}
 }
 
-// spec returns the apply spec. An initial one names no jobs and no packages,
-// and its empty configuration hash makes the agent only store it.
+// spec returns the apply spec. An initial one has no jobs, no packages and an empty
+// configuration hash, so the agent only stores it.
 func (j *jobs) spec(initial bool, blob string) agent.Spec {
 	m := j.in.Manifest
 	s := agent.Spec{
@@ -259,8 +259,8 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 	return s
 }
 
-// initialApply sends the new VM its name and networks, and asks for its address
-// on a dynamic network.
+// initialApply sends the new VM its name and networks, and asks for its address on a
+// dynamic network.
 func (j *jobs) initialApply(ctx context.Context) error {
 	if err := j.agent.Apply(ctx, j.spec(true, "")); err != nil {
 		return fmt.Errorf("cannot send the agent its networks: %w", err)
@@ -303,7 +303,7 @@ func (j *jobs) upload(ctx context.Context) error {
 	})
 }
 
-// prepare lets the agent fetch what the next apply needs while the jobs run.
+// prepare lets the agent fetch the files of the next apply while the jobs run.
 func (j *jobs) prepare(ctx context.Context) error {
 	j.packages.spec = j.packages.coming()
 	return j.rec.Out.Do(fmt.Sprintf("Preparing instance '%s'", j.rec.About.Instance()), func(s *report.Stage) error {
@@ -325,7 +325,7 @@ func (j *jobs) update(ctx context.Context) error {
 	})
 }
 
-// startScripts runs the scripts of jobs that belong to starting.
+// startScripts runs the scripts of jobs that run when jobs start.
 func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 	name := string(s.Kind)
 	return j.rec.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.rec.About.Instance()), func(*report.Stage) error {
@@ -345,8 +345,8 @@ func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
 	})
 }
 
-// startAll does all that belongs to starting jobs of which it is not known which
-// scripts they have.
+// startAll starts jobs with unknown scripts: it runs all kinds of scripts, and starts the
+// processes.
 func (j *jobs) startAll(ctx context.Context) error {
 	for _, step := range []struct {
 		kind plan.Kind

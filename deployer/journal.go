@@ -24,11 +24,11 @@ func (r *run) newJournal() *journal.Journal {
 	}
 }
 
-// settle finds out how the calls of an interrupted run ended.
+// settle finds out the results of the calls of an interrupted run.
 func (r *run) settle(ctx context.Context) error { return r.journal.Settle(ctx) }
 
-// adoptVM records the VM that an earlier run created as the current one, and
-// asks its agent for its state.
+// adoptVM makes a VM that an earlier run created the current one, and asks its agent for
+// its state.
 func (r *run) adoptVM(ctx context.Context, in state.Intent, cid string) error {
 	if r.artifacts != nil && r.artifacts.Stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
 		r.t.Out.Info(fmt.Sprintf("The manifest or a file that it names has changed since VM %s was requested: the plan says what happens to that VM", cid))

@@ -21,32 +21,32 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// packages gets the packages of the jobs onto the VM.
+// packages brings the packages of the jobs to the VM.
 type packages struct {
 	*work
 	host     *instance.Host
-	delivery *delivery                    // plan: how each gets there
-	spec     map[string]agent.SpecPackage // prepare, compile: as the apply spec names them
+	delivery *delivery                    // set by plan: the source of each package
+	spec     map[string]agent.SpecPackage // set by prepare and compile: entries for the apply spec
 }
 
-// delivery contains how each package gets to the VM.
+// delivery says where the VM gets each package from.
 type delivery struct {
-	order    []instance.Located // all of them, dependencies first
+	order    []instance.Located // all packages, dependencies first
 	kept     []instance.Located // on the VM already
-	cached   []instance.Located // compiled before: in the cache of this machine
-	compiled []instance.Located // compiled packages of the release
+	cached   []instance.Located // compiled before, and in this machine's cache
+	compiled []instance.Located // compiled in the release
 	missing  []instance.Located // to be compiled on the VM
 
-	keys  map[string]artifact.CompiledKey // by name, of all; without an owner
-	there map[string]agent.SpecPackage    // by name, of kept: exactly as the agent reports them
-	blobs map[string]*upload              // by name, of all others
+	keys  map[string]artifact.CompiledKey // keys of all packages by name; without an owner
+	there map[string]agent.SpecPackage    // kept packages by name, as the agent reports them
+	blobs map[string]*upload              // all other packages by name
 	trust trust
 
-	uploads  *uploads // nil until they begin
+	uploads  *uploads // nil until the uploads begin
 	keeping  sync.WaitGroup
-	oneKeeps sync.Mutex   // fetching one package at a time leaves bandwidth for uploads
-	arrived  atomic.Int64 // bytes that have arrived
-	// keepCtx is the context of fetching, nil before it begins; stopKeeping
+	oneKeeps sync.Mutex   // Compiled packages are fetched one at a time, which leaves bandwidth for uploads.
+	arrived  atomic.Int64 // number of received bytes
+	// keepCtx is the context for fetching packages; nil before that begins. stopKeeping
 	// ends it.
 	keepCtx     context.Context
 	stopKeeping context.CancelCauseFunc
@@ -62,22 +62,21 @@ func (d *delivery) isMissing(p *artifact.Package) bool {
 	return slices.ContainsFunc(d.missing, func(l instance.Located) bool { return l.Package == p })
 }
 
-// planDelivery finds out how each package gets to a VM that has these packages
-// and is made of that. It changes nothing.
+// planDelivery decides how each package gets to a VM that has the packages have, and is
+// of the kind machine. It changes nothing.
 func (pk *packages) planDelivery(ctx context.Context, have map[string]agent.SpecPackage, machine string) error {
 	err := pk.sort(ctx, have, machine)
 	if err != nil || pk.missing() == 0 || len(pk.delivery.kept) == 0 || pk.look.Running == nil {
 		return err
 	}
-	// Compiling removes all packages from the VM: those that do not change are
-	// installed again.
+	// Compiling removes all packages from the VM: unchanged ones are installed again.
 	if have, err = pk.withBlobs(ctx, pk.delivery.kept, have); err != nil {
 		return err
 	}
 	return pk.sort(ctx, have, machine)
 }
 
-// planDeliveryToNew is planDelivery for a new VM, which has nothing.
+// planDeliveryToNew is planDelivery for a new VM without packages.
 func (pk *packages) planDeliveryToNew(ctx context.Context) error {
 	return pk.planDelivery(ctx, nil, pk.host.NewMachine(ctx).Kind)
 }
@@ -126,7 +125,7 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 		d.keys[p.Name] = key
 		if onVM(p, key, have) {
 			d.kept = append(d.kept, l)
-			d.there[p.Name] = have[p.Name] // unchanged, because the name of the folder depends on it
+			d.there[p.Name] = have[p.Name] // It is unchanged, because the name of the folder depends on it.
 			continue
 		}
 		up := &upload{id: uuid.NewString(), path: p.Archive, digest: p.Digest, done: make(chan struct{})}
@@ -151,28 +150,28 @@ func (pk *packages) sort(ctx context.Context, have map[string]agent.SpecPackage,
 	return nil
 }
 
-// missing returns how many packages are compiled on the VM.
+// missing returns the number of packages that are compiled on the VM.
 func (pk *packages) missing() int { return len(pk.delivery.missing) }
 
-// compiledOn returns the system that compiled packages of a stemcell run on, on
-// an embedded VM of that kind.
+// compiledOn names the system for which packages are compiled on an embedded VM of this
+// kind, or with this stemcell.
 func compiledOn(sc *artifact.Stemcell, machine string) string {
 	on := sc.OS + "/" + sc.Version
 	switch {
 	case slices.Contains(sc.Formats, "local"):
-		// The VM runs on this machine, and the stemcell does not name it.
+		// The VM runs on this machine, whose system is not in the stemcell's name.
 		on += fmt.Sprintf(" on %s %s", installation.Machine(), runtime.GOARCH)
 		if machine == agent.MachineNamespace {
-			on += " below /var/vcap" // files may have that path in them
+			on += " below /var/vcap" // files of packages may contain that path
 		}
 	case strings.Contains(sc.Name, "arm64") || strings.Contains(sc.Name, "aarch64"):
-		on += " arm64" // only the name contains it
+		on += " arm64" // only the stemcell's name has the processor
 	}
 	return on
 }
 
-// compiledKey returns the key of a compiled package in the cache, without an owner;
-// it needs the keys of the dependencies. stemcell identifies the stemcell's content.
+// compiledKey returns the key of a compiled package in the cache, without an owner. It
+// needs the keys of the dependencies. stemcell identifies the stemcell's content.
 func (d *delivery) compiledKey(p *artifact.Package, on, stemcell string) artifact.CompiledKey {
 	key := artifact.CompiledKey{Name: p.Name, Fingerprint: p.Fingerprint, Stemcell: on, Sources: []string{stemcell, source(p)}}
 	for _, name := range p.Dependencies {
@@ -193,7 +192,8 @@ func onVM(p *artifact.Package, key artifact.CompiledKey, have map[string]agent.S
 	if p.Compiled() {
 		return digest.Share(there.SHA1, p.Digest)
 	}
-	// Compiled with another version of a dependency, it is another package.
+	// A package that was compiled with another version of a dependency is a different
+	// package.
 	for _, dep := range key.Dependencies {
 		name, fingerprint, _ := strings.Cut(dep, "/")
 		if have[name].Version != fingerprint {

@@ -26,8 +26,8 @@ import (
 	"bootstrap/manifest"
 )
 
-// web needs ruby and nginx, nginx needs openssl; nginx is compiled in its
-// release if compiled says so.
+// web needs ruby and nginx, and nginx needs openssl. If compiled is true, the release has
+// nginx compiled.
 func deliveryRun(t *testing.T, compiled bool) *run {
 	t.Helper()
 	nginx := &artifact.Package{Name: "nginx", Fingerprint: "n1", Digest: "aa;sha256:bb", Dependencies: []string{"openssl"}, Archive: "nginx.tgz"}
@@ -157,7 +157,7 @@ func fillCache(t *testing.T, r *run, names []string) {
 	}
 }
 
-// What is uploaded for a package in the cache is the compiled archive.
+// For a package in the cache, the compiled archive is uploaded.
 func TestCachedPackagesAreTheCompiledOnes(t *testing.T) {
 	r := deliveryRun(t, false)
 	fillCache(t, r, []string{"ruby"})
@@ -210,8 +210,8 @@ func TestCompiledOn(t *testing.T) {
 	}
 }
 
-// Compiling removes all packages from the VM, and what its blobstore has lost
-// cannot be installed again.
+// Compiling removes all packages from the VM; a kept package whose blob the agent has
+// lost cannot be installed again.
 func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	r := deliveryRun(t, false)
 	var asked atomic.Int32
@@ -246,7 +246,7 @@ func TestKeptPackagesMustStillBeInTheBlobstore(t *testing.T) {
 	}
 }
 
-// agentOf returns a client of an agent that serve implements.
+// agentOf returns a client of an agent for which serve answers.
 func agentOf(t *testing.T, serve http.HandlerFunc) (*agent.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewTLSServer(serve)
@@ -260,8 +260,8 @@ func agentOf(t *testing.T, serve http.HandlerFunc) (*agent.Client, *httptest.Ser
 	return c, server
 }
 
-// uploadRun is a run with nothing to compile, and with an agent that refuses
-// blobs of this size.
+// uploadRun returns a run with nothing to compile, and an agent that refuses blobs of
+// this size.
 func uploadRun(t *testing.T, refused int64) (r *run, stages func() []string) {
 	t.Helper()
 	r = deliveryRun(t, false)

@@ -9,11 +9,11 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// phase is what a run does before its steps, which one phase runs. This file
-// contains the phases of every command, in the order in which they run.
+// phase is a part of a run before its steps. This file has the phases of every command,
+// in order.
 type phase struct {
 	name  string
-	group string // the group of stages it belongs to, if any
+	group string // the group of stages for its output; empty: none
 	do    func(context.Context) error
 }
 
@@ -34,7 +34,7 @@ func (r *run) deployPhases() []phase {
 	})
 }
 
-// planPhases returns the phases of plan; save keeps what it has made.
+// planPhases returns the phases of plan; save stores the plan.
 func (r *run) planPhases(save func(context.Context) error) []phase {
 	return slices.Concat([]phase{
 		{name: "read manifest", group: instance.Validating, do: r.readManifest},
@@ -76,7 +76,7 @@ func (r *run) planPreviousPhases(save func(context.Context) error) []phase {
 	})
 }
 
-// findPreviousPhases returns the phases that find what --previous puts back.
+// findPreviousPhases returns the phases that find the deploy for --previous.
 func (r *run) findPreviousPhases() []phase {
 	return []phase{
 		{name: "ask agent", do: r.look.AtAgent},
@@ -94,8 +94,8 @@ func (r *run) statePhases() []phase {
 	}
 }
 
-// localPhases returns the first phases of commands that need the state and the
-// agent, not the manifest.
+// localPhases returns the first phases of commands that need the state and the agent, but
+// not the manifest.
 func (r *run) localPhases() []phase {
 	return append(r.statePhases(), phase{name: "find installation", group: instance.Validating, do: r.t.FindInstallation})
 }
@@ -125,8 +125,8 @@ func (r *run) deletePhases() []phase {
 	}...)
 }
 
-// vmPhases returns the phases of ssh and logs, which call the agent and change
-// nothing in the deployment. They take no lock, so they also work during a deploy.
+// vmPhases returns the phases of ssh and logs, which call the agent and change nothing in
+// the deployment. They take no lock, so they also work during a deploy.
 func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {
 	return []phase{
 		{name: "find state", do: r.findState},

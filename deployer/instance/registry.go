@@ -138,8 +138,8 @@ func (c *CPI) OpenTunnel(ctx context.Context, want *manifest.SSHTunnel) error {
 	})
 }
 
-// tunnelErr returns why the tunnel is down, if it is: without the tunnel the
-// agent does not get its settings.
+// tunnelErr returns why the tunnel is down; nil: it is not. Without the tunnel, the agent
+// does not get its settings.
 func (c *CPI) tunnelErr() error {
 	if c.tunnel == nil {
 		return nil

@@ -30,8 +30,8 @@ func (a *Addresses) ReleaseVM(ctx context.Context, cid string) error {
 	return err
 }
 
-// ReleaseAll releases all addresses of the deleted deployment, also in the ledgers
-// that it used before.
+// ReleaseAll releases all addresses of the deleted deployment, including those in earlier
+// ledgers.
 func (a *Addresses) ReleaseAll(ctx context.Context) error {
 	if a.Recorded() {
 		if err := a.Change(ctx, func(ledger *addresses.Ledger) error {
@@ -46,7 +46,7 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 	}
 	for _, address := range a.OldLedgers() {
 		if IsMissing(address) {
-			continue // its addresses are gone with it
+			continue // The addresses were in the ledger that does not exist any more.
 		}
 		ledger, err := a.rec.Env.Ledger(ctx, address)
 		if err == nil {
@@ -64,7 +64,7 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 		return nil
 	}
 	var released []network.Reservation
-	if !IsMissing(a.LedgerAddress()) { // or else it would be a new one
+	if !IsMissing(a.LedgerAddress()) { // Opening a missing ledger would create a new one.
 		ledger, err := a.Ledger(ctx)
 		if err == nil {
 			released, err = ledger.ReleaseDeployment(ctx, a.rec.Installation.String())

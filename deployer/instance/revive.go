@@ -20,8 +20,7 @@ func (l *Look) mayRevive() bool {
 	return (l.Fix || l.cpi.LostToSecondDisk(st.CurrentVMCID)) && l.isSilent() && l.Facts.HasVM && (st.Own.Reached || st.Own.AgentID == "")
 }
 
-// ReviveDead reboots a VM whose agent is silent, but not one whose agent is
-// busy.
+// ReviveDead reboots a VM if its agent is silent, but not if it is busy.
 func (l *Look) ReviveDead(ctx context.Context) error {
 	if !l.isSilent() || l.Facts.Busy() {
 		return nil
@@ -38,8 +37,8 @@ func (l *Look) ReviveDead(ctx context.Context) error {
 	return l.revive(ctx)
 }
 
-// revive reboots a VM whose agent does not answer, if the command asks for that:
-// if the agent answers again, the jobs can be stopped in order.
+// revive reboots a VM with a silent agent, if the command asks for that: if the agent
+// answers again, the jobs can be stopped in order.
 func (l *Look) revive(ctx context.Context) error {
 	cid := l.rec.State.Get().CurrentVMCID
 	able := true
@@ -66,8 +65,8 @@ func (l *Look) revive(ctx context.Context) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
 		waiting.Say("the agent does not answer yet after the reboot")
-		// An agent that was going to restart with other settings may have done
-		// so in the reboot.
+		// If the agent was about to restart with other settings, the reboot may have
+		// applied them.
 		client, found, err := l.agents.Find(ctx, l.agents.Recall(cid), min(RebootTimeout, l.rec.Env.AgentTimeout), l.rec.State.Get().DirectorID)
 		var facts plan.Facts
 		if err == nil {

@@ -10,16 +10,15 @@ import (
 	"bootstrap/internal/named"
 )
 
-// Free space without which a deploy would fail after it has stopped the running
-// VM.
+// Free space that a deploy needs after it has stopped the running VM.
 const (
-	roomForState = 256 << 10 // the state file, written whole several times
-	roomForRun   = 16 << 20  // replies of the CPI, logs, what was applied
-	roomForTemp  = 1 << 20   // temporary files of the CPI's programs
+	roomForState = 256 << 10 // for the state file, which is rewritten several times
+	roomForRun   = 16 << 20  // for replies of the CPI, logs and the record of the applied jobs
+	roomForTemp  = 1 << 20   // for temporary files of the CPI's programs
 )
 
-// CheckRoom checks that there is space for everything that is written after the
-// point of no return. forVM is the least size of a new VM, in bytes.
+// CheckRoom checks that there is space for all files that are written after the running
+// VM was stopped. forVM is the least size of a new VM, in bytes.
 func (h *Host) CheckRoom(forVM uint64) error {
 	var errs []error
 	for _, f := range []struct {
@@ -51,7 +50,7 @@ func (in *Inputs) localRoot() string {
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// Nearest returns dir, or the nearest folder above it that exists.
+// Nearest returns dir, or the nearest existing folder above it.
 func Nearest(dir string) string {
 	for {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {

@@ -2,8 +2,8 @@ package instance
 
 import "golang.org/x/sys/unix"
 
-// FileSystem returns the free bytes of dir's file system, and whether it
-// forbids to run programs.
+// FileSystem returns the free bytes of dir's file system, and whether programs on it
+// cannot be run.
 func FileSystem(dir string) (free uint64, noexec bool, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

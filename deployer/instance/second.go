@@ -6,8 +6,8 @@ import (
 	"bootstrap/deployer/kept"
 )
 
-// RecallSecondDisk returns what is recorded about attaching a second disk with
-// this CPI; the zero value: nothing.
+// RecallSecondDisk returns the record about attaching a second disk with this CPI; zero:
+// there is none.
 func (c *CPI) RecallSecondDisk() kept.SecondDisk {
 	if c.artifacts == nil {
 		return kept.SecondDisk{}
@@ -15,8 +15,8 @@ func (c *CPI) RecallSecondDisk() kept.SecondDisk {
 	return c.rec.Folder().SecondDisk(c.artifacts.CPIReleases())
 }
 
-// KeepSecondDisk saves what is known about attaching a second disk; a failure is
-// only a warning.
+// KeepSecondDisk saves the record about attaching a second disk; a failure is only a
+// warning.
 func (c *CPI) KeepSecondDisk(s kept.SecondDisk) {
 	if err := c.rec.Folder().SetSecondDisk(s); err != nil {
 		c.rec.Out.Warning(fmt.Sprintf("cannot save that the CPI cannot attach a second disk: %v", err))
@@ -34,13 +34,13 @@ func (a *Artifacts) CPIReleases() []string {
 	return list
 }
 
-// LostToSecondDisk reports whether the VM went silent when a second disk was
+// LostToSecondDisk reports whether the agent stopped answering when a second disk was
 // attached: a run may repair that without --fix.
 func (c *CPI) LostToSecondDisk(vm string) bool {
 	return vm != "" && c.RecallSecondDisk().Lost == vm
 }
 
-// foundAgain forgets that the VM was lost, because its agent answers.
+// foundAgain removes that record, because the VM's agent answers.
 func (c *CPI) foundAgain(vm string) {
 	if now := c.RecallSecondDisk(); now.Lost == vm && vm != "" && c.rec.Scratch == "" {
 		now.Lost = ""

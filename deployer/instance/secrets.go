@@ -10,12 +10,12 @@ import (
 	"bootstrap/manifest"
 )
 
-// secretsName names the recorded secrets in messages.
+// secretsName names the encrypted secrets in messages.
 const secretsName = "what is secret of the deployment"
 
 // rememberSecrets adds the secrets of the manifest to a record, and returns them. If its
-// vars store is encrypted, they are for those who can read that; with a passphrase they
-// are not recorded.
+// vars store is encrypted, they are encrypted for the same recipients; if it has a
+// passphrase, they are not recorded.
 func (rec *Record) rememberSecrets(ctx context.Context, m *manifest.Manifest, k *kept.Deployment) ([]string, error) {
 	all := rememberedSecrets(m.Secrets, rec.Known.Secrets)
 	to := m.StoreReaders
@@ -26,7 +26,7 @@ func (rec *Record) rememberSecrets(ctx context.Context, m *manifest.Manifest, k 
 	case slices.Contains(to, sealed.WithPassphrase):
 		return all, nil
 	case slices.Equal(all, rec.Known.Secrets) && slices.Equal(to, rec.secretsTo):
-		k.Sealed = rec.Known.Sealed // the same text, so that the file does not change
+		k.Sealed = rec.Known.Sealed // The same text is kept, so that the file does not change.
 		return all, nil
 	}
 	text, err := json.Marshal(all)
@@ -36,7 +36,8 @@ func (rec *Record) rememberSecrets(ctx context.Context, m *manifest.Manifest, k 
 	return all, err
 }
 
-// recallSecrets decrypts the secrets of a record, if that needs no question.
+// recallSecrets decrypts the secrets of a record, if that is possible without asking a
+// person.
 func (rec *Record) recallSecrets(ctx context.Context, k *kept.Deployment) {
 	if len(k.Sealed) == 0 {
 		return

@@ -14,8 +14,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// OpenTeam opens the store at an address and this machine's copy of it, as the state
-// and the vars store of the deployment. The caller closes the copy.
+// OpenTeam opens the store at an address and this machine's copy of it, as the state and
+// the vars store of the deployment. The caller must close the copy.
 func (c Config) OpenTeam(ctx context.Context, address string, from *Options, waiting func(*team.HeldError), say func(string)) (*team.Copy, error) {
 	s, err := team.Open(ctx, address, team.Config{
 		Holder: c.Holder, Getenv: c.Getenv, Wait: c.LockWait, Waiting: waiting, Given: c.StateKey, Keys: from.Inputs.Keys, Say: say,
@@ -38,7 +38,8 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 	return copied, nil
 }
 
-// StateName returns where the state is, for people: the path of the file, or the store.
+// StateName returns the place of the state, for people: the path of the file, or the
+// store.
 func (o Options) StateName(path string) string {
 	if o.Team != nil {
 		return o.Team.Place()
@@ -46,10 +47,11 @@ func (o Options) StateName(path string) string {
 	return path
 }
 
-// StateArgument returns where the state is, for --state in a command that can be pasted.
+// StateArgument returns the place of the state, for --state in a command that can be
+// pasted.
 func (o Options) StateArgument() string {
 	if o.Of != nil {
-		return "" // --instance names it
+		return "" // --instance names the state
 	}
 	if o.Team != nil {
 		return o.Team.Argument()
@@ -57,15 +59,15 @@ func (o Options) StateArgument() string {
 	return o.StateFile
 }
 
-// Shared exchanges with the other machines of a team, encrypted, what they know of the
-// deployment in addition to its state: how its agent is reached, and what was applied.
+// Shared exchanges encrypted records of the deployment with the other machines of a team:
+// how its agent is reached, and which jobs were applied.
 type Shared struct {
 	rec     *Record
-	readers []string // fetch: the recipients
+	readers []string // recipients, set by fetch
 }
 
-// fetch makes this machine know what the others know. The error is a *team.ProofError if
-// somebody else wrote it.
+// fetch updates this machine's record from the store. The error is a *team.ProofError if
+// somebody outside of the team wrote it.
 func (sh *Shared) fetch(ctx context.Context) error {
 	if sh.rec.From.Team == nil {
 		return nil
@@ -82,7 +84,7 @@ func (sh *Shared) fetch(ctx context.Context) error {
 
 func (sh *Shared) take(ctx context.Context) error {
 	if by, err := file.LockedBy(sh.rec.From.Team.StatePath()); err != nil || by != nil && by.Holder.PID != os.Getpid() {
-		return err // another run of this machine writes what would be replaced
+		return err // Another run of this machine writes the files that fetch would replace.
 	}
 	data, version, err := sh.rec.From.Team.Kept(ctx)
 	if err != nil || data == nil {
@@ -99,8 +101,8 @@ func (sh *Shared) take(ctx context.Context) error {
 	return sh.rec.From.Team.SeenKept(version, digestOf(text))
 }
 
-// Send gives the other machines what this one knows, if that has changed. Without
-// recipients they read the manifest.
+// Send writes this machine's record to the store, if it has changed. Without recipients
+// it writes nothing, and the other machines read the manifest.
 func (sh *Shared) Send(ctx context.Context) {
 	if sh.rec.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
 		return
@@ -133,8 +135,8 @@ func (sh *Shared) send(ctx context.Context) error {
 	return sh.rec.From.Team.SaveKept(ctx, data, digestOf(text))
 }
 
-// recipients returns the recipients of what this machine knows: those of the vars store,
-// or else those that had it before, or else those of the command line.
+// recipients returns the recipients of the record: those of the vars store, or those of
+// its earlier version, or those of the command line.
 func (sh *Shared) recipients(ctx context.Context) []string {
 	if in := sh.rec.read; in != nil && len(in.Manifest.StoreReaders) > 0 {
 		return in.Manifest.StoreReaders
@@ -144,7 +146,7 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 			return to
 		}
 	}
-	if len(sh.readers) == 0 { // another run of this machine has read it
+	if len(sh.readers) == 0 { // Another run of this machine has fetched the record.
 		if data, _, err := sh.rec.From.Team.KeptNow(ctx); err == nil && data != nil {
 			_, sh.readers, _ = sh.rec.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), data)
 		}
@@ -158,9 +160,9 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 	return sh.rec.From.Inputs.Keys.Recipients
 }
 
-// RekeyShared encrypts to other recipients what the machines of a team know of a
-// deployment, and the key with which the store is signed. If somebody is removed, who
-// knows that key, it is a new one, and all is signed again. The lease must be held.
+// RekeyShared encrypts the record of a deployment and the state key for other recipients.
+// If somebody who knows the key is removed, it makes a new key and signs all documents
+// again. The lease must be held.
 func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error {
 	if removes {
 		if err := in.NewKey(ctx); err != nil {
@@ -187,7 +189,7 @@ func rekeyKept(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []strin
 		text, err = kept.Reseal(text, func(data []byte) ([]byte, error) {
 			values, _, err := keys.Open(ctx, secretsName, data)
 			if err != nil {
-				return nil, nil // the next deploy records them again
+				return nil, nil // The next deploy records them again.
 			}
 			return keys.Seal(ctx, secretsName, values, to)
 		})

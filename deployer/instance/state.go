@@ -32,14 +32,14 @@ func (t *Instance) Lock(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes what a killed run left behind: it may contain secrets or use
-// much space. No other run uses the folder while the state is locked.
+// sweep removes the files of a killed run: they may contain secrets or be large. While
+// the state is locked, no other run uses the folder.
 func (rec *Record) sweep() {
 	rec.Folder().RemoveStale()
 	left := rec.forgottenReplies()
 	for _, pattern := range []string{"rendered-*", "stemcell-*"} {
 		found, err := filepath.Glob(filepath.Join(rec.Dir, pattern))
-		if err == nil { // a home may have brackets in its name
+		if err == nil { // HOME may contain brackets, which Glob would interpret.
 			left = append(left, found...)
 		}
 	}
@@ -50,9 +50,9 @@ func (rec *Record) sweep() {
 	}
 }
 
-// forgottenReplies returns the replies of the CPI whose result is in the state:
-// a run was killed before it removed them. A state that another tool has written
-// may have lost the result.
+// forgottenReplies returns replies of the CPI whose results are in the state: a run was
+// killed before it removed them. If another tool has written the state, it may have lost
+// the results, so none is returned.
 func (rec *Record) forgottenReplies() []string {
 	st := rec.State.Get()
 	dir := filepath.Join(rec.Dir, "replies")
@@ -70,16 +70,15 @@ func (rec *Record) forgottenReplies() []string {
 	return list
 }
 
-// findFolders opens the folder in which this machine keeps what it knows of the
-// deployment.
+// findFolders opens this machine's folder of the deployment.
 func (t *Instance) findFolders(ctx context.Context) error {
 	st := t.State.Get()
 	t.Installation = st.Installation()
 	return t.UseInstallation(ctx, st)
 }
 
-// unlock unlocks the state. A first run that wrote no state removes its folder,
-// which may contain secrets: no later run will use it.
+// unlock unlocks the state. If the state was never written, it removes the folder, which
+// may contain secrets: no later run will use it.
 func (rec *Record) unlock() {
 	if rec.State == nil {
 		return

@@ -14,13 +14,13 @@ import (
 	"bootstrap/state/file"
 )
 
-// What a killed run left is removed when the state is locked: rendered templates, parts
-// of stemcells, and replies of calls that the state has settled.
+// When the state is locked, files of a killed run are removed: rendered templates, parts
+// of stemcells, and replies of calls whose results are in the state.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	left := []string{"rendered-1/a", "stemcell-2/b", "replies/settled.json", "replies/settled.pid", "replies/open.json", "cpi/keep", "installation.json"}
 	for name, c := range map[string]struct {
-		foreign bool // another tool has written the state
+		foreign bool // true: another tool has written the state
 		keeps   []string
 	}{
 		"own":             {keeps: []string{"cpi/keep", "installation.json", "replies/open.json"}},
@@ -66,7 +66,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A first run that wrote no state leaves no folder; a later one keeps it.
+// A first run that wrote no state removes its folder; a later one keeps it.
 func TestUnlock(t *testing.T) {
 	t.Parallel()
 	for name, writes := range map[string]bool{"nothing was written": false, "the state was written": true} {
@@ -92,7 +92,7 @@ func TestUnlock(t *testing.T) {
 	}
 }
 
-// A plan reads the state without a lock, and leaves no folder.
+// A plan reads the state without a lock, and creates no folder.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{}, nil)
@@ -110,14 +110,14 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-// Whether commands read the manifest, or only what this machine has recorded of it.
+// Commands read the manifest only if this machine's record is not enough.
 func TestFindInstallation(t *testing.T) {
 	t.Parallel()
 	good := kept.Deployment{Name: "d", Group: "web", MBus: "https://mbus:password@10.0.0.5:6868"}
 	for name, c := range map[string]struct {
 		from    Options
 		known   kept.Deployment
-		cpi     bool // it is installed
+		cpi     bool // true: the CPI is installed
 		refused string
 		says    string
 	}{
@@ -151,7 +151,7 @@ func TestFindInstallation(t *testing.T) {
 	}
 }
 
-// Variables that the VM uses are replaced only after a question, and never if their
+// New values replace those that the VM uses only after a question, and never if the vars
 // store is lost.
 func TestUsedVariables(t *testing.T) {
 	t.Parallel()
@@ -161,8 +161,8 @@ func TestUsedVariables(t *testing.T) {
 	for name, c := range map[string]struct {
 		st     state.State
 		used   []string
-		lost   string // the refusal if the vars store does not exist
-		inTeam string // the same for the store of a team
+		lost   string // the error if the vars store does not exist
+		inTeam string // the same error for the store of a team
 	}{
 		"no VM":                         {},
 		"a VM of an earlier version":    {st: vm, used: []string{"a", "b"}, lost: "the vars store creds.yml does not exist", inTeam: "restore vars.yml.age there"},
@@ -181,7 +181,7 @@ func TestUsedVariables(t *testing.T) {
 	}
 }
 
-// The URL of the service is that of its first health check that has one.
+// The URL of the service is the first URL of a health check.
 func TestServiceURL(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ check, want string }{

@@ -2,13 +2,13 @@ package instance
 
 import "bootstrap/deployer/timeline"
 
-// Point is a moment of a run at which something outside may change: before or
-// after a call of the CPI, a message to the agent or a write of the state file.
+// Point is a moment of a run at which a test can kill it: before or after a call of the
+// CPI, a message to the agent or a write of the state file.
 type Point struct {
 	Kind   string // cpi, agent, state
-	Method string // of the CPI or the agent; put_blob, get_blob; write
-	Moment string // before, after; of a CPI call also running
-	Kill   func() // ends the process group of the CPI call; never nil
+	Method string // the method of the CPI or the agent; put_blob, get_blob; write
+	Moment string // before or after; for a CPI call also running
+	Kill   func() // kills the process group of the CPI call; never nil
 }
 
 func (c Config) traceCPI() func(method, moment string, kill func()) {

@@ -18,13 +18,13 @@ import (
 	"bootstrap/state/file"
 )
 
-// UnrecordedVMError says that the VM of this manifest seems to exist, though the
-// state records none: the state file was lost, or is another one.
+// UnrecordedVMError says that a VM of this manifest seems to exist although the state
+// records none: the state file was lost, or is the wrong one.
 type UnrecordedVMError struct {
-	Address string // of the agent that answers
-	AgentID string // as the agent reports it; may be empty
+	Address string // address of the agent that answers
+	AgentID string // id in the agent's answer; may be empty
 	State   string // path of the state file
-	// Remedies are the commands that record the VM again, the best first.
+	// Remedies are commands that record the VM again, the best one first.
 	Remedies []string
 }
 
@@ -41,28 +41,28 @@ func (e *UnrecordedVMError) Name() string { return "vm-unrecorded" }
 
 func (e *UnrecordedVMError) ExitCode() exitcode.Code { return exitcode.NoState }
 
-// lacksVM reports whether the recorded VM does not exist, or none is recorded:
-// a deploy then creates one.
+// lacksVM reports whether no VM is recorded, or the recorded one does not exist: then a
+// deploy creates one.
 func (l *Look) lacksVM() bool {
 	return l.rec.State.Get().CurrentVMCID == "" || !l.Facts.Answers && !l.Facts.HasVM
 }
 
-// unrecordedTimeout is how long the agent of an unrecorded VM may take to
-// answer: an existing one answers at once.
+// unrecordedTimeout is how long the agent of an unrecorded VM may take to answer. A
+// running agent answers at once.
 const unrecordedTimeout = 3 * time.Second
 
-// RefuseUnrecorded refuses to create a second VM if the first one runs but is
-// not recorded. An agent with other credentials belongs to another deployment.
+// RefuseUnrecorded refuses to create a VM if an unrecorded one is running. An agent with
+// other credentials belongs to another deployment.
 func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if !l.lacksVM() {
 		return nil
 	}
 	if host.NewNetwork(ctx).Own {
-		return nil // the manifest's mbus is inside the VM, and the CPI refuses the address of another VM
+		return nil // The agent listens inside of the VM's own network, and the CPI refuses an address in use.
 	}
 	client, err := l.agents.New(l.rec.About.MBus, l.rec.About.CA)
 	if err != nil {
-		return nil // waiting for the agent fails with a better error
+		return nil // The wait for the agent reports a better error.
 	}
 	defer client.Close()
 	now, answers := l.unrecordedAgent(ctx, client)
@@ -77,7 +77,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)
 	}
 	if slices.ContainsFunc(st.Own.Intents, made) {
-		return nil // a deploy settles that call first; a plan does not
+		return nil // A deploy settles that call first, and a plan does not.
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
 		l.rec.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))
@@ -90,14 +90,14 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	case st.CurrentVMCID == "":
 		remedies = append(remedies, l.importing(ctx, client, now))
 	case len(remedies) == 0:
-		return nil // state import needs a state without a current VM
+		return nil // state import works only if the state has no current VM.
 	}
 	return &UnrecordedVMError{Address: client.Address(), AgentID: now.AgentID, State: l.rec.From.StateName(l.rec.StatePath), Remedies: remedies}
 }
 
-// unrecordedAgent reports whether an agent accepts the manifest's password and
-// serves a certificate of its CA, and its state. The agent of a VM that was
-// just deleted may answer for a moment longer.
+// unrecordedAgent returns the state of an agent that accepts the manifest's password and
+// serves a certificate of its CA. It waits a moment, because the agent of a VM that was
+// just deleted may still answer.
 func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now agent.State, answers bool) {
 	patience := OwnPause
 	if l.rec.State.Found() {
@@ -108,7 +108,7 @@ func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now a
 		limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		err := client.Ping(limited)
 		if err == nil {
-			now, _ = client.GetState(limited, false) // a busy one does not return its agent id
+			now, _ = client.GetState(limited, false) // A busy agent does not return its id.
 		}
 		cancel()
 		if err != nil || !time.Now().Before(until) {
@@ -120,7 +120,7 @@ func (l *Look) unrecordedAgent(ctx context.Context, client *agent.Client) (now a
 	}
 }
 
-// restores returns the commands that restore a backup which records the VM.
+// restores returns the commands that restore backups in which the VM is recorded.
 func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error) {
 	versions, err := file.Versions(l.rec.StatePath)
 	if err != nil {
@@ -137,8 +137,8 @@ func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error)
 	return list, nil
 }
 
-// importing returns the command that records the VM, from what its agent reports
-// and what this machine has recorded.
+// importing returns the command that records the VM, with the values from its agent and
+// from this machine's record.
 func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.State) string {
 	limited, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 	defer cancel()
@@ -170,5 +170,5 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 	return command + "   (" + why + "; then deploy with --adopt-vm, or the VM is replaced, because what it was made from is unknown)"
 }
 
-// OwnPause is how long to wait before an agent is asked again for its id.
+// OwnPause is the pause before a just deleted agent is asked for its id again.
 const OwnPause = time.Second

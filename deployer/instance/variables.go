@@ -13,9 +13,9 @@ import (
 	"bootstrap/state/file"
 )
 
-// generating refuses new values for a vars store that is lost, and returns which of the
-// variables the VM uses already. In a run that generates, From.Replacing may refuse
-// these.
+// generating refuses to generate new values if a vars store is lost. It returns the
+// variables that the VM uses already. If the run generates values, From.Replacing may
+// refuse these.
 func (t *Instance) generating(ctx context.Context, names []string, exists bool) (replaced []string, err error) {
 	st, found, err := t.currentState()
 	if err != nil || !found {
@@ -41,7 +41,7 @@ func (t *Instance) currentState() (st state.State, found bool, err error) {
 		return st, false, nil
 	}
 	opts := t.stateOptions()
-	opts.Warn = func(error) {} // the run opens it again
+	opts.Warn = func(error) {} // The run opens the state again, and warns then.
 	s, err := file.OpenReadOnly(t.StatePath, opts)
 	if err != nil {
 		return st, false, err
@@ -49,8 +49,8 @@ func (t *Instance) currentState() (st state.State, found bool, err error) {
 	return s.Get(), s.Found(), nil
 }
 
-// RefuseLostStore returns an error if the vars store does not exist though the
-// deployment with that state has a VM or a disk, which use its values.
+// RefuseLostStore returns an error if the vars store does not exist although the state
+// has a VM or a disk that uses its values.
 func RefuseLostStore(st state.State, stateName, shown string, exists, team bool) error {
 	what := "VM " + st.CurrentVMCID
 	if st.CurrentVMCID == "" {
@@ -72,8 +72,8 @@ func RefuseLostStore(st state.State, stateName, shown string, exists, team bool)
 	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but according to %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; to generate new values, make an empty one: %s", where, stateName, what, restore, fresh)}}
 }
 
-// UsedAlready returns which of the variables the VM of the state uses: all of them if
-// the state does not say.
+// UsedAlready returns the variables among names that the VM uses: all of them if the
+// state does not have that list.
 func UsedAlready(st state.State, names []string) []string {
 	if st.CurrentVMCID == "" && st.Disk() == nil {
 		return nil
@@ -84,7 +84,7 @@ func UsedAlready(st state.State, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(st.Own.Variables, name) })
 }
 
-// ReplacesValues returns the question whether variables get new values.
+// ReplacesValues returns the lines of the question whether variables get new values.
 func ReplacesValues(names []string) []string {
 	lines := make([]string, 0, len(names))
 	for _, name := range names {

@@ -26,20 +26,20 @@ import (
 )
 
 // world is an instance with a state in a folder, an agent that is a server, and a CPI
-// that is a script. The latter two write to one log what they are asked.
+// that is a script. Agent and CPI write their requests to one log.
 type world struct {
 	*Instance
 	in     *Inputs
 	dir    string
-	server *httptest.Server // of the agent
+	server *httptest.Server // the agent's server
 	mu     sync.Mutex
-	said   []string // warnings and information
-	silent bool     // the agent does not answer
+	said   []string // reported warnings and information
+	silent bool     // true: the agent does not answer
 	agent  map[string]string
 }
 
-// newWorld returns a world whose state records vm-1 with disk-1, and in which the agent
-// of vm-1 answers. cpi contains the results of methods, as JSON.
+// newWorld returns a world whose state records vm-1 with disk-1. The agent of vm-1
+// answers. cpi has the results of the CPI's methods, as JSON.
 func newWorld(t *testing.T, from Options, cpi map[string]string) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir(), agent: map[string]string{
@@ -85,18 +85,18 @@ func newWorld(t *testing.T, from Options, cpi map[string]string) *world {
 	return w
 }
 
-// reads makes m the manifest that the instance has read.
+// reads makes m the manifest of the instance, as if it was read.
 func reads(d *Instance, m *manifest.Manifest) *Inputs {
 	d.read = &Inputs{Request: d.Request, Manifest: m}
 	return d.read
 }
 
-// fetched gives the CPI artifacts.
+// fetched gives the CPI artifacts, as if they were fetched.
 func (w *world) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
 	w.CPI.Use(&Artifacts{Inputs: w.in, Releases: releases, Stemcell: stemcell})
 }
 
-// script writes a CPI that answers these methods, and refuses all others.
+// script writes a CPI that returns these results, and refuses all other methods.
 func (w *world) script(t *testing.T, results map[string]string) string {
 	t.Helper()
 	program := "#!/bin/bash\nrequest=$(cat)\nm=${request#*'\"method\":\"'}; m=${m%%'\"'*}; echo cpi $m >>" + w.log() + "\ncase $m in\n" +
@@ -123,7 +123,7 @@ func sortedKeys(m map[string]string) []string {
 
 func (w *world) log() string { return filepath.Join(w.dir, "log") }
 
-// answer is the agent, whose password is "password".
+// answer plays the agent, whose password is "password".
 func (w *world) answer(rw http.ResponseWriter, req *http.Request) {
 	var message struct{ Method string }
 	_ = json.NewDecoder(req.Body).Decode(&message)
@@ -139,7 +139,7 @@ func (w *world) answer(rw http.ResponseWriter, req *http.Request) {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	if message.Method != "" { // as when only the certificate is looked at
+	if message.Method != "" { // No message is sent if only the certificate is requested.
 		w.asks("agent " + message.Method)
 	}
 	if !ok {
@@ -157,7 +157,7 @@ func (w *world) asks(what string) {
 	}
 }
 
-// asked returns what was asked, in order.
+// asked returns the requests in order.
 func (w *world) asked() []string {
 	text, _ := os.ReadFile(w.log())
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
@@ -170,7 +170,7 @@ func (w *world) record(t *testing.T, change func(*state.State)) {
 	}
 }
 
-// mustSay checks that text was reported; empty: that nothing was.
+// mustSay checks that a text was reported; if text is empty, that none was.
 func (w *world) mustSay(t *testing.T, text string) {
 	t.Helper()
 	w.mu.Lock()
@@ -181,7 +181,7 @@ func (w *world) mustSay(t *testing.T, text string) {
 	}
 }
 
-// setSilent says whether the agent is silent from now on.
+// setSilent makes the agent silent, or makes it answer again.
 func (w *world) setSilent(silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

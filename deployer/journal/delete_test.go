@@ -12,17 +12,17 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// A delete that fails is followed by the question whether the thing exists, if
-// the CPI has a method for it and may be asked.
+// After a failed delete, the CPI is asked whether the object exists, if it has a method
+// for that and may be asked.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, reply, has string
-		gone               bool   // not recorded any more
-		open               bool   // still announced
-		skipped            string // the reason
+		gone               bool   // true: the record was removed
+		open               bool   // true: the call is still announced
+		skipped            string // reason for skipping
 		err                string
-		asked              string // after the delete
+		asked              string // question after the delete
 	}{
 		"done":                               {method: "delete_vm", reply: null, has: yes, gone: true},
 		"missing VM":                         {method: "delete_vm", reply: refuses(cpi.TypeVMNotFound), has: yes, gone: true, skipped: "VM not found"},
@@ -75,8 +75,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// A CPI that does not start is not asked again, and nothing stays announced
-// after a call that had not begun.
+// A CPI that does not start is not asked, and a call that had not begun does not stay
+// announced.
 func TestDeleteWithoutCPI(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"has_vm": no})
@@ -89,8 +89,8 @@ func TestDeleteWithoutCPI(t *testing.T) {
 	d.finished(t)
 }
 
-// A delete whose result cannot be recorded fails. The next run reads from the
-// reply that the VM is gone, and asks nothing.
+// If the result of a delete cannot be recorded, the run fails. The next run reads the
+// result from the reply, and asks nothing.
 func TestDeletedAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"delete_vm": breakState + "; " + null, "has_vm": yes})

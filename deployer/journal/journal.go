@@ -1,7 +1,7 @@
-// Package journal makes the CPI calls that create, change or delete something.
-// It announces each call in the state, with the file that the CPI writes its reply
-// to, makes the call and records the result. After a kill, the next run reads from
-// the state and that file what the call did. state.Calls lists these calls.
+// Package journal makes the CPI calls that create, change or delete an object. It
+// announces each call in the state, with the path of the CPI's reply, makes the call and
+// records the result. After a kill, the next run reads the result from that reply.
+// state.Calls lists these calls.
 package journal
 
 import (
@@ -26,30 +26,30 @@ import (
 // Journal is the journal of one deployment. All fields are set.
 type Journal struct {
 	State  *file.Store
-	Dir    string        // of the deployment: it contains the replies
-	Limit  time.Duration // how long one CPI call may take; 0: the default
-	Report *report.Stage // the run
+	Dir    string        // folder of the deployment, with the replies
+	Limit  time.Duration // time limit of one CPI call; 0: the default
+	Report *report.Stage // report of the run
 	CPI    func(context.Context) (*cpi.Client, error)
-	// Connected reports whether the CPI is connected already.
+	// Connected reports whether the CPI is connected.
 	Connected func() bool
-	// About returns what is known of the deployment.
+	// About returns the record of the deployment.
 	About func() kept.Deployment
 	// Answers reports whether the agent of the recorded VM answers.
 	Answers func() bool
 	// Gone is called when an earlier run has deleted the recorded VM.
 	Gone func()
-	// WhoIsThere returns the CID of the VM that a create_vm has made; doubt is
-	// the reason if that is not proven.
+	// WhoIsThere returns the CID of the VM that a create_vm created; doubt is the reason
+	// if that is not proven.
 	WhoIsThere func(ctx context.Context, in state.Intent) (cid, doubt string)
-	// Adopted is called when a VM that an earlier run created was recorded.
+	// Adopted is called after a VM that an earlier run created was recorded.
 	Adopted func(ctx context.Context, in state.Intent, cid string) error
 
 	salt string
 }
 
-// Create announces a CPI call in the state, makes it, and records its result:
-// what it created, or the changed disk. The CPI writes its reply to a file and
-// survives this process: the run after a kill reads the reply there.
+// Create announces a CPI call in the state, makes it, and records its result: the created
+// object, or the changed disk. The CPI writes its reply to a file and survives a kill of
+// this process; then the next run reads the reply.
 func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Client) (cid string, err error)) (string, error) {
 	c, err := j.CPI(ctx)
 	if err != nil {
@@ -62,11 +62,10 @@ func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	cid, err := call(c.Recorded(in.Reply))
 	if err != nil {
 		if !answered(err) {
-			return "", &UnsettledError{Method: in.Method, Err: err} // it may have created something
+			return "", &UnsettledError{Method: in.Method, Err: err} // The call may have created something.
 		}
 		if unwritten := j.settle(in, ""); unwritten != nil {
-			// The caller must see this error, even if it can do without the
-			// call.
+			// The caller must see this error, even if it does not need the call.
 			return "", fmt.Errorf("%v; %w", err, unwritten)
 		}
 		return "", err
@@ -77,10 +76,9 @@ func (j *Journal) Create(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	return cid, nil
 }
 
-// Delete announces the CPI call that deletes in.CID, makes it, and records that
-// the thing does not exist any more. "Not found" counts as deleted and ends the
-// stage as skipped. After another error the CPI is asked: what does not exist
-// counts as deleted, too.
+// Delete announces the CPI call that deletes in.CID, makes it, and removes the object
+// from the state. "Not found" counts as deleted, and the stage ends as skipped. After
+// another error, the CPI is asked whether the object exists.
 func (j *Journal) Delete(ctx context.Context, in state.Intent, call func(*cpi.Client) error) error {
 	return j.delete(ctx, in, call, func(st *state.State) { st.Forget(in.Method, in.CID) })
 }
@@ -116,13 +114,13 @@ func (j *Journal) delete(ctx context.Context, in state.Intent, call func(*cpi.Cl
 	return nil
 }
 
-// Announce writes the intent, with the path of the CPI's reply, before the call.
-// The reply's file is created first: if it is unchanged after a kill, the call
-// had not begun.
+// Announce writes the intent, with the path of the CPI's reply, before the call. It
+// creates the reply's file first: if the file is unchanged after a kill, the call had not
+// begun.
 func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 	in.ID, in.Started = uuid.NewString(), time.Now().UTC().Truncate(time.Second)
 	in.Reply = filepath.Join(j.Dir, "replies", in.ID+".json")
-	if in.Arguments == "" { // in contains the arguments
+	if in.Arguments == "" { // in has the arguments
 		in.Arguments = j.Arguments(in.Method, in.CID, in.Disk, in.Size, in.CloudProperties, in.Stemcell)
 	}
 	if err := os.MkdirAll(filepath.Dir(in.Reply), 0o700); err != nil {
@@ -142,8 +140,8 @@ func (j *Journal) Announce(in state.Intent) (state.Intent, error) {
 	return in, err
 }
 
-// Salt returns the key of the digests in this state: the state's own, or a new
-// one that the first announced call records.
+// Salt returns the key of the digests in this state: the recorded one, or a new one,
+// which the first announced call records.
 func (j *Journal) Salt() string {
 	if j.salt == "" {
 		j.salt = j.State.Get().Own.Salt
@@ -159,7 +157,7 @@ func (j *Journal) Arguments(method string, args ...any) string {
 	return plan.Digest(j.Salt(), "arguments of "+method, args)
 }
 
-// notFoundBy reports whether the CPI says that what it should delete does not
+// notFoundBy reports whether the CPI's error says that the object to delete does not
 // exist. A not-found error about another object proves nothing.
 func notFoundBy(in state.Intent, err error) bool {
 	var refused *cpi.Error
@@ -177,8 +175,8 @@ func notFoundBy(in state.Intent, err error) bool {
 	return cpi.NotFound(err)
 }
 
-// asking returns the method of the CPI that reports whether the thing of the
-// call exists; nil: there is none.
+// asking returns the CPI's method that reports whether the object exists; nil: there is
+// none.
 func asking(c *cpi.Client, in state.Intent) func(context.Context, string) (bool, error) {
 	switch in.Call().Asks {
 	case "has_vm":
@@ -189,9 +187,8 @@ func asking(c *cpi.Client, in state.Intent) func(context.Context, string) (bool,
 	return nil
 }
 
-// stillThere asks the CPI, if it has a method for that, whether the thing still
-// exists after a delete that failed. A CPI that did not start, or hangs, is not
-// asked.
+// stillThere asks the CPI whether the object exists after a failed delete, if it has a
+// method for that. A CPI that did not start, or hangs, is not asked.
 func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error) (there, known bool) {
 	var unstarted *cpi.StartError
 	var late *cpi.TimeoutError
@@ -210,7 +207,7 @@ func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error)
 	return there && err == nil, err == nil
 }
 
-// forget records that the thing of the intent was deleted.
+// forget removes the deleted object from the state.
 func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
 	err := j.State.Update(func(st *state.State) error {
 		forget(st)
@@ -222,8 +219,8 @@ func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
 	return err
 }
 
-// UnsettledError says that a CPI call ended without a usable reply, so that it
-// may have created something. The next run settles it.
+// UnsettledError says that a CPI call ended without a usable reply, so it may have
+// created something. The next run settles it.
 type UnsettledError struct {
 	Method string
 	Err    error
@@ -239,8 +236,8 @@ func (e *UnsettledError) Hint() string {
 
 func (e *UnsettledError) Unwrap() error { return e.Err }
 
-// answered reports whether a failed CPI call was answered, or had not begun, so
-// that it left nothing behind.
+// answered reports whether the CPI answered a failed call, or had not begun it, so that
+// it created nothing.
 func answered(err error) bool {
 	var refused *cpi.Error
 	var unstarted *cpi.StartError

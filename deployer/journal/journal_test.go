@@ -21,16 +21,16 @@ import (
 	"bootstrap/state/file"
 )
 
-// deployment is a journal with a state file that records a VM, a disk, an orphan
-// and a stemcell, and with a CPI that is a script.
+// deployment is a journal with a state file that records a VM, a disk, an orphan and a
+// stemcell. Its CPI is a script.
 type deployment struct {
 	*Journal
-	dir    string // of the state, the CPI and ~/.bosh
+	dir    string // folder of the state, the CPI and ~/.bosh
 	client *cpi.Client
-	events []string // of the run: kind and message
+	events []string // events of the run: kind and message
 }
 
-// The replies of a script.
+// Replies of the script.
 const (
 	null    = `echo '{"result":null}'`
 	yes     = `echo '{"result":true}'`
@@ -46,8 +46,8 @@ func refuses(kind string) string {
 	return fmt.Sprintf(`echo '{"error":{"type":%q,"message":"no way"}}'`, kind)
 }
 
-// script writes a CPI with one line of bash for each method. It lists its calls
-// with their arguments, except info, and copies the state as each call finds it.
+// script writes a CPI with one line of bash for each method. It lists its calls with
+// their arguments, except info, and copies the state at the time of each call.
 func script(t *testing.T, dir string, methods map[string]string) string {
 	t.Helper()
 	text := "#!/bin/bash\ncd " + dir + "\nrequest=$(cat)\n" +
@@ -81,8 +81,8 @@ func deployed(t *testing.T, methods map[string]string) *deployment {
 	return d
 }
 
-// opened opens the state in the folder and returns a journal whose CPI has
-// answered info, so that no limit of time is about that call.
+// opened opens the state in the folder and returns a journal. Its CPI has answered info,
+// so that time limits do not include that call.
 func opened(t *testing.T, dir string, config cpi.Config) *deployment {
 	t.Helper()
 	f, err := file.Open(t.Context(), filepath.Join(dir, "state.json"), file.Options{Home: filepath.Join(dir, "home")})
@@ -132,7 +132,7 @@ func (d *deployment) calls() string {
 
 func (d *deployment) reported() string { return strings.Join(d.events, "\n") }
 
-// replies returns the names of the files in the folder of the replies.
+// replies returns the names of the files in the folder for replies.
 func (d *deployment) replies(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(d.Dir, "replies"))
@@ -146,7 +146,7 @@ func (d *deployment) replies(t *testing.T) []string {
 	return names
 }
 
-// finished fails the test unless nothing is announced and no reply is kept.
+// finished fails the test if a call is announced or a reply is kept.
 func (d *deployment) finished(t *testing.T) {
 	t.Helper()
 	if open := d.State.Get().Own.Intents; len(open) > 0 {
@@ -157,7 +157,7 @@ func (d *deployment) finished(t *testing.T) {
 	}
 }
 
-// breakState puts a folder in the place of the state file; repairState undoes that.
+// breakState replaces the state file by a folder; repairState restores it.
 const breakState = "mv state.json kept.json && mkdir state.json"
 
 func (d *deployment) repairState(t *testing.T) {
@@ -168,16 +168,16 @@ func (d *deployment) repairState(t *testing.T) {
 	}
 }
 
-// sample is a call of a method in the table of the state.
+// sample is a call of one method.
 type sample struct {
 	in   state.Intent
-	asks string // the call as the script lists it
-	gets string // the result of the call that succeeds
-	made string // the CID that is recorded after it
-	gone string // the CID that is not recorded any more
+	asks string // the call in the script's list
+	gets string // the result of a successful call
+	made string // the CID that is recorded afterwards
+	gone string // the CID that is removed from the state
 }
 
-// samples has one call for each row of the table.
+// samples has one call for each row of state.Calls.
 func samples() map[string]sample {
 	return map[string]sample{
 		"create_vm":       {state.Intent{AgentID: "agent-2", StemcellID: "s", Group: "web", Replaces: true}, `create_vm ["agent-2","sc-1",{},{},[],{}]`, `["vm-2",{}]`, "vm-2", ""},
@@ -218,14 +218,13 @@ func (d *deployment) call(ctx context.Context, method string) error {
 	return err
 }
 
-// recorded reports whether the state contains the CID, also as that of a
-// snapshot.
+// recorded reports whether the state has the CID, also as a snapshot.
 func recorded(st state.State, cid string) bool {
 	return st.Owns(cid) || slices.ContainsFunc(st.Own.Snapshots, func(s state.Snapshot) bool { return s.CID == cid })
 }
 
-// Each call of the table is in the state, with the file of its reply, when the
-// CPI gets it. Afterwards its result is in the state, and nothing is announced.
+// When the CPI gets a call, the state announces it, with the path of its reply.
+// Afterwards the result is in the state, and no call is announced.
 func TestCallIsAnnounced(t *testing.T) {
 	t.Parallel()
 	for _, row := range state.Calls() {
@@ -270,7 +269,7 @@ func TestCallIsAnnounced(t *testing.T) {
 	}
 }
 
-// What cannot be announced is not called, and what cannot be called is not
+// A call that cannot be announced is not made, and one that cannot be made is not
 // announced.
 func TestNotAnnouncedNotCalled(t *testing.T) {
 	t.Parallel()
@@ -312,13 +311,13 @@ func TestNotAnnouncedNotCalled(t *testing.T) {
 	}
 }
 
-// A call that failed with an answer, or before its CPI began, leaves nothing
-// behind. After another end it stays announced, because it may have made something.
+// A call that failed with an answer, or before its CPI began, is not announced any more.
+// After any other failure it stays announced, because it may have created something.
 func TestCreateFails(t *testing.T) {
 	t.Parallel()
 	type endings map[string]struct {
 		reply string
-		open  bool // it stays announced
+		open  bool // true: it stays announced
 		err   string
 	}
 	for name, c := range (endings{
@@ -376,8 +375,8 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
-// A refused call whose end cannot be recorded is not like a refused one: a
-// caller that can do without its result must stop, too.
+// If the end of a refused call cannot be recorded, a caller that does not need the result
+// must stop, too.
 func TestRefusedAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"create_disk": breakState + "; " + refuses(cpi.TypeNotImplemented)})
@@ -392,8 +391,8 @@ func TestRefusedAndNotRecorded(t *testing.T) {
 	d.finished(t)
 }
 
-// The CID of something that was made is in the error and in a rescue file if the
-// state cannot be written, and the next run records it.
+// If the state cannot be written, the CID of a created object is in the error and in a
+// rescue file, and the next run records it.
 func TestMadeAndNotRecorded(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"create_disk": breakState + "; " + result("disk-2")})
@@ -415,15 +414,15 @@ func TestMadeAndNotRecorded(t *testing.T) {
 	if err := next.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next.change(t, func(*state.State) {}) // the first write removes what it contains by then
+	next.change(t, func(*state.State) {}) // The first write removes the rescue file.
 	if st := next.State.Get(); len(st.Disks) != 2 || len(st.Own.Leftovers) > 0 {
 		t.Errorf("disks %v, leftovers %v", st.Disks, st.Own.Leftovers)
 	}
 	next.finished(t)
 }
 
-// Where even the rescue file cannot be written, the error has the CID, and the
-// reply is kept for the next run.
+// If the rescue file cannot be written either, the error has the CID, and the reply is
+// kept for the next run.
 func TestMadeAndRecordedNowhere(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"create_disk": breakState + " && mkdir state.json.rescue.json $(echo home/*)/rescue.json; " + result("disk-2")})

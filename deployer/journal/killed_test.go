@@ -22,11 +22,11 @@ import (
 	"bootstrap/state/file"
 )
 
-// killed describes the run of another process, which is killed during a call.
+// killed describes a run in another process, which is killed during a call.
 type killed struct{ Dir, Method, Moment string }
 
-// TestMain makes the call that TEST_JOURNAL_KILLED describes and kills this
-// process at a moment of it, or runs the tests.
+// TestMain makes the call in TEST_JOURNAL_KILLED and kills this process during it, or
+// runs the tests.
 func TestMain(m *testing.M) {
 	text := os.Getenv("TEST_JOURNAL_KILLED")
 	if text == "" {
@@ -54,10 +54,10 @@ func TestMain(m *testing.M) {
 		State: f, Dir: filepath.Join(k.Dir, "home", f.Get().InstallationID), Report: report.New(func(report.Event) {}),
 		CPI: func(context.Context) (*cpi.Client, error) { return client, nil },
 	}}
-	panic(d.call(ctx, k.Method)) // the process is killed before
+	panic(d.call(ctx, k.Method)) // the process is killed before this line
 }
 
-// killedRun makes a call in another process, which is killed at a moment of it.
+// killedRun makes a call in another process, which is killed at a moment of the call.
 func (d *deployment) killedRun(t *testing.T, method, moment string) {
 	t.Helper()
 	d.State.Close()
@@ -74,8 +74,8 @@ func (d *deployment) killedRun(t *testing.T, method, moment string) {
 	}
 }
 
-// Whenever a run is killed, the next one records what its call did, for each
-// method of the table: it neither makes the call again nor asks anything else.
+// After a kill at any moment, the next run records the result of the call, for each
+// method of state.Calls. It neither repeats the call nor asks the CPI or the agent.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	for _, row := range state.Calls() {
@@ -113,8 +113,8 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// The CPI of a killed run still works: the next run reports that and waits for
-// it. An interrupted wait loses nothing.
+// If the CPI of a killed run is still running, the next run reports that and waits.
+// Interrupting the wait loses nothing.
 func TestWaitsForCPIOfKilledRun(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"create_disk": "until [ -e go ]; do sleep 0.01; done; " + result("disk-2")})
@@ -147,7 +147,7 @@ func TestWaitsForCPIOfKilledRun(t *testing.T) {
 	d.finished(t)
 }
 
-// If the CPI of a killed run is killed, too, what it made is unknown.
+// If the CPI of a killed run is also killed, the result of its call is unknown.
 func TestCPIOfKilledRunIsKilled(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, map[string]string{"create_disk": "echo $$ >pid.new; mv pid.new pid; exec sleep 600"})

@@ -10,10 +10,9 @@ import (
 	"bootstrap/state"
 )
 
-// LookAtLeftovers checks the leftovers of earlier runs again. A leftover is
-// removed if its thing is recorded or does not exist any more; a delete is tried
-// again. It does nothing unless the CPI is connected already, and errors are
-// only warnings.
+// LookAtLeftovers checks the leftovers of earlier runs again. It removes a leftover if
+// its object is recorded or does not exist any more, and repeats a delete. It does
+// nothing if the CPI is not connected, and errors are only warnings.
 func (j *Journal) LookAtLeftovers(ctx context.Context) error {
 	if !j.Connected() {
 		return nil
@@ -35,7 +34,7 @@ func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 	case l.Call().Effect == state.Creates && l.CID == "" && l.AgentID != "" && l.AgentID == st.Own.AgentID:
 		return j.dropLeftover(l, "VM "+st.CurrentVMCID+" is recorded")
 	case l.CID == "":
-		return nil // without a CID it cannot be checked
+		return nil // Without a CID it cannot be checked.
 	case st.Owns(l.CID):
 		return j.dropLeftover(l, l.CID+" is recorded")
 	}
@@ -47,13 +46,13 @@ func (j *Journal) lookAtLeftover(ctx context.Context, l state.Leftover) error {
 		there, err := has(ctx, l.CID)
 		switch {
 		case err != nil && l.Call().Effect != state.Deletes:
-			return nil // the CPI cannot tell
+			return nil // The CPI cannot answer that.
 		case err == nil && !there:
 			return j.dropLeftover(l, l.CID+" does not exist any more")
 		}
 	}
 	if l.Call().Effect != state.Deletes {
-		return nil // the user decides
+		return nil // The user decides.
 	}
 	return j.Report.Do(fmt.Sprintf("Deleting '%s', a leftover of an earlier run", l.CID), func(*report.Stage) error {
 		in := state.Intent{Method: l.Method, CID: l.CID}
@@ -89,7 +88,7 @@ func forgetLeftover(st *state.State, id string) {
 	st.Own.Leftovers = slices.DeleteFunc(st.Own.Leftovers, func(l state.Leftover) bool { return l.ID == id })
 }
 
-// searchFor describes how a person finds what a call may have created.
+// searchFor says how a person can find an object that a call may have created.
 func (j *Journal) searchFor(in state.Intent) string {
 	what := in.Sought()
 	if d := j.About(); in.Call().Thing == "VM" && d.Name != "" {

@@ -12,14 +12,14 @@ import (
 	"bootstrap/state"
 )
 
-// Leftovers are checked again, and no result makes a run fail. Only a delete is
-// tried again: what a call may have created is left to a person.
+// Leftovers are checked again, and no result makes a run fail. Only a delete is repeated:
+// a person decides about objects that a call may have created.
 func TestLookAtLeftovers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		in      state.Intent
 		has     string
-		deletes string // the reply to a delete
+		deletes string // the reply to delete
 		stays   bool
 		calls   string
 		reports string
@@ -71,8 +71,8 @@ func (d *deployment) leaveBehind(t *testing.T, in state.Intent) {
 	})
 }
 
-// Leftovers are not a reason to install or ask a CPI, and a run that is
-// interrupted leaves the rest of them alone.
+// The CPI is not installed or asked for leftovers alone, and an interrupted run keeps the
+// rest of them.
 func TestLeftoversAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	vm, disk := state.Intent{Method: "delete_vm", CID: "vm-9"}, state.Intent{Method: "delete_disk", CID: "disk-9"}

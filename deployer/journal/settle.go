@@ -13,9 +13,9 @@ import (
 	"bootstrap/state"
 )
 
-// Settle finds out the results of calls that an earlier run announced and whose
-// end it did not see: it waits for a CPI that is still running, and reads its
-// reply. A call with an unknown result becomes a leftover.
+// Settle finds out the results of calls that an interrupted run announced: it waits for a
+// CPI that is still running, and reads its reply. A call with an unknown result becomes a
+// leftover.
 func (j *Journal) Settle(ctx context.Context) error {
 	open := j.State.Get().Own.Intents
 	if len(open) == 0 {
@@ -39,9 +39,8 @@ func (j *Journal) Settle(ctx context.Context) error {
 	return nil
 }
 
-// settleDelete finds out whether a delete of an interrupted run was done. If it
-// was not, or the result is unknown, the thing stays recorded and is deleted
-// again when its turn comes.
+// settleDelete finds out the result of an interrupted delete. If it failed or the result
+// is unknown, the object stays recorded, and a later step deletes it.
 func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 	_, err := j.recover(ctx, in)
 	var working *stillRunningError
@@ -57,7 +56,7 @@ func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 		gone = known && !there
 	}
 	if st := j.State.Get(); !gone && !st.Owns(in.CID) {
-		// Another tool, or an older version of the state, has lost the record.
+		// Another tool, or an older version of the state, does not have the record.
 		why := fmt.Sprintf("the result is unknown, and %s is not recorded any more", in.CID)
 		j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s: %s; the state file keeps the call as a leftover", in.Method, why))
 		return j.keepLeftover(in, why)
@@ -73,14 +72,14 @@ func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 	return j.forget(in, func(st *state.State) { st.Forget(in.Method, in.CID) })
 }
 
-// isCurrentVM reports whether the call is about the VM that is recorded.
+// isCurrentVM reports whether the call is about the current VM.
 func (j *Journal) isCurrentVM(in state.Intent) bool {
 	return in.Call().Thing == "VM" && in.CID != "" && in.CID == j.State.Get().CurrentVMCID
 }
 
-// settleHalfDeleted settles a delete with an unknown result. If the VM's agent
-// is silent, its jobs need not be stopped in order: they were stopped before the
-// delete, which may have ended the agent.
+// settleHalfDeleted settles a delete_vm with an unknown result. If the VM's agent is
+// silent, its jobs need not be stopped in order: that was done before the delete, which
+// may have ended the agent.
 func (j *Journal) settleHalfDeleted(in state.Intent) error {
 	if !j.isCurrentVM(in) || j.Answers() {
 		return j.settle(in, "")
@@ -95,8 +94,8 @@ func (j *Journal) settleHalfDeleted(in state.Intent) error {
 	return nil
 }
 
-// recover waits for the CPI of an earlier run and reads its reply. It never
-// kills that CPI: after the time limit, the error names its process.
+// recover waits for the CPI of an interrupted run and reads its reply. It does not kill
+// that CPI: after the time limit, the error names its process.
 func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) {
 	if in.Reply == "" {
 		return "", fs.ErrNotExist
@@ -125,9 +124,9 @@ type stillRunningError struct{ text string }
 
 func (e *stillRunningError) Error() string { return e.text }
 
-// settleChange finds out the CID of a disk that an interrupted run was changing.
-// The recorded disk stays the current one while it exists: it contains the data,
-// and the change is made again when its turn comes.
+// settleChange finds out the CID of a disk that an interrupted run was changing. While
+// the recorded disk exists, it stays the current one: it has the data, and a later step
+// changes it.
 func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	why, err := j.settleByReply(ctx, in)
 	switch {
@@ -154,8 +153,8 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	return j.leaveBehind(in, why)
 }
 
-// settleByReply settles a call that creates or changes something, if its reply
-// contains the result; otherwise it returns why the result is unknown.
+// settleByReply settles a call that creates or changes an object, if its reply has the
+// result; otherwise it returns why the result is unknown.
 func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why string, err error) {
 	cid, err := j.recover(ctx, in)
 	var working *stillRunningError
@@ -180,7 +179,7 @@ func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why strin
 	return badReply(err), nil
 }
 
-// badReply describes what is wrong with the reply of a CPI that has ended.
+// badReply says what is wrong with the reply of a CPI that has ended.
 func badReply(err error) string {
 	var result *cpi.ResultError
 	var garbage *cpi.GarbageError
@@ -193,8 +192,7 @@ func badReply(err error) string {
 	return "the CPI left no reply"
 }
 
-// leaveBehind warns of a call whose result is unknown and keeps it as a
-// leftover.
+// leaveBehind warns of a call with an unknown result and keeps it as a leftover.
 func (j *Journal) leaveBehind(in state.Intent, why string) error {
 	why += "; " + j.searchFor(in)
 	j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. bootstrap leaves alone what the call may have made, and the state file keeps the call as a leftover", in.Method, report.Minute(in.Started), why))
@@ -209,7 +207,7 @@ func (j *Journal) keepLeftover(in state.Intent, why string) error {
 	return err
 }
 
-// settleCreate finds out what a call of an interrupted run created.
+// settleCreate finds out the result of an interrupted call that creates an object.
 func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 	why, err := j.settleByReply(ctx, in)
 	if err != nil || why == "" {
@@ -228,10 +226,10 @@ func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 	return j.leaveBehind(in, why)
 }
 
-// adopt records what a call of an earlier run created.
+// adopt records the object that an interrupted call created.
 func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) error {
 	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s: %s", in.Method, how, cid))
-	var contrary error // with what is recorded
+	var contrary error // the CID contradicts the state
 	err := j.State.Update(func(st *state.State) error {
 		if contrary = st.Settle(in, cid); contrary == nil {
 			return nil
@@ -254,8 +252,8 @@ func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) e
 	return j.Adopted(ctx, in, cid)
 }
 
-// rescue stores the CID of what a call created if the state cannot be written:
-// it is recorded nowhere else.
+// rescue stores the CID of a created object in a file of its own, if the state cannot be
+// written.
 func (j *Journal) rescue(in state.Intent, cid string, cause error) error {
 	file, err := j.State.Rescue(in, cid)
 	if err != nil {

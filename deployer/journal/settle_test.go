@@ -15,13 +15,13 @@ import (
 	"bootstrap/state"
 )
 
-// Replies that are no text of a CPI.
+// Replies that are not texts of a CPI.
 const (
-	notBegun = "not begun" // the call was announced, and the run killed before it started the CPI
-	lost     = "lost"      // the file was removed, as when an older state is restored
+	notBegun = "not begun" // the run was killed after announcing the call, before starting the CPI
+	lost     = "lost"      // the file does not exist, as after restoring an older state
 )
 
-// leave leaves the state and a reply as a run does that is killed during a call.
+// leave writes the state and the reply of a run that was killed during a call.
 func (d *deployment) leave(t *testing.T, in state.Intent, reply string) state.Intent {
 	t.Helper()
 	in, err := d.Announce(in)
@@ -47,8 +47,8 @@ func whyLeft(st state.State) string {
 
 const refusal = `{"error":{"type":"Bosh::Clouds::CloudError","message":"no way"}}`
 
-// A create of a killed run is settled by its reply. Without one only a VM can be
-// found, by its agent; everything else becomes a leftover.
+// A create of a killed run is settled by its reply. Without one, only a VM can be found,
+// by its agent; other objects become leftovers.
 func TestSettleCreate(t *testing.T) {
 	t.Parallel()
 	vm := state.Intent{Method: "create_vm", AgentID: "agent-2", StemcellID: "s", Group: "web"}
@@ -59,7 +59,7 @@ func TestSettleCreate(t *testing.T) {
 		in       state.Intent
 		reply    string
 		agent    string // the CID that the agent proves; empty: none
-		current  string // the recorded VM
+		current  string // the VM that was recorded before
 		made     string // the CID that is recorded
 		why      string // part of the leftover's reason
 		left     string // CID of the leftover
@@ -137,14 +137,14 @@ func TestSettleCreate(t *testing.T) {
 	}
 }
 
-// A change of a disk is settled by its reply. Without one the CPI is asked
-// whether the old disk exists, which stays the current one in any case.
+// A change of a disk is settled by its reply. Without one, the CPI is asked whether the
+// old disk exists, which stays the current one.
 func TestSettleChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, reply, has string
 		disk               string // the CID that is recorded
-		changed            bool   // its size
+		changed            bool   // the size that is recorded
 		why                string // part of the leftover's reason
 		calls              string
 	}{
@@ -185,14 +185,14 @@ func TestSettleChange(t *testing.T) {
 	}
 }
 
-// A delete is settled by its reply or, without one, by asking the CPI. What may
-// still exist stays recorded.
+// A delete is settled by its reply or, without one, by asking the CPI. An object that may
+// exist stays recorded.
 func TestSettleDelete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		method, cid, reply, has string
 		gone                    bool
-		left                    bool // it is a leftover
+		left                    bool // true: it becomes a leftover
 		calls                   string
 	}{
 		"done":                        {"delete_vm", "vm-1", `{"result":null}`, yes, true, false, ""},
@@ -236,8 +236,7 @@ func TestSettleDelete(t *testing.T) {
 	}
 }
 
-// After a delete_vm with an unknown result, the VM counts as reached only if its
-// agent answers: a silent agent is not asked to stop jobs.
+// After a delete_vm with an unknown result, a silent agent is not asked to stop jobs.
 func TestHalfDeletedVM(t *testing.T) {
 	t.Parallel()
 	for method, cid := range map[string]string{"delete_vm": "vm-1", "delete_disk": "disk-1"} {
@@ -256,7 +255,7 @@ func TestHalfDeletedVM(t *testing.T) {
 	}
 }
 
-// Without an announced call, settling neither installs nor asks a CPI.
+// If no call is announced, Settle neither installs the CPI nor asks it.
 func TestNothingToSettle(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, nil)
@@ -269,9 +268,8 @@ func TestNothingToSettle(t *testing.T) {
 	}
 }
 
-// Calls are settled in the order in which they were announced. The first error
-// ends that: the results before it are recorded, and the next run settles the
-// rest.
+// Calls are settled in the order of their announcement. After the first error, the
+// earlier results are recorded, and the next run settles the rest.
 func TestSettleInOrder(t *testing.T) {
 	t.Parallel()
 	d := deployed(t, nil)
@@ -302,7 +300,7 @@ func TestSettleInOrder(t *testing.T) {
 	}
 }
 
-// Everything stays announced if there is no CPI, or the state cannot be written.
+// If there is no CPI, or the state cannot be written, all calls stay announced.
 func TestSettleFails(t *testing.T) {
 	t.Parallel()
 	for _, in := range []state.Intent{{Method: "create_disk", Size: 20}, {Method: "update_disk", Disk: "disk-1", Size: 20}, {Method: "delete_disk", CID: "disk-1"}} {
@@ -335,7 +333,7 @@ func TestSettleFails(t *testing.T) {
 	}
 }
 
-// A run that is interrupted while it settles keeps what it has not settled.
+// If a run is interrupted while it settles calls, the unsettled ones stay announced.
 func TestSettleInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, in := range []state.Intent{{Method: "create_vm"}, {Method: "update_disk", Disk: "disk-1"}, {Method: "delete_vm", CID: "vm-1"}} {

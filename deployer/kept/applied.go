@@ -30,8 +30,8 @@ const (
 	Previous Which = "previous"
 )
 
-// Applied is what a successful deploy applied to the VM. The archive of rendered
-// jobs and the manifest without its secrets are stored beside it.
+// Applied is the record of the jobs and packages of a successful deploy. The archive of
+// rendered jobs and the manifest without its secrets are stored beside it.
 type Applied struct {
 	VM       string            `json:"vm"` // CID
 	Disk     *state.Disk       `json:"disk,omitempty"`
@@ -45,7 +45,7 @@ type Applied struct {
 	Health []manifest.HealthCheck `json:"health,omitempty"`
 }
 
-// Record records what was applied as the current deployment in a state.
+// Record records this deploy as the current one in a state.
 func (a Applied) Record(st *state.State) {
 	st.CurrentManifestSHA, st.Own.Applied, st.Own.Processes = a.Digest, a.Applied, a.Processes
 	st.Releases, st.CurrentReleaseIDs = nil, nil
@@ -56,8 +56,8 @@ func (a Applied) Record(st *state.State) {
 	}
 }
 
-// IsLast reports whether this is the deploy that the state has as the last one that
-// succeeded. Another machine can have deployed since this one did.
+// IsLast reports whether this is the last successful deploy according to the state.
+// Another machine may have deployed since.
 func (a Applied) IsLast(st state.State) bool {
 	return maps.Equal(a.Applied, st.Own.Applied) && (st.CurrentManifestSHA == "" || st.CurrentManifestSHA == a.Digest)
 }
@@ -68,17 +68,18 @@ func (a Applied) SameDisk(d *state.Disk) bool {
 	return (a.Disk == nil) == (d == nil) && (d == nil || a.Disk.CID == d.CID && a.Disk.Size == d.Size)
 }
 
-// which is the file which.json of the folder applied: the folders there that have the
-// current and the previous deploy; empty: none has it. It is replaced in one step, so that
-// a run that is killed leaves either what was or what is.
+// which is the file which.json in the folder applied: the names of the folders of the
+// current and the previous deploy; empty: there is none. The file is replaced in one
+// step, so after a kill it has either the old or the new names.
 type which struct {
 	Current  string `json:"current,omitempty"`
 	Previous string `json:"previous,omitempty"`
 }
 
-const whichFile = "which.json" // below applied
+const whichFile = "which.json" // in the folder applied
 
-// which returns the folders of the deploys. Earlier versions named them as Which does.
+// which returns the names of the deploys' folders. Earlier versions used the names of
+// Which.
 func (f Folder) which() which {
 	var w which
 	if !f.read(filepath.Join("applied", whichFile), &w) || !w.valid() {
@@ -87,12 +88,12 @@ func (f Folder) which() which {
 	return w
 }
 
-// valid reports whether the names are those of folders in the folder applied.
+// valid reports whether the names can be those of folders in the folder applied.
 func (w which) valid() bool {
 	return !strings.ContainsAny(w.Current+w.Previous, `/\:.`)
 }
 
-// appliedDir returns the folder of a deploy, which need not exist.
+// appliedDir returns the folder of a deploy, which may not exist.
 func (f Folder) appliedDir(of Which) string {
 	w := f.which()
 	name := w.Current
@@ -102,15 +103,14 @@ func (f Folder) appliedDir(of Which) string {
 	return filepath.Join(f.dir, "applied", cmp.Or(name, "none"))
 }
 
-// Applied returns what a deploy applied to the VM; ok is false if this machine
-// has no record of it.
+// Applied returns the record of a deploy; ok is false if this machine has none.
 func (f Folder) Applied(of Which) (a Applied, ok bool) {
 	data, err := regular.Read(filepath.Join(f.appliedDir(of), appliedFile))
 	ok = err == nil && json.Unmarshal(data, &a) == nil && a.VM != ""
 	return a, ok
 }
 
-// Rendered returns the path of the archive of the rendered jobs of that deploy.
+// Rendered returns the path of the archive of the deploy's rendered jobs.
 func (f Folder) Rendered(of Which) string {
 	return filepath.Join(f.appliedDir(of), "rendered.tgz")
 }
@@ -125,8 +125,8 @@ func (f Folder) Sketch() ([]byte, error) {
 	return data, err
 }
 
-// SetSketch stores the manifest of a VM that was adopted as it is, for which
-// deploy --previous has nothing to put back.
+// SetSketch stores the manifest of a VM that was adopted unchanged. deploy --previous
+// cannot put that back.
 func (f Folder) SetSketch(sketch []byte) error {
 	if w := f.which(); w.Current == "" {
 		if err := f.use(which{Current: newFolder(), Previous: w.Previous}); err != nil {
@@ -148,7 +148,7 @@ func newFolder() string { return "of-" + uuid.NewString() }
 // use makes other folders those of the deploys.
 func (f Folder) use(w which) error { return f.write(filepath.Join("applied", whichFile), w) }
 
-// removeOthers removes the folders that have neither deploy.
+// removeOthers removes folders that belong to neither deploy.
 func (f Folder) removeOthers() error {
 	w := f.which()
 	entries, err := os.ReadDir(filepath.Join(f.dir, "applied"))
@@ -164,7 +164,7 @@ func (f Folder) removeOthers() error {
 	return errors.Join(errs...)
 }
 
-// inOrder does steps until one fails.
+// inOrder runs steps until one fails.
 func inOrder(steps []func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -174,14 +174,14 @@ func inOrder(steps []func() error) error {
 	return nil
 }
 
-// SetApplied stores a deploy as the current one. rendered is the path of the
-// archive of its jobs; if it is empty, the archive of the current one is used.
-// With push the current deploy becomes the previous one.
+// SetApplied stores a deploy as the current one. rendered is the path of the archive of
+// its jobs; if it is empty, the archive of the current deploy is used. If push is true,
+// the current deploy becomes the previous one.
 func (f Folder) SetApplied(a Applied, sketch []byte, rendered string, push bool) error {
 	return inOrder(f.applying(a, sketch, cmp.Or(rendered, f.Rendered(Current)), push))
 }
 
-// applying returns the steps of SetApplied: after each of them, both deploys are whole.
+// applying returns the steps of SetApplied. After each step, both deploys are complete.
 func (f Folder) applying(a Applied, sketch []byte, rendered string, push bool) []func() error {
 	name, before := newFolder(), f.which()
 	next := which{Current: name, Previous: before.Previous}
@@ -190,7 +190,7 @@ func (f Folder) applying(a Applied, sketch []byte, rendered string, push bool) [
 	}
 	dir := filepath.Join(f.dir, "applied", name)
 	return []func() error{
-		f.removeOthers, // of a run that was killed
+		f.removeOthers, // removes the folder of a killed run
 		func() error { return os.MkdirAll(dir, 0o700) },
 		func() error { return f.write(filepath.Join("applied", name, appliedFile), a) },
 		func() error { return f.writeSketch(dir, sketch) },
@@ -200,7 +200,7 @@ func (f Folder) applying(a Applied, sketch []byte, rendered string, push bool) [
 	}
 }
 
-// ForgetApplied removes what earlier deploys applied.
+// ForgetApplied removes the records of earlier deploys.
 func (f Folder) ForgetApplied() error {
 	dir := filepath.Join(f.dir, "applied")
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -209,8 +209,8 @@ func (f Folder) ForgetApplied() error {
 	return errors.Join(f.use(which{}), os.RemoveAll(dir))
 }
 
-// SwapApplied exchanges the current and the previous deploy, so that deploy
-// --previous can be undone as well.
+// SwapApplied exchanges the current and the previous deploy, so that deploy --previous
+// can be undone.
 func (f Folder) SwapApplied() error {
 	w := f.which()
 	if _, err := os.Stat(f.appliedDir(Previous)); err != nil {

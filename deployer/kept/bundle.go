@@ -15,7 +15,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// bundle is what another machine needs to work on the deployment without its manifest,
+// bundle has what another machine needs to work on the deployment without its manifest,
 // and to put the previous deploy back: files of the folder, by their slash-separated
 // names.
 type bundle struct {
@@ -25,9 +25,8 @@ type bundle struct {
 // maxBundle limits the archives of rendered jobs in a bundle, in bytes.
 const maxBundle = 16 << 20
 
-// Bundle returns what another machine needs to know of the deployment, with its
-// secrets; nil if this machine knows nothing of it. The same knowledge is always the
-// same text.
+// Bundle returns this machine's record of the deployment for other machines, with its
+// secrets; nil if there is none. The same record gives the same bytes.
 func (f Folder) Bundle() ([]byte, error) {
 	b, size := bundle{Files: map[string][]byte{}}, 0
 	add := func(name string) error {
@@ -87,7 +86,7 @@ func programs(checks []manifest.HealthCheck) (programs, others []manifest.Health
 }
 
 // withoutPrograms returns the record of a deploy without the health checks that run a
-// program: no machine runs what another one names.
+// program: a machine runs no program that another one names.
 func withoutPrograms(data []byte) ([]byte, error) {
 	var a Applied
 	if err := json.Unmarshal(data, &a); err != nil {
@@ -97,8 +96,8 @@ func withoutPrograms(data []byte) ([]byte, error) {
 	return withFormat(a)
 }
 
-// withoutPaths returns the record of the deployment without the paths and the programs
-// that only this machine has.
+// withoutPaths returns the record of the deployment without paths and programs of this
+// machine.
 func (f Folder) withoutPaths() ([]byte, error) {
 	d, _ := f.Deployment()
 	if only, others := programs(d.Health); len(only) > 0 {
@@ -108,8 +107,8 @@ func (f Folder) withoutPaths() ([]byte, error) {
 	return withFormat(d)
 }
 
-// Reseal returns a bundle in which the encrypted values of the deployment are encrypted
-// as seal says; what that returns may be nil.
+// Reseal returns a bundle whose encrypted values seal has encrypted again; seal may
+// return nil.
 func Reseal(data []byte, seal func(sealed []byte) ([]byte, error)) ([]byte, error) {
 	b, err := openBundle(data)
 	if err != nil {
@@ -139,9 +138,8 @@ func openBundle(data []byte) (b bundle, err error) {
 	return b, nil
 }
 
-// belongs reports whether Bundle puts a file of that name into a bundle. Whoever can
-// write to the store must not choose what else is in the folder, such as programs of the
-// CPI.
+// belongs reports whether Bundle puts a file of that name into a bundle. A writer to the
+// store must not be able to change other files, such as programs of the CPI.
 func belongs(name string) bool {
 	if name == agentFile || name == deploymentFile || name == secondDiskFile {
 		return true
@@ -151,14 +149,14 @@ func belongs(name string) bool {
 		parts[2] != "" && !strings.HasPrefix(parts[2], ".") && !strings.ContainsAny(parts[2], `\:`)
 }
 
-// Unpack makes the folder know what another machine knew. What that had installed is
-// not here: of that, the folder keeps its own.
+// Unpack replaces the record in the folder by that of another machine. The folder keeps
+// its own paths and programs, because those of the other machine do not exist here.
 func (f Folder) Unpack(data []byte) error {
 	b, err := openBundle(data)
 	if err != nil {
 		return err
 	}
-	for name := range b.Files { // before anything is removed
+	for name := range b.Files { // checked before anything is removed
 		if !belongs(name) {
 			return fmt.Errorf("cannot use another machine's record of the deployment: it names the file %q", name)
 		}
@@ -166,7 +164,7 @@ func (f Folder) Unpack(data []byte) error {
 	if err := f.keepOwn(b); err != nil {
 		return fmt.Errorf("cannot use another machine's record of the deployment: %w", err)
 	}
-	// The deploys are in new folders until all of them are there.
+	// The deploys are written to new folders, which are used when all are complete.
 	next := which{}
 	for of, to := range map[Which]*string{Current: &next.Current, Previous: &next.Previous} {
 		for name := range b.Files {
@@ -206,10 +204,10 @@ func (f Folder) pathOf(name string) string {
 	return filepath.Join(f.dir, filepath.FromSlash(name))
 }
 
-// keepOwn puts into a bundle, before it is unpacked, the paths that this machine has, and
-// the programs that it checks the same deploys with. Those of others are removed.
+// keepOwn replaces the paths and programs in a bundle by those of this machine. Programs
+// of other machines are removed.
 func (f Folder) keepOwn(b bundle) error {
-	same := false // the last deploy is one that this machine has made
+	same := false // this machine made the last deploy
 	for _, of := range []Which{Current, Previous} {
 		name := "applied/" + string(of) + "/" + appliedFile
 		if b.Files[name] == nil {

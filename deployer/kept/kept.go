@@ -1,9 +1,9 @@
-// Package kept stores what this machine knows of a deployment beside its state:
-// how the agent is reached, what commands need that do not read the manifest,
-// what the CPI could not do, how long runs took, their timelines, and what was applied
-// last. The files are in the folder ~/.bosh/<installation_id>: JSON with mode 0600, each
-// beginning with the number of its format. Files without a number were written by older versions
-// and are read as well.
+// Package kept stores this machine's record of a deployment, in addition to the state:
+// how the agent is reached, settings for commands that do not read the manifest, limits
+// of the CPI, how long runs took, their timelines, and the last applied jobs. The files
+// are in the folder ~/.bosh/<installation_id>: JSON with mode 0600, each beginning with
+// the number of its format. Files without a number were written by older versions and are
+// read as well.
 package kept
 
 import (
@@ -37,7 +37,7 @@ const (
 	secondDiskFile = "second-disk.json"
 	timesFile      = "times.json"
 	timelineFile   = "timeline.json"
-	appliedFile    = "record.json" // below applied/<which>
+	appliedFile    = "record.json" // in the folder of the deploy
 )
 
 // NewerError says that a newer version of bootstrap wrote a file.
@@ -52,14 +52,14 @@ func (e *NewerError) Error() string {
 
 func (e *NewerError) Name() string { return "newer-version" }
 
-// Check returns a *NewerError for a folder in which a newer version of bootstrap
-// has written: this version would overwrite what it does not know.
+// Check returns a *NewerError if a newer version of bootstrap has written files in the
+// folder: this version would lose their unknown keys.
 func (f Folder) Check() error {
 	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := regular.Read(path)
 		if err != nil {
-			continue // an unreadable file counts as absent
+			continue // An unreadable file counts as missing.
 		}
 		var head struct{ Format int }
 		if json.Unmarshal(data, &head) == nil && head.Format > Format {
@@ -109,8 +109,8 @@ func (f Folder) RemoveStale() {
 	}
 }
 
-// SecondDisk returns what is recorded of attaching a second disk with a CPI made
-// of these releases; the zero value: nothing.
+// SecondDisk returns the record about attaching a second disk with a CPI from these
+// releases; zero: there is none.
 func (f Folder) SecondDisk(releases []string) SecondDisk {
 	var kept SecondDisk
 	if !f.read(secondDiskFile, &kept) || !slices.Equal(kept.CPI, releases) {

@@ -93,8 +93,8 @@ func TestOlderFiles(t *testing.T) {
 	}
 }
 
-// Of finds the agent of the current VM, of the replaced one and of one that is
-// being created.
+// Of finds the agent of the current VM, of the replaced one and of one that is being
+// created.
 func TestAgentOf(t *testing.T) {
 	a := Agent{VM: "new", MBus: "n", Old: &Agent{VM: "old", MBus: "o"}, Coming: &Agent{AgentID: "id", MBus: "c"}}
 	made := func(is string) func(string) bool { return func(id string) bool { return id == is } }
@@ -106,7 +106,7 @@ func TestAgentOf(t *testing.T) {
 	}
 }
 
-// A deploy becomes the current one, and the one before it can be put back.
+// A deploy becomes the current one, and the earlier one can be put back.
 func TestApplied(t *testing.T) {
 	f := At(t.TempDir())
 	archive := func(text string) string {
@@ -147,8 +147,7 @@ func TestApplied(t *testing.T) {
 	}
 }
 
-// What a plan expects is the sum of the medians of what its steps took, in the
-// last runs.
+// The expected time is the sum of the medians of the steps in the last runs.
 func TestTimes(t *testing.T) {
 	f := At(t.TempDir())
 	expect := func(seconds float64, runs int, kinds ...string) {
@@ -183,7 +182,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Whoever can write to the store of a team must not choose what else is in the folder.
+// A writer to the store of a team can change only the shared files of the folder.
 func TestUnpackTakesOnlyWhatIsShared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A run that is killed while it keeps what was applied leaves what was or what is: the
-// current and the previous deploy, each of them whole. The next run goes on.
+// If a run is killed while it records a deploy, the current and the previous deploy are
+// complete, either the old or the new ones. The next run continues.
 func TestKilledWhileApplying(t *testing.T) {
 	t.Parallel()
 	archive := func(text string) string {
@@ -32,7 +32,7 @@ func TestKilledWhileApplying(t *testing.T) {
 		}
 		return a.Digest
 	}
-	for _, earlier := range []bool{false, true} { // the folders of earlier versions
+	for _, earlier := range []bool{false, true} { // true: with folders of earlier versions
 		for _, push := range []bool{false, true} {
 			for n := 0; ; n++ {
 				f := At(t.TempDir())

@@ -6,8 +6,8 @@ import (
 	"bootstrap/state"
 )
 
-// What this machine has applied is the last deploy only if the state says so: in the
-// middle of a deploy by the parts, else also by the manifest.
+// This machine's last deploy is the last one only if the state says so: during a deploy,
+// according to its parts; otherwise also to its manifest.
 func TestIsLast(t *testing.T) {
 	t.Parallel()
 	a := Applied{VM: "vm", Digest: "d1", Applied: map[string]string{"spec": "s1"}}

@@ -11,8 +11,8 @@ import (
 	"bootstrap/manifest"
 )
 
-// No machine runs a program that another one names: not in a health check, and not as the
-// CPI. What it has recorded itself stays.
+// A machine runs no program that another one names: no health check, and no CPI. Its own
+// programs stay.
 func TestUnpackNamesNoPrograms(t *testing.T) {
 	t.Parallel()
 	page := manifest.HealthCheck{HTTP: "http://:80/"}
@@ -34,7 +34,7 @@ func TestUnpackNamesNoPrograms(t *testing.T) {
 	if err != nil || strings.Contains(string(sent), "cpi") {
 		t.Fatalf("%s %v", sent, err)
 	}
-	// A machine that is hostile sends more than Bundle does.
+	// A hostile machine sends more files than Bundle does.
 	hostile, err := withFormat(bundle{Files: map[string][]byte{
 		"installation.json": read(t, owner, "installation.json"), "applied/current/record.json": read(t, owner, "applied/"+owner.which().Current+"/record.json"),
 	}})
@@ -63,7 +63,7 @@ func TestUnpackNamesNoPrograms(t *testing.T) {
 			t.Errorf("%s: the machine that has deployed has %+v, %+v", name, d, a)
 		}
 	}
-	// It has deployed something else.
+	// This machine has deployed something else.
 	former := machine(program)
 	if err := errors.Join(former.SetApplied(Applied{VM: "vm-1", Digest: "old"}, nil, archive, false), former.Unpack(sent)); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// Nobody writes to or reads from a pipe in the place of a file: reading does not wait
-// for that, and writing replaces the pipe. A huge file counts as absent.
+// A named pipe in place of a file is not waited for when reading, and is replaced when
+// writing. A huge file counts as missing.
 func TestSpecialFiles(t *testing.T) {
 	t.Parallel()
 	f := At(t.TempDir())

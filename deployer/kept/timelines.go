@@ -6,7 +6,7 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// mostTimelines is of how many runs the timelines are kept.
+// mostTimelines is the number of runs whose timelines are kept.
 const mostTimelines = 5
 
 // timelines is the file of the timelines, the newest run first.
@@ -14,8 +14,8 @@ type timelines struct {
 	Runs []*timeline.Timeline `json:"runs"`
 }
 
-// AddTimeline records the timeline of a run that has changed something, or records it
-// again after the run went on.
+// AddTimeline records the timeline of a run that has changed something, or replaces it if
+// the run continued.
 func (f Folder) AddTimeline(t *timeline.Timeline) error {
 	list := f.Timelines()
 	if len(list) > 0 && list[0].Began.Equal(t.Began) {
@@ -33,7 +33,7 @@ func (f Folder) Timelines() []*timeline.Timeline {
 	var all timelines
 	f.read(timelineFile, &all)
 	for i, t := range all.Runs {
-		if t == nil { // somebody has changed the file
+		if t == nil { // The file was changed by somebody.
 			return all.Runs[:i]
 		}
 	}

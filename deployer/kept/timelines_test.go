@@ -9,7 +9,8 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// The timelines of the last runs are kept, the newest first; a run that went on is one.
+// The timelines of the last runs are kept, the newest first; a run that continued has one
+// timeline.
 func TestTimelines(t *testing.T) {
 	t.Parallel()
 	f := At(filepath.Join(t.TempDir(), "id"))
@@ -26,7 +27,7 @@ func TestTimelines(t *testing.T) {
 	if len(list) != mostTimelines || list[0].Seconds != 2*mostTimelines-1 || list[mostTimelines-1].Seconds != mostTimelines || list[0].Status != timeline.Finished || list[0].Spans[0].Name != "create vm" {
 		t.Errorf("%d timelines, the first is %+v", len(list), list[0])
 	}
-	// A key that a later version adds does no harm, nor does a damaged file.
+	// Keys of a later version are ignored, and so is a damaged file.
 	for text, want := range map[string]int{`{"format": 1, "new": 7, "runs": [{"command": "deploy", "new": {}}]}`: 1, `{"format": 1, "runs": [null]}`: 0, `{"runs": 7}`: 0, "": 0} {
 		if err := os.WriteFile(filepath.Join(f.dir, timelineFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Times are how many seconds the steps of one run took during which the service
-// was down, by their kind.
+// Times has the seconds of the steps of one run during which the service was down, by
+// kind of step.
 type Times map[string]float64
 
-// mostTimes is of how many runs the times are kept.
+// mostTimes is the number of runs whose times are kept.
 const mostTimes = 10
 
 // times is the file of the times, the newest run last.
@@ -17,8 +17,8 @@ type times struct {
 	Runs []Times `json:"runs"`
 }
 
-// AddTimes records the times of a run that did all its steps. A run during which
-// the service was up leaves none.
+// AddTimes records the times of a run that completed all steps. If the service stayed up,
+// it records nothing.
 func (f Folder) AddTimes(t Times) error {
 	if len(t) == 0 {
 		return nil
@@ -33,9 +33,9 @@ func (f Folder) AddTimes(t Times) error {
 	return nil
 }
 
-// Expected returns how long steps of these kinds will take, by the median of each
-// in earlier runs, and in how many runs at least each of them was measured: 0 if
-// one of them never was.
+// Expected returns the expected time of steps of these kinds: the sum of the medians of
+// earlier runs. runs is how many runs have measured each kind at least: 0 if a kind was
+// never measured.
 func (f Folder) Expected(kinds []string) (seconds float64, runs int) {
 	var all times
 	f.read(timesFile, &all)

@@ -9,46 +9,45 @@ import (
 	"bootstrap/manifest"
 )
 
-// Agent describes how the agent of the running VM is reached, which may differ
-// from the manifest.
+// Agent describes the access to the agent of the running VM, which may differ from the
+// manifest.
 type Agent struct {
 	VM   string `json:"vm"` // CID
 	MBus string `json:"mbus"`
 	CA   string `json:"ca"`
-	// Next describes how the agent is reached after it has taken new settings.
-	// It is recorded before they are sent, until the agent has been seen to use
-	// them. Its own Next is an earlier change that was never confirmed.
+	// Next describes the access after the agent has taken new settings. It is recorded
+	// before they are sent, until the agent uses them. Its own Next is an earlier change
+	// that was never confirmed.
 	Next *Agent `json:"next,omitempty"`
-	// Made describes how the agent was reached when the VM was created: after a
-	// reboot it may use these settings again, if it keeps new ones only in
-	// memory. nil: as now.
+	// Made describes the access when the VM was created: after a reboot the agent may use
+	// these settings again, if it keeps new ones only in memory. nil: the same as now.
 	Made *agent.Access `json:"made,omitempty"`
 	// Fixed is true if the agent cannot change its settings.
 	Fixed bool `json:"fixed,omitempty"`
-	// Old describes the agent of the replaced VM until that is deleted; nil:
-	// there is none.
+	// Old describes the access to the agent of the replaced VM until that is deleted;
+	// nil: there is none.
 	Old *Agent `json:"old,omitempty"`
-	// Coming describes the agent of a VM that is being created. Its CID is
-	// unknown if the run that creates it is interrupted.
+	// Coming describes the access to the agent of a VM that is being created. Its CID is
+	// unknown if that is interrupted.
 	Coming  *Agent `json:"coming,omitempty"`
-	AgentID string `json:"agent_id,omitempty"` // of Coming
+	AgentID string `json:"agent_id,omitempty"` // agent id of Coming
 }
 
-// Access returns how the agent is reached.
+// Access returns the URL and the CA of the agent.
 func (a Agent) Access() agent.Access { return agent.Access{MBus: a.MBus, CA: a.CA} }
 
-// Agent returns how agents are reached; ok is false if nothing is recorded.
+// Agent returns the recorded access to agents; ok is false if there is none.
 func (f Folder) Agent() (kept Agent, ok bool) {
 	ok = f.read(agentFile, &kept)
 	return kept, ok
 }
 
-// SetAgent records how agents are reached.
+// SetAgent records the access to agents.
 func (f Folder) SetAgent(a Agent) error { return f.write(agentFile, a) }
 
-// Of returns how the agent of that VM is reached: of the current one, the
-// replaced one, or one that was being created. madeWith reports whether the
-// current VM was created with an agent id.
+// Of returns the access to the agent of a VM: of the current one, the replaced one, or
+// one that was being created. madeWith reports whether the current VM was created with an
+// agent id.
 func (a Agent) Of(vm string, madeWith func(agentID string) bool) (Agent, bool) {
 	if a.Old != nil && a.Old.VM == vm {
 		a = *a.Old
@@ -60,8 +59,8 @@ func (a Agent) Of(vm string, madeWith func(agentID string) bool) (Agent, bool) {
 	return a, a.VM == vm && a.MBus != ""
 }
 
-// Deployment is what commands need that do not read the manifest: its variables,
-// releases and downloads may not be available to them.
+// Deployment has settings for commands that do not read the manifest, whose variables,
+// releases and downloads may be missing.
 type Deployment struct {
 	Manifest    string             `json:"manifest"` // absolute path
 	Name        string             `json:"name"`
@@ -77,25 +76,24 @@ type Deployment struct {
 	CPI         string             `json:"cpi,omitempty"` // path of bin/cpi
 	Packages    string             `json:"packages,omitempty"`
 	Jobs        string             `json:"jobs,omitempty"`
-	Local       string             `json:"local,omitempty"`       // folder of the embedded CPI; empty: another CPI
-	API         int                `json:"api_version,omitempty"` // of the CPI, as it reported last
+	Local       string             `json:"local,omitempty"`       // folder of the embedded CPI; empty: it is another CPI
+	API         int                `json:"api_version,omitempty"` // last reported API version of the CPI
 	StemcellAPI int                `json:"stemcell_api_version,omitempty"`
-	Database    string             `json:"database,omitempty"` // where its addresses are reserved; empty: nowhere
-	// OldDatabases are those that it used before Database, which may still have
-	// addresses of it.
+	Database    string             `json:"database,omitempty"` // ledger of its addresses; empty: none
+	// OldDatabases are earlier ledgers, which may still have addresses of it.
 	OldDatabases []string           `json:"old_databases,omitempty"`
-	Registry     *manifest.Registry `json:"registry,omitempty"` // with the port it used
-	// Health are the checks of the service; the environment of programs is that of
-	// the command that runs them.
+	Registry     *manifest.Registry `json:"registry,omitempty"` // including the port that was used
+	// Health are the health checks; programs run in the environment of the present
+	// command.
 	Health []manifest.HealthCheck `json:"health,omitempty"`
-	// OtherChecks is how many checks only the machine runs that made the last deploy: no
-	// machine runs a program that another one names.
+	// OtherChecks is how many checks are left out because another machine recorded them,
+	// and they run a program.
 	OtherChecks int `json:"other_checks,omitempty"`
-	// Secrets are what a redactor must hide if the manifest is not read, the
-	// newest first: the VM's logs may contain older ones.
+	// Secrets are values to hide if the manifest is not read, the newest first: the VM's
+	// logs may contain older ones.
 	Secrets []string `json:"secrets,omitempty"`
-	// Sealed are the secrets as a list in JSON, encrypted like the vars store; then
-	// Secrets is not recorded.
+	// Sealed is the list of secrets as encrypted JSON, with the recipients of the vars
+	// store; then Secrets is empty.
 	Sealed []byte `json:"sealed,omitempty"`
 }
 
@@ -111,25 +109,24 @@ func (d Deployment) MBusURL() *url.URL {
 	return u
 }
 
-// Access returns how the agent is reached.
+// Access returns the URL and the CA of the agent.
 func (d Deployment) Access() agent.Access { return agent.Access{MBus: d.MBus, CA: d.CA} }
 
-// Deployment returns what is recorded; ok is false if nothing is.
+// Deployment returns the recorded settings; ok is false if there are none.
 func (f Folder) Deployment() (d Deployment, ok bool) {
 	ok = f.read(deploymentFile, &d)
 	return d, ok
 }
 
-// SetDeployment records it.
+// SetDeployment records the settings.
 func (f Folder) SetDeployment(d Deployment) error { return f.write(deploymentFile, d) }
 
-// SecondDisk records that a CPI could not attach a second disk: the VM's agent
-// did not answer again.
+// SecondDisk records that a CPI could not attach a second disk: the VM's agent did not
+// answer after that.
 type SecondDisk struct {
 	CPI  []string  `json:"cpi"` // releases, as name/version
 	When time.Time `json:"when"`
-	// New is true if it failed on a new VM, too, so that replacing the VM does
-	// not help.
+	// New is true if it failed on a new VM, too: replacing the VM again would not help.
 	New bool `json:"new_vm,omitempty"`
 	// Lost is the CID of the VM whose agent has not answered since. Its jobs had
 	// been stopped.

@@ -1,5 +1,5 @@
-// Package ledger changes the ledger of addresses by hand: it adopts what existing
-// deployments have, and releases what nobody has any more.
+// Package ledger changes the address ledger on request: it adopts the addresses of
+// existing deployments, and releases those of deleted ones.
 package ledger
 
 import (
@@ -20,9 +20,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// Adopt records in the ledger which addresses the VMs of existing
-// deployments have, all or none, and returns what is new there. The states are
-// locked meanwhile.
+// Adopt records the addresses of existing VMs in the ledger, all or none, and returns the
+// new reservations. The states are locked until it returns.
 func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, manifests []string) ([]network.Reservation, error) {
 	env := instance.NewEnv(cfg)
 	defer env.Close()
@@ -91,29 +90,29 @@ func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation,
 		networks = in.Manifest.Placement.Networks
 	case len(t.From.Inputs.CloudConfigs) > 0:
 		only := t.From.Inputs
-		only.Ops = nil // they are for the manifest
+		only.Ops = nil // The operations belong to the manifest that describes the VM.
 		if networks, err = manifest.LoadNetworks(ctx, only); err != nil {
 			return nil, err
 		}
 	}
 	if wrong != nil {
 		if t.Known.Name == "" {
-			return nil, wrong // nothing else tells the names of deployment and instance group
+			return nil, wrong // The names of deployment and instance group are unknown then.
 		}
 		t.About = t.Known
 	}
 	return t.Addresses.Claims(networks), nil
 }
 
-// Selection is what Release releases.
+// Selection says what Release releases.
 type Selection struct {
 	Words []string // addresses, names of deployments, installation ids
-	Force bool     // also what belongs to a deployment that exists
+	Force bool     // also release addresses of an existing deployment
 }
 
-// Release releases addresses, or all that deployments hold, and returns them. The
-// deployments must not exist any more, unless what.Force is true. confirm gets a line
-// for each address before anything is released, and its error ends the call.
+// Release releases addresses, or all addresses of deployments, and returns them. The
+// deployments must not exist any more, unless what.Force is true. confirm gets a line for
+// each address before anything is released; if it returns an error, nothing is released.
 func Release(ctx context.Context, cfg instance.Config, what Selection, confirm func(context.Context, []string) error) ([]network.Reservation, error) {
 	env := instance.NewEnv(cfg)
 	defer env.Close()
@@ -158,7 +157,7 @@ func prefixed(before, text string) string {
 	return before + text
 }
 
-// InUseError says that an address belongs to a deployment that exists.
+// InUseError says that an address belongs to an existing deployment.
 type InUseError struct {
 	Reservation network.Reservation
 	Why         string
@@ -170,8 +169,8 @@ func (e *InUseError) Error() string {
 
 func (e *InUseError) Name() string { return "address-held" }
 
-// inUseBy returns why the deployment of a reservation may exist; empty: this
-// machine would know it, and does not.
+// inUseBy returns why the deployment of a reservation may exist; empty: this machine
+// would have a record of it, and has none.
 func inUseBy(r network.Reservation, home string, shared bool) string {
 	if info, err := os.Stat(filepath.Join(home, r.Owner.Deployment)); err == nil && info.IsDir() && r.Owner.Deployment != "" {
 		return "the deployment still exists on this machine"
@@ -182,8 +181,7 @@ func inUseBy(r network.Reservation, home string, shared bool) string {
 	return ""
 }
 
-// selected returns the reservations that a word names: an address, a deployment or
-// an installation id.
+// selected returns the reservations of an address, a deployment or an installation id.
 func selected(all []network.Reservation, text string) ([]network.Reservation, error) {
 	addr, _ := netip.ParseAddr(text)
 	addr = addr.Unmap()

@@ -17,9 +17,9 @@ import (
 	"bootstrap/state/file"
 )
 
-// HeldAddress is a reservation as it is shown and as --json prints it.
+// HeldAddress is a reservation in the form of --json.
 type HeldAddress struct {
-	Address      string     `json:"address"` // or a block, such as 10.0.0.16/28
+	Address      string     `json:"address"` // an address, or a block such as 10.0.0.16/28
 	Network      string     `json:"network"`
 	Scope        string     `json:"scope,omitempty"`
 	Deployment   string     `json:"deployment"`
@@ -30,7 +30,7 @@ type HeldAddress struct {
 	Since        *time.Time `json:"since,omitempty"`
 }
 
-// Held returns a reservation as it is shown.
+// Held converts a reservation.
 func Held(r network.Reservation) HeldAddress {
 	h := HeldAddress{
 		Address: r.Address(), Network: r.Network, Scope: r.Scope, Deployment: r.Owner.Name, Installation: r.Owner.Deployment,
@@ -43,44 +43,44 @@ func Held(r network.Reservation) HeldAddress {
 	return h
 }
 
-// Subnet is how much of a subnet is free, as --json prints it.
+// Subnet has the numbers of addresses in a subnet, in the form of --json.
 type Subnet struct {
 	Network    string   `json:"network"`
-	Range      string   `json:"range,omitempty"` // empty for a list of a vip network
+	Range      string   `json:"range,omitempty"` // empty for a vip network's list
 	Zones      []string `json:"zones"`
-	Free       uint64   `json:"free"` // for instances without static_ips
+	Free       uint64   `json:"free"` // free addresses for instances without static_ips
 	Total      uint64   `json:"total"`
 	StaticFree uint64   `json:"static_free"`
 	Static     uint64   `json:"static"`
 }
 
-// Need is how many addresses of a network deployments need, as --json prints it.
+// Need is how many addresses deployments need on a network, in the form of --json.
 type Need struct {
 	Network string `json:"network"`
-	Needed  int    `json:"needed"` // at the same time
-	Static  int    `json:"static"` // of Needed
-	Swap    int    `json:"swap"`   // of Needed: only while a new VM is created beside the old one
-	Held    int    `json:"held"`   // of Needed: what the ledger has already
+	Needed  int    `json:"needed"` // addresses needed at the same time
+	Static  int    `json:"static"` // how many of Needed are static
+	Swap    int    `json:"swap"`   // how many of Needed are used only until an old VM is deleted
+	Held    int    `json:"held"`   // how many of Needed the ledger has already
 }
 
-// LedgerQuery selects what of the ledger of addresses is shown.
+// LedgerQuery selects reservations of the ledger.
 type LedgerQuery struct {
 	Manifests []string
-	StateFile string           // of a single manifest; empty: beside it
-	Inputs    document.Options // of the manifests and the cloud config
+	StateFile string           // path of the state, if there is one manifest; empty: beside it
+	Inputs    document.Options // inputs of the manifests, and the cloud config
 }
 
 // ledgerView is a ledger with the deployments that a query names.
 type ledgerView struct {
 	env       *instance.Env
 	address   string
-	instances []*instance.Instance  // of deployments that exist, and with read, of all
-	asks      []*instance.Placement // of instances, with read
-	ids       []string              // installation ids of those that exist
+	instances []*instance.Instance  // existing deployments; if read is true, all of the query
+	asks      []*instance.Placement // requests of the instances, if read is true
+	ids       []string              // installation ids of existing deployments
 }
 
-// view finds the deployments of a query, whose states are not locked. With read it
-// reads their manifests, and deployments need not exist.
+// view finds the deployments of a query; it does not lock their states. If read is true,
+// it reads their manifests, and deployments need not exist.
 func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (*ledgerView, error) {
 	v := &ledgerView{env: instance.NewEnv(cfg), address: cfg.Database}
 	manifests, err := instance.Distinct(q.Manifests, q.StateFile)
@@ -144,9 +144,9 @@ func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool)
 	return t, exists, err
 }
 
-// Addresses calls each with what the ledger has, and returns where it is: all
-// reservations, or those of deployments or of the networks of a cloud config. What
-// deployments have by their states, without a ledger, is among theirs.
+// Addresses calls each with reservations, and returns where the ledger is: all
+// reservations, those of deployments, or those on the networks of a cloud config.
+// Addresses that are only in the state of a deployment are included.
 func Addresses(ctx context.Context, cfg instance.Config, q LedgerQuery, each func(HeldAddress)) (place string, err error) {
 	v, err := q.view(ctx, cfg, false)
 	if err != nil {
@@ -186,7 +186,7 @@ func Addresses(ctx context.Context, cfg instance.Config, q LedgerQuery, each fun
 			return "", err
 		}
 		for _, r := range recorded {
-			if !inLedger[key(r)] { // addresses adopt has put it there
+			if !inLedger[key(r)] { // addresses adopt may have added it to the ledger
 				each(Held(r))
 			}
 		}
@@ -199,11 +199,11 @@ type LedgerCheck struct {
 	Place    string
 	Subnets  []Subnet
 	Needs    []Need
-	Findings []string // what is wrong
+	Findings []string // problems
 }
 
-// CheckAddresses returns how many addresses of each network are free and needed,
-// and what is wrong with the ledger.
+// CheckAddresses returns how many addresses of each network are free and needed, and the
+// problems of the ledger.
 func CheckAddresses(ctx context.Context, cfg instance.Config, q LedgerQuery) (*LedgerCheck, error) {
 	v, err := q.view(ctx, cfg, true)
 	if err != nil {
@@ -235,8 +235,7 @@ func CheckAddresses(ctx context.Context, cfg instance.Config, q LedgerQuery) (*L
 	return check, err
 }
 
-// wanted returns the networks of the cloud config, and what the deployments ask of
-// them.
+// wanted returns the networks of the cloud config, and the requests of the deployments.
 func (v *ledgerView) wanted(ctx context.Context, q LedgerQuery) (networks []network.Network, instances []network.Instance, err error) {
 	if len(v.instances) == 0 && len(q.Inputs.CloudConfigs) > 0 {
 		networks, err = manifest.LoadNetworks(ctx, v.env.Inputs(q.Inputs))

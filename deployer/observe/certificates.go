@@ -15,7 +15,7 @@ import (
 
 // Certificate is one certificate that a deployment depends on.
 type Certificate struct {
-	What      string    `json:"what"` // the place that serves or contains it
+	What      string    `json:"what"` // where it is used or stored
 	Subject   string    `json:"subject,omitempty"`
 	Issuer    string    `json:"issuer,omitempty"`
 	Names     []string  `json:"names,omitempty"` // hosts and addresses that it is valid for
@@ -23,7 +23,7 @@ type Certificate struct {
 	NotAfter  time.Time `json:"not_after"`
 	DaysLeft  int       `json:"days_left"` // whole days, negative once it has expired
 
-	spare bool // another certificate in the same place is valid for longer
+	spare bool // another certificate at the same place is valid longer
 }
 
 // The places of certificates, in Certificate.What.
@@ -45,11 +45,11 @@ func certificate(what string, c *x509.Certificate, now time.Time) Certificate {
 	}
 }
 
-// daysLeft returns the whole days until then, negative once it has passed.
+// daysLeft returns the whole days until then; negative if it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
 
-// certificates lists the certificates that the agent served, the CA that it is
-// checked with, and those in the manifest and the vars store, each once.
+// certificates lists the certificates that the agent served, the CA that verifies it, and
+// those in the manifest and the vars store, each once.
 func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, ca string, now time.Time) []Certificate {
 	var list []Certificate
 	seen := map[string]bool{}
@@ -64,7 +64,7 @@ func (o *observer) certificates(ctx context.Context, shown []*x509.Certificate, 
 	authorities := func(what, text string) {
 		first := len(list)
 		add(what, instance.ParsePEM(text))
-		// One valid authority is enough: the longest-lived counts.
+		// One valid CA is enough, so the one that is valid longest counts.
 		for i := first; i < len(list); i++ {
 			for _, other := range list[first:] {
 				list[i].spare = list[i].spare || other.NotAfter.After(list[i].NotAfter)
@@ -85,7 +85,7 @@ func (o *observer) storedCertificates(ctx context.Context, now time.Time) []Cert
 	}
 	variables, err := document.Variables(ctx, o.From.Manifest, o.From.Inputs)
 	if err != nil {
-		return nil // reading the manifest has reported that
+		return nil // The problem was reported when the manifest was read.
 	}
 	var list []Certificate
 	for _, v := range variables {
@@ -141,8 +141,7 @@ func leftDays(n int) string {
 	return fmt.Sprintf("%d days left", n)
 }
 
-// expiryWarning returns how long before a certificate expires a warning is
-// shown.
+// expiryWarning returns how long before a certificate expires a warning is shown.
 func (o *observer) expiryWarning() time.Duration {
 	return cmp.Or(o.From.Inputs.ExpiryWarning, 30*24*time.Hour)
 }

@@ -16,11 +16,11 @@ import (
 	"bootstrap/state/file"
 )
 
-// CheckResult is how a check ended.
+// CheckResult is the result of a check.
 type CheckResult string
 
-// The results of a check. Skipped means that the check does not apply here; its
-// detail gives the reason.
+// The results of a check. Skipped means that the check does not apply here; its detail
+// has the reason.
 const (
 	CheckOK      CheckResult = "ok"
 	CheckWarn    CheckResult = "warn"
@@ -36,11 +36,11 @@ type Check struct {
 	Remedy string      `json:"remedy,omitempty"` // of a warning or a failure
 }
 
-// doctor holds the results that later checks use.
+// doctor has results that later checks use.
 type doctor struct {
 	*observer
-	host   *instance.Host // checkManifest; nil: no manifest was read
-	st     *state.State   // nil: there is none
+	host   *instance.Host // set by checkManifest; nil: no manifest was read
+	st     *state.State   // nil: there is no state
 	locked bool           // a run is in progress
 	lost   bool           // there is no connection to the VM's network
 	how    kept.Agent
@@ -49,13 +49,13 @@ type doctor struct {
 	clock  *clock // nil: no other clock was seen
 }
 
-// diagnosis is one check by its name.
+// diagnosis is a check with its name.
 type diagnosis struct {
 	name string
 	do   func(*doctor, context.Context, *verdict)
 }
 
-// diagnoses are all checks, in their order.
+// diagnoses lists all checks in order.
 func diagnoses() []diagnosis {
 	return []diagnosis{
 		{"home", (*doctor).checkHome},
@@ -81,8 +81,8 @@ func diagnoses() []diagnosis {
 }
 
 // Diagnose checks this machine and, if a manifest or a state file is named, the
-// deployment, and reports each check as it ends. It changes nothing except the
-// cache of the embedded Ruby. The only possible error is that of ctx.
+// deployment, and reports each check when it ends. It changes nothing except the cache of
+// the embedded Ruby. The only possible error is that of ctx.
 func Diagnose(ctx context.Context, cfg instance.Config, from instance.Options, each func(Check)) error {
 	d := &doctor{observer: &observer{Instance: instance.New(instance.NewEnv(cfg), from)}}
 	defer d.Env.Close()
@@ -166,7 +166,7 @@ func (d *doctor) checkStore(v *verdict) {
 	}
 }
 
-// isSealed reports whether a file is encrypted: then others may have it.
+// isSealed reports whether a file is encrypted: then others may read it.
 func isSealed(file string) bool {
 	data, err := os.ReadFile(file)
 	return err == nil && sealed.IsSealed(data)

@@ -124,8 +124,8 @@ func (d *doctor) checkTemp(_ context.Context, v *verdict) {
 	v.say("%s is writable", dir)
 }
 
-// Free space below which a deploy certainly fails, or may fail: a stemcell
-// takes half a GiB, and twice that while it is unpacked.
+// With less free space, a deploy certainly fails, or may fail: a stemcell needs half a
+// GiB, and twice as much while it is extracted.
 const (
 	spaceNeeded = 512 << 20
 	spaceWanted = 3 << 30
@@ -236,7 +236,7 @@ func (d *doctor) checkRuby(ctx context.Context, v *verdict) {
 	v.say("%s, version %s, renders templates", which, version)
 }
 
-// render renders one template that needs no facts.
+// render renders one template without properties.
 func (d *doctor) render(ctx context.Context, template string) (text string, err error) {
 	folder, err := scratch.New(d.Env.TempDir(), "doctor")
 	if err != nil {
@@ -248,7 +248,7 @@ func (d *doctor) render(ctx context.Context, template string) (text string, err 
 		return "", err
 	}
 	engine := d.Env.NewEngine(ctx)
-	defer func() { _ = engine.Close() }() // a child that has ended is closed, too
+	defer func() { _ = engine.Close() }() // Close also closes a child that has ended.
 	job := templates.Job{Job: &artifact.Job{Release: "doctor", Name: "doctor", Dir: dir}}
 	if err := engine.Render(ctx, []templates.Job{job}, filepath.Join(dir, "rendered")); err != nil {
 		return "", err
@@ -277,13 +277,13 @@ func sources(m *manifest.Manifest) []string {
 	return remote
 }
 
-// checkMachine finds out what a new VM of the embedded CPI would be made of.
+// checkMachine checks which kind of VM the embedded CPI would create.
 func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	if d.Env.Machine == nil || d.in != nil && !d.in.EmbeddedCPI() {
 		v.skip("the embedded CPI is not used")
 		return
 	}
-	if cpi.Supported(runtime.GOOS) != nil { // checkTools says it
+	if cpi.Supported(runtime.GOOS) != nil { // checkTools reports it
 		v.skip("no VM can be made on this operating system")
 		return
 	}
@@ -315,8 +315,8 @@ func (d *doctor) checkMachine(ctx context.Context, v *verdict) {
 	}
 }
 
-// checkLimits finds out what nothing holds a new VM of the embedded CPI to. What
-// its cloud_properties do not ask for is only said.
+// checkLimits checks which limits are not enforced for a new VM of the embedded CPI.
+// Limits that its cloud_properties do not have are only mentioned.
 func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 	if d.Env.Limits == nil {
 		return
@@ -338,7 +338,7 @@ func (d *doctor) checkLimits(ctx context.Context, v *verdict) {
 	}
 }
 
-// sayLimits says whether something can hold VMs to all of these limits.
+// sayLimits reports whether all of these limits can be enforced.
 func sayLimits(v *verdict, l instance.Limits, all string) {
 	switch {
 	case len(l.Names) == 0:
@@ -350,7 +350,7 @@ func sayLimits(v *verdict, l instance.Limits, all string) {
 	}
 }
 
-// sayNetwork adds what connects a new VM of the embedded CPI.
+// sayNetwork reports the network of a new VM of the embedded CPI.
 func (d *doctor) sayNetwork(ctx context.Context, m instance.Machine, v *verdict) {
 	if d.in == nil {
 		if m.Refused == nil && agent.Isolated(m.Kind) {
@@ -369,8 +369,8 @@ func (d *doctor) sayNetwork(ctx context.Context, m instance.Machine, v *verdict)
 	}
 }
 
-// sayNetworks adds whether VMs of the embedded CPI can have networks of their own, by
-// the example of a network for documentation.
+// sayNetworks reports whether VMs of the embedded CPI can have networks of their own. It
+// tries a network that is reserved for documentation.
 func (d *doctor) sayNetworks(v *verdict) {
 	if d.Env.Network == nil {
 		return

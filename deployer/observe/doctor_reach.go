@@ -23,14 +23,14 @@ import (
 	"bootstrap/tunnel"
 )
 
-// clock is the time of another machine, and when it was read here.
+// clock is the time of another machine, and the time here when it was read.
 type clock struct {
 	of            string
-	date          time.Time // to the second
+	date          time.Time // precise to the second
 	asked, answer time.Time
 }
 
-// off returns by how much this machine's clock is at least behind the other one;
+// off returns by how much at least this machine's clock is behind the other one;
 // negative: ahead.
 func (c clock) off() time.Duration {
 	switch earliest := c.asked.Truncate(time.Second); {
@@ -53,7 +53,7 @@ func (d *doctor) checkProxies(_ context.Context, v *verdict) {
 		}
 		set = append(set, name)
 		if name != "NO_PROXY" && !proxy.Valid(value) {
-			// Without the value, which may hold a password.
+			// The value is left out, because it may have a password.
 			v.fail("set it to a URL such as http://host:port, or unset it", "%s in the environment is not the URL of a proxy", name)
 		}
 	}
@@ -113,7 +113,7 @@ func (d *doctor) checkRoute(ctx context.Context, v *verdict) {
 	v.say("the VM is reached %s", d.way())
 }
 
-// findAccess finds out how the agent is or will be reached.
+// findAccess finds out the URL and CA of the agent.
 func (d *doctor) findAccess() {
 	if d.how.MBus != "" {
 		return
@@ -219,7 +219,7 @@ func (d *doctor) checkSSH(_ context.Context, v *verdict) {
 	}
 }
 
-// checkAgent asks the agent of the VM that is recorded.
+// checkAgent asks the agent of the recorded VM.
 func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	if d.st == nil || d.st.CurrentVMCID == "" {
 		v.skip("there is no VM yet")
@@ -246,7 +246,7 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	}
 	now, seen, err := d.meetAgent(ctx, client)
 	if err != nil {
-		return // ctx has ended
+		return // The context has ended.
 	}
 	d.seen = seen
 	if !seen.Answers {
@@ -276,8 +276,8 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 	}
 }
 
-// Above these differences of clocks, some or all certificates and signatures of
-// clouds are refused.
+// If clocks differ by more than this, some or all certificates and signatures of clouds
+// are refused.
 const (
 	clockWarn = time.Minute
 	clockFail = 5 * time.Minute
@@ -309,8 +309,8 @@ func (d *doctor) checkClock(ctx context.Context, v *verdict) {
 	}
 }
 
-// askServer reads the clock of the first server from which an artifact is
-// fetched; nil: there is none, or it sends no date.
+// askServer returns the clock of the first server of the artifacts; nil: there is no
+// server, or it sends no date.
 func (d *doctor) askServer(ctx context.Context) *clock {
 	list := sources(d.manifest())
 	if len(list) == 0 || d.lost {
@@ -322,7 +322,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	}
 	choose, err := proxy.HTTP(d.Env.Getenv)
 	if err != nil {
-		return nil // the check of the proxies reports it
+		return nil // checkProxies reports it
 	}
 	dial := d.Env.Route.Dial
 	if dial == nil {
@@ -332,7 +332,7 @@ func (d *doctor) askServer(ctx context.Context) *clock {
 	defer trans.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, instance.ExistingAgentTimeout)
 	defer cancel()
-	// The server's root: the path of the file may be signed or contain a
+	// It requests the server's root: the path of the file may be signed or contain a
 	// password.
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, u.Scheme+"://"+u.Host+"/", nil)
 	if err != nil {
@@ -376,10 +376,10 @@ func (d *doctor) checkCertificates(ctx context.Context, v *verdict) {
 	}
 }
 
-// infoTimeout limits the call of info, which needs no cloud.
+// infoTimeout limits the call of info, which does not need the cloud.
 const infoTimeout = time.Minute
 
-// checkCPI calls info of the CPI that is installed on this machine.
+// checkCPI calls info of the installed CPI.
 func (d *doctor) checkCPI(ctx context.Context, v *verdict) {
 	if d.st == nil {
 		v.skip("there is no state file, so no CPI is installed")

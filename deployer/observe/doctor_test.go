@@ -19,7 +19,7 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// examine runs one check of the doctor with an environment.
+// examine runs one check of the doctor in an environment.
 func examine(t *testing.T, d *doctor, name string, env map[string]string) Check {
 	t.Helper()
 	d.Env.Getenv = func(name string) string { return env[name] }
@@ -73,7 +73,7 @@ func TestCheckProxies(t *testing.T) {
 
 func TestCheckRoute(t *testing.T) {
 	route := func(env map[string]string, via ...string) Check {
-		d := patient() // a run opens its route once
+		d := patient() // A new doctor, because a run opens its route only once.
 		d.Env.Home = t.TempDir()
 		d.Env.Via = via
 		return examine(t, d, "route", env)
@@ -116,7 +116,7 @@ func TestCheckLock(t *testing.T) {
 	}
 }
 
-// The lock of a store is held by runs on other machines, too.
+// Runs on other machines may have the lock of a store, too.
 func TestCheckLockOfTeam(t *testing.T) {
 	server := httptest.NewServer(&teamtest.Web{})
 	defer server.Close()
@@ -223,8 +223,7 @@ func TestCheckModes(t *testing.T) {
 	expect(t, examine(t, d, "modes", nil), CheckFail, "others can write to", "chmod go-w "+d.Env.Home)
 }
 
-// The time of a server is requested directly if no proxy and no jumpbox is
-// named.
+// The time of a server is requested directly if there is no proxy and no jumpbox.
 func TestClockOfADownloadServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

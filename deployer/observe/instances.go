@@ -9,14 +9,14 @@ import (
 	"bootstrap/state/file"
 )
 
-// InstanceCondition is what an instance does.
+// InstanceCondition is the condition of an instance, in one word.
 type InstanceCondition string
 
 // The conditions of instances.
 const (
-	Running     InstanceCondition = "running"     // all processes and health checks
-	Stopped     InstanceCondition = "stopped"     // with bootstrap stop
-	Failing     InstanceCondition = "failing"     // a process or a health check
+	Running     InstanceCondition = "running"     // all processes run and all health checks pass
+	Stopped     InstanceCondition = "stopped"     // stopped with bootstrap stop
+	Failing     InstanceCondition = "failing"     // a process or a health check fails
 	Unreachable InstanceCondition = "unreachable" // the agent does not answer
 	NoVM        InstanceCondition = "no VM"
 	Unknown     InstanceCondition = "unknown" // the state cannot be read
@@ -25,7 +25,7 @@ const (
 // InstanceStates are the states of instances of a deployment.
 type InstanceStates struct {
 	Deployment string          `json:"deployment"`
-	Well       bool            `json:"well"` // all of them
+	Well       bool            `json:"well"` // true: all are running
 	Instances  []InstanceState `json:"instances"`
 }
 
@@ -43,12 +43,12 @@ type InstanceState struct {
 	Deployed  *time.Time        `json:"deployed"`           // null: never, or the time is not recorded
 	Well      bool              `json:"well"`
 	Problems  []string          `json:"problems"`
-	// Status is what status prints for the instance alone; null: there is no state, or it
-	// cannot be read.
+	// Status is the status of the instance alone, as status prints it; null: there is no
+	// state, or it cannot be read.
 	Status *Condition `json:"status"`
 }
 
-// StateOf returns the state of an instance, from what Status returned for it.
+// StateOf returns the state of an instance from the results of Status.
 func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
 	s := InstanceState{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}, Problems: []string{}, Status: c}
 	for name, block := range in.Addresses {
@@ -83,7 +83,7 @@ func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
 	return s
 }
 
-// conditionOf returns what the instance of a condition does.
+// conditionOf returns the condition of an instance in one word.
 func conditionOf(c *Condition) InstanceCondition {
 	switch {
 	case c.VM == nil:

@@ -13,21 +13,20 @@ import (
 	"bootstrap/state/file"
 )
 
-// ListedStatus is what the state of a listed deployment records.
+// ListedStatus is the status of a deployment according to its state.
 type ListedStatus string
 
-// The agent of a deployed VM was not asked: it may have failed since.
+// The agent of a deployed VM was not asked: jobs may have failed since.
 const (
 	ListedDeployed   ListedStatus = "deployed"   // the last deploy succeeded
-	ListedStopped    ListedStatus = "stopped"    // by `bootstrap stop`
+	ListedStopped    ListedStatus = "stopped"    // stopped with `bootstrap stop`
 	ListedUnfinished ListedStatus = "unfinished" // a deploy failed or was interrupted
 	ListedNoVM       ListedStatus = "no VM"
-	ListedGone       ListedStatus = "state gone" // its state file is not there any more
-	ListedUnreadable ListedStatus = "unreadable" // its state file
+	ListedGone       ListedStatus = "state gone" // its state file does not exist any more
+	ListedUnreadable ListedStatus = "unreadable" // its state file cannot be read
 )
 
-// Listed is a deployment of which this machine has a record; its JSON is what --json
-// prints.
+// Listed is a recorded deployment, in the form of --json.
 type Listed struct {
 	Deployment     string       `json:"deployment"` // empty: not recorded
 	Status         ListedStatus `json:"status"`
@@ -37,11 +36,11 @@ type Listed struct {
 	Manifest       string       `json:"manifest,omitempty"`
 	State          string       `json:"state"` // path of the state file, or its store
 	InstallationID string       `json:"installation_id"`
-	Note           string       `json:"note,omitempty"` // what is wrong
+	Note           string       `json:"note,omitempty"` // a problem
 }
 
-// List returns the deployments that this machine has recorded, by name. It asks nobody
-// else. home is ~/.bosh.
+// List returns the deployments that are recorded on this machine, by name. It only reads
+// files. home is ~/.bosh.
 func List(home string) ([]Listed, error) {
 	all, err := file.AllRecorded(home)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"bootstrap/state/file"
 )
 
-// Report is what is recorded of a deployment, and what a deploy would do. As JSON it
-// is what `report --json` prints.
+// Report has the records of a deployment, and the plan of a deploy. As JSON, `report
+// --json` prints it.
 type Report struct {
 	Kind           string    `json:"kind"` // "report"
 	Made           time.Time `json:"made"`
 	Deployment     string    `json:"deployment,omitempty"`
 	Group          string    `json:"instance_group,omitempty"`
-	Index          int       `json:"index,omitempty"` // of the instance in the group
+	Index          int       `json:"index,omitempty"` // index of the instance in its group
 	StateFile      string    `json:"state_file"`
 	InstallationID string    `json:"installation_id,omitempty"`
 
@@ -35,22 +35,22 @@ type Report struct {
 	Disks      []SeenDisk    `json:"disks,omitempty"`
 	Unfinished []SeenCall    `json:"unfinished,omitempty"` // CPI calls with an unknown result
 
-	// Diff is how the manifest differs from the one applied last, as lines without
-	// secrets.
+	// Diff are the differences between the manifest and the last applied one, as lines
+	// without secrets.
 	Diff []string `json:"diff,omitempty"`
-	// Plan is what a deploy would do now; null: that is not known. PlanNote says why.
+	// Plan is what a deploy would do now; null: unknown. PlanNote says why.
 	Plan     *plan.View  `json:"plan"`
 	PlanNote string      `json:"plan_note,omitempty"`
-	Steps    []plan.Step `json:"-"` // of Plan
+	Steps    []plan.Step `json:"-"` // steps of Plan
 
 	// Runs are the timelines of the last runs on this machine that changed something,
 	// the newest first.
 	Runs []*timeline.Timeline `json:"runs,omitempty"`
 }
 
-// Recorded returns what is recorded of a deployment, without asking its VM or its CPI.
-// The error is a *file.MissingError if there is no deployment. Without a plan that has
-// read the manifest, Recorded compares the manifest with the one applied last.
+// Recorded returns the records of a deployment, without asking its VM or its CPI. The
+// error is a *file.MissingError if there is no deployment. If there is no plan that has
+// read the manifest, Recorded compares the manifest with the last applied one.
 func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, planned *plan.View) (*Report, error) {
 	r := &Report{Kind: "report", Made: time.Now().UTC(), Plan: planned}
 	if planned != nil {
@@ -80,7 +80,7 @@ func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, p
 	return r, nil
 }
 
-// LastDeployed returns the newest timeline of a deploy, by its index; -1: there is none.
+// LastDeployed returns the index of the newest timeline of a deploy; -1: there is none.
 func (r *Report) LastDeployed() int {
 	for i, t := range r.Runs {
 		if t.IsDeploy() {
@@ -103,7 +103,7 @@ func (r *Report) NoTimeline() string {
 	return ""
 }
 
-// Facts returns what is recorded in words, as names and values.
+// Facts returns the records as names and values for people.
 func (r *Report) Facts() (list [][2]string) {
 	add := func(name, value string) {
 		if value != "" {
@@ -146,7 +146,7 @@ func (r *Report) Facts() (list [][2]string) {
 	return list
 }
 
-// lastDeploy returns when the last deploy was, and what is known of it.
+// lastDeploy returns the time and the result of the last deploy.
 func (r *Report) lastDeploy() string {
 	text := "the time is not recorded"
 	if r.LastDeploy != nil {

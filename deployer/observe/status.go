@@ -1,5 +1,5 @@
-// Package observe looks at a deployment and at this machine, and changes nothing:
-// status, doctor, certificates.
+// Package observe reads the condition of a deployment and of this machine, and changes
+// nothing: status, doctor, certificates.
 package observe
 
 import (
@@ -17,35 +17,35 @@ import (
 	"bootstrap/state/file"
 )
 
-// Condition is the condition of a deployment: what its state file contains and
-// what its agent reports. As JSON it is what `status --json` prints.
+// Condition is the condition of a deployment, from its state file and its agent. As JSON,
+// `status --json` prints it.
 type Condition struct {
 	Kind           string `json:"kind"` // "status"
 	StateFile      string `json:"state_file"`
 	InstallationID string `json:"installation_id"`
 	Deployment     string `json:"deployment,omitempty"`
 	Group          string `json:"instance_group,omitempty"`
-	Index          int    `json:"index,omitempty"` // of the instance in the group
+	Index          int    `json:"index,omitempty"` // index of the instance in its group
 
 	Well     bool     `json:"well"`
-	Problems []string `json:"problems"` // what is wrong
-	Notes    []string `json:"notes"`    // worth knowing, but not wrong
+	Problems []string `json:"problems"` // problems
+	Notes    []string `json:"notes"`    // information without problems
 
 	VM         *SeenVM       `json:"vm"`         // null: none is recorded
-	Agent      *SeenAgent    `json:"agent"`      // null: it could not be asked
-	JobState   string        `json:"job_state"`  // empty: not known
+	Agent      *SeenAgent    `json:"agent"`      // null: it cannot be asked
+	JobState   string        `json:"job_state"`  // empty: unknown
 	Stopped    bool          `json:"stopped"`    // the jobs were stopped with bootstrap stop
-	Jobs       []string      `json:"jobs"`       // names
-	Processes  []SeenProcess `json:"processes"`  // of the jobs
-	Health     []SeenHealth  `json:"health"`     // checks of the service
-	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: not known
-	Addresses  []SeenAddress `json:"addresses"`  // the instance's
+	Jobs       []string      `json:"jobs"`       // names of the jobs
+	Processes  []SeenProcess `json:"processes"`  // processes of the jobs
+	Health     []SeenHealth  `json:"health"`     // health checks of the service
+	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: unknown
+	Addresses  []SeenAddress `json:"addresses"`  // addresses of the instance
 	LastDeploy *time.Time    `json:"deployed"`   // null: the time is not recorded
 	Finished   bool          `json:"finished"`   // the last deploy finished
 	Idle       bool          `json:"idle"`       // no deploy was interrupted: everything was deleted, or nothing was ever created
-	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded ones
-	Releases   []SeenRecord  `json:"releases"`   // of the last deploy
-	Disks      []SeenDisk    `json:"disks"`      // persistent ones
+	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded stemcells
+	Releases   []SeenRecord  `json:"releases"`   // releases of the last deploy
+	Disks      []SeenDisk    `json:"disks"`      // persistent disks
 	Unfinished []SeenCall    `json:"unfinished"` // CPI calls with an unknown result
 
 	Certificates []Certificate `json:"certificates"`
@@ -55,7 +55,7 @@ type Condition struct {
 type SeenVM struct {
 	CID     string `json:"cid"`
 	AgentID string `json:"agent_id,omitempty"`
-	// Old is the VM that this one has replaced and that is not deleted yet.
+	// Old is the VM that this one has replaced, until that is deleted.
 	Old string `json:"old_cid,omitempty"`
 }
 
@@ -83,21 +83,20 @@ type SeenDisk struct {
 	CID     string     `json:"cid"`
 	Size    int        `json:"size_mib"`
 	Use     DiskUse    `json:"use"`
-	Mounted *bool      `json:"mounted,omitempty"` // nil: the agent did not say
-	Since   *time.Time `json:"since,omitempty"`   // of an orphan
-	Why     string     `json:"why,omitempty"`     // of an orphan
+	Mounted *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
+	Since   *time.Time `json:"since,omitempty"`   // when it became an orphan
+	Why     string     `json:"why,omitempty"`     // why it is an orphan
 }
 
 // SeenCall is a CPI call whose result is unknown.
 type SeenCall struct {
 	Method  string    `json:"method"`
 	Started time.Time `json:"started"`
-	CID     string    `json:"cid,omitempty"`      // of a call that deletes
-	AgentID string    `json:"agent_id,omitempty"` // of create_vm
-	// Leftover is true if bootstrap cannot find out any more what the call
-	// created.
+	CID     string    `json:"cid,omitempty"`      // for a call that deletes
+	AgentID string    `json:"agent_id,omitempty"` // for create_vm
+	// Leftover is true if bootstrap can no longer find out the result.
 	Leftover bool   `json:"leftover"`
-	Why      string `json:"why,omitempty"` // of a leftover
+	Why      string `json:"why,omitempty"` // reason for a leftover
 }
 
 // Status returns the condition of a deployment. It changes nothing, locks
@@ -117,7 +116,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 		err := r.unread
 		c.note("cannot read the manifest, so this status shows less: %v", err)
 	}
-	if r.Known.Name != "" { // the manifest may have been changed, or lack its operations here
+	if r.Known.Name != "" { // The manifest may have changed, or need operations that were not given.
 		r.useHealth(c)
 	}
 	c.Deployment, c.Group, c.Index = r.About.Name, cmp.Or(c.Group, r.About.Group), r.About.Index
@@ -148,8 +147,8 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	return c, nil
 }
 
-// useHealth makes the recorded health checks those that are tried. Programs are only
-// those that this machine has recorded itself, or that its manifest names.
+// useHealth selects the recorded health checks. Programs run only if this machine has
+// recorded them, or if the manifest names them.
 func (o *observer) useHealth(c *Condition) {
 	list := o.Known.Health
 	if o.Known.OtherChecks > 0 {
@@ -169,14 +168,14 @@ func (o *observer) useHealth(c *Condition) {
 	o.About.Health = list
 }
 
-// observer looks at a deployment and changes nothing: the state is not locked.
+// observer reads the condition of a deployment. It does not lock the state.
 type observer struct {
 	*instance.Instance
 	in     *instance.Inputs // nil: the manifest was not read
-	unread error            // why
+	unread error            // why the manifest was not read
 }
 
-// manifest returns what was read; nil: nothing.
+// manifest returns the manifest that was read; nil: none was.
 func (o *observer) manifest() *manifest.Manifest {
 	if o.in == nil {
 		return nil
@@ -184,8 +183,7 @@ func (o *observer) manifest() *manifest.Manifest {
 	return o.in.Manifest
 }
 
-// newObserver reads the state, and what this machine has recorded of the
-// deployment.
+// newObserver reads the state, and this machine's record of the deployment.
 func newObserver(ctx context.Context, cfg instance.Config, from instance.Options) (*observer, state.State, error) {
 	path, err := file.Path(from.Manifest, from.StateFile)
 	if err != nil {
@@ -215,7 +213,7 @@ func (c *Condition) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// addRecords adds what the state file records.
+// addRecords adds the records of the state file.
 func (c *Condition) addRecords(st state.State) {
 	c.Stopped, c.LastDeploy, c.Finished, c.Idle = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != "", st.Idle()
 	if st.CurrentVMCID != "" {
@@ -266,7 +264,7 @@ func (c *Condition) addUnfinished(st state.State) {
 	}
 }
 
-// judgeDeploy reports whether the last deploy is unfinished or there is no VM.
+// judgeDeploy adds a problem if the last deploy is unfinished or there is no VM.
 func (c *Condition) judgeDeploy(st state.State) {
 	switch {
 	case c.VM == nil:

@@ -20,12 +20,12 @@ import (
 	"bootstrap/state"
 )
 
-// SeenAgent is the agent of the VM as it answered.
+// SeenAgent is the agent's answer.
 type SeenAgent struct {
 	Address string `json:"address"` // host:port
 	Answers bool   `json:"answers"`
-	Cause   string `json:"cause,omitempty"` // why it does not
-	Error   string `json:"error,omitempty"` // the same in detail
+	Cause   string `json:"cause,omitempty"` // why it does not answer
+	Error   string `json:"error,omitempty"` // the cause in detail
 	Hint    string `json:"hint,omitempty"`  // what to do
 }
 
@@ -46,9 +46,9 @@ type SeenHealth struct {
 	Error string `json:"error,omitempty"`
 }
 
-// addHealth tries the health checks of a service that is not stopped on purpose, at
-// the address that the last deploy recorded, unless the VM has others. The error is
-// only that of ctx.
+// addHealth tries the health checks of a service that was not stopped on purpose. It uses
+// the address of the last deploy, unless the VM has another one. The error is only that
+// of ctx.
 func (o *observer) addHealth(ctx context.Context, c *Condition, recorded []SeenAddress) error {
 	address := ""
 	for _, a := range append(recorded, c.Addresses...) {
@@ -77,16 +77,16 @@ func (o *observer) addHealth(ctx context.Context, c *Condition, recorded []SeenA
 
 // SeenAddress is an address of the instance.
 type SeenAddress struct {
-	Network string `json:"network,omitempty"` // empty: from the state file
+	Network string `json:"network,omitempty"` // empty: the address is from the state file
 	IP      string `json:"ip"`
 }
 
-// Vitals are the agent's figures of the VM, as numbers, in the structure of the
-// agent.
+// Vitals are the figures that the agent reports about the VM, in its structure, as
+// numbers.
 type Vitals struct {
 	Load []Figure `json:"load,omitempty"` // of 1, 5 and 15 minutes
 	CPU  struct {
-		User Figure `json:"user,omitzero"` // percent, as all that follow
+		User Figure `json:"user,omitzero"` // in percent, like the next ones
 		Sys  Figure `json:"sys,omitzero"`
 		Wait Figure `json:"wait,omitzero"`
 	} `json:"cpu"`
@@ -98,13 +98,13 @@ type Vitals struct {
 	} `json:"uptime"`
 }
 
-// MemoryUse is how much memory is in use.
+// MemoryUse is the used memory.
 type MemoryUse struct {
 	KB      Figure `json:"kb,omitzero"`
 	Percent Figure `json:"percent,omitzero"`
 }
 
-// DiskFull is how full a disk is.
+// DiskFull is the used part of a disk.
 type DiskFull struct {
 	Percent Figure `json:"percent,omitzero"`
 	Inodes  Figure `json:"inode_percent,omitzero"`
@@ -118,7 +118,7 @@ type Figure struct {
 // Known reports whether the agent reported the figure.
 func (f Figure) Known() bool { return f.Value != nil }
 
-// IsZero tells encoding/json to leave out what is not known.
+// IsZero makes encoding/json leave out unknown figures.
 func (f Figure) IsZero() bool { return f.Value == nil }
 
 // String returns the figure with as many digits as it needs.
@@ -142,11 +142,11 @@ func (f *Figure) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// fullFrom is the percentage from which a full disk is worth a note.
+// fullFrom is the percentage from which a note is added for a disk.
 const fullFrom = 90
 
-// askAgent asks the agent of the VM for its state. A silent agent is a finding;
-// the error is only that of ctx.
+// askAgent asks the agent of the VM for its state. A silent agent is reported as a
+// problem; the error is only that of ctx.
 func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, st state.State) (agent.Peer, error) {
 	director := st.DirectorID
 	if how.MBus == "" {
@@ -200,8 +200,7 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 	return peer, nil
 }
 
-// showsCertificate reports whether the error still means that a server
-// answered.
+// showsCertificate reports whether a server answered in spite of the error.
 func showsCertificate(seen *SeenAgent) bool {
 	switch agent.Cause(seen.Cause) {
 	case agent.CertificateExpired, agent.CertificateNotYet, agent.CertificateName, agent.CertificateUnknown, agent.CertificateUnsuitable,
@@ -266,7 +265,7 @@ func (c *Condition) addState(now agent.State, st state.State) {
 	}
 }
 
-// judgeJobs reports whether the jobs that the last deploy applied are on the VM, and
+// judgeJobs adds a problem if the jobs of the last deploy are not on the VM, or do not
 // run.
 func (c *Condition) judgeJobs(now agent.State, st state.State) {
 	switch lost, bare := plan.Lost(st, now); {
@@ -304,8 +303,7 @@ func seenAddresses(networks map[string]map[string]any) []SeenAddress {
 	return list
 }
 
-// addVitals adds the figures of the VM; figures in another structure are
-// ignored.
+// addVitals adds the figures of the VM. It ignores figures in another structure.
 func (c *Condition) addVitals(said any) {
 	data, err := json.Marshal(said)
 	if said == nil || err != nil {
@@ -329,11 +327,11 @@ func (c *Condition) addVitals(said any) {
 
 func (f Figure) atLeast(limit float64) bool { return f.Value != nil && *f.Value >= limit }
 
-// addMounts adds which disks the agent has mounted.
+// addMounts adds the mounted disks.
 func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {
 	mounted, err := client.ListDisk(ctx)
 	if err != nil {
-		return // an agent may be too old to report them
+		return // An old agent cannot report them.
 	}
 	for i := range c.Disks {
 		d := &c.Disks[i]

@@ -17,7 +17,7 @@ import (
 	"bootstrap/state"
 )
 
-// authority returns the PEM text of a CA that is valid until end.
+// authority returns the certificate of a CA that is valid until end, in PEM.
 func authority(t *testing.T, name string, begin, end time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -36,7 +36,7 @@ func TestCertificates(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
-		begin, end    time.Duration // from now
+		begin, end    time.Duration // time from now
 		fault, ending string
 	}{
 		"good":    {-day, 31 * day, "", ""},
@@ -47,7 +47,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		r := patient()
 		text := authority(t, "ca", now.Add(c.begin), now.Add(c.end))
-		r.About.CA = text // listed once, though it is in two places
+		r.About.CA = text // It is listed once, although it is in two places.
 		list := r.certificates(t.Context(), nil, text, now)
 		if len(list) != 1 || list[0].What != checksAgent {
 			t.Fatalf("%s: %+v", name, list)
@@ -62,7 +62,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Of several CAs in a bundle, the one that is valid the longest counts.
+// If a bundle has several CAs, the one that is valid longest counts.
 func TestCertificateBundle(t *testing.T) {
 	now := time.Now()
 	old := authority(t, "old", now.Add(-2*time.Hour), now.Add(-time.Hour))

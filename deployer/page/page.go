@@ -1,5 +1,5 @@
-// Package page turns the report of a deployment into one HTML page. The time and all that
-// was looked up are in the report.
+// Package page makes an HTML page from the report of a deployment. All data of the page
+// are in the report.
 package page
 
 import (
@@ -27,9 +27,9 @@ import (
 //go:embed page.html page.css
 var files embed.FS
 
-// Write writes the page of a report to a file. It replaces an earlier page, and nothing
-// else: a person may have left out the name of the file, so that the next word, such as
-// a manifest, is taken for it. clean replaces secrets in a text.
+// Write writes the page of a report to a file. It replaces an earlier page, and no other
+// file: if a person forgets the file name after the flag, the next word, such as a
+// manifest, would be overwritten. clean replaces secrets in a text.
 func Write(path string, r *observe.Report, clean func(string) string) error {
 	if !atomicfile.InPlace(path) && !isReplaceable(path) {
 		return fmt.Errorf("cannot write the page: %s exists and is no page of bootstrap: remove it, or name another file", path)
@@ -40,14 +40,14 @@ func Write(path string, r *observe.Report, clean func(string) string) error {
 	}
 	if err != nil {
 		if failed, ok := errors.AsType[*fs.PathError](err); ok {
-			err = failed.Err // its path is that of a temporary file
+			err = failed.Err // The path in the error is that of a temporary file.
 		}
 		return fmt.Errorf("cannot write the page %s: %w", path, err)
 	}
 	return nil
 }
 
-// isReplaceable reports whether there is no file, an empty one, or a page.
+// isReplaceable reports whether there is no file at the path, an empty one, or a page.
 func isReplaceable(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func isReplaceable(path string) bool {
 // HTML returns the page of a report. clean replaces secrets in a text.
 func HTML(r *observe.Report, clean func(string) string) ([]byte, error) {
 	return webpage.Render(files, template.FuncMap{
-		"show":   func(text any) string { return clean(fmt.Sprint(text)) }, // all that is not a word of the page
+		"show":   func(text any) string { return clean(fmt.Sprint(text)) }, // every text that is not part of the template
 		"took":   timeline.Took,
 		"minute": report.Minute,
 		"axis":   axis,
@@ -74,7 +74,7 @@ func HTML(r *observe.Report, clean func(string) string) ([]byte, error) {
 type view struct {
 	*observe.Report
 	Name        string
-	Class, Word string // the state
+	Class, Word string // the state of the deployment
 	Steps       []step
 	Last        *run // the last deploy; nil: this machine has no timeline of it
 	Others      []run
@@ -106,11 +106,11 @@ func newView(r *observe.Report) view {
 	return v
 }
 
-// step is a step of the plan that is listed.
+// step is a step of the plan.
 type step struct {
 	plan.Step
 	Number   int
-	LastTime string // how long the newest one of its kind took that ended well; empty: none did
+	LastTime string // time of the newest successful step of this kind; empty: there is none
 }
 
 func lastTime(runs []*timeline.Timeline, kind plan.Kind) string {
@@ -124,7 +124,7 @@ func lastTime(runs []*timeline.Timeline, kind plan.Kind) string {
 	return ""
 }
 
-// AllCalls returns the calls that the step makes, and those that it may make.
+// AllCalls lists the calls that the step makes, and those that it may make.
 func (s step) AllCalls() string {
 	calls := strings.Join(s.Calls, ", ")
 	if len(s.Maybe) > 0 {
@@ -147,7 +147,7 @@ func sign(line string) string {
 // run is the timeline of a run.
 type run struct{ *timeline.Timeline }
 
-// Longest returns the part of the run that took longest; nil: it has no parts.
+// Longest returns the part of the run that took longest; nil: the run has no parts.
 func (r run) Longest() *timeline.Span {
 	if list := r.Timeline.Longest(1); len(list) > 0 {
 		return &r.Spans[list[0]]
@@ -160,20 +160,20 @@ func (r run) IsBad(s timeline.Span) bool {
 	return s.Status == timeline.Failed || s.Status == timeline.Interrupted
 }
 
-// share returns a time as a part of the whole run, from 0 to 1 even in a damaged file.
+// share returns a time as a fraction of the run, from 0 to 1 even in a damaged file.
 func (r run) share(seconds float64) float64 {
 	return min(max(seconds/max(r.Seconds, 0.001), 0), 1)
 }
 
-// Share returns where a time of the run is in its picture.
+// Share returns the position of a time in the chart.
 func (r run) Share(seconds float64) string { return percent(r.share(seconds)) }
 
-// Width returns how wide the bar of a part is. It ends within the picture.
+// Width returns the width of a part's bar. The bar ends within the chart.
 func (r run) Width(s timeline.Span) string {
 	return percent(min(max(s.Seconds/max(r.Seconds, 0.001), 0), 1-r.share(s.At)))
 }
 
-// Shade returns the background that shows when the service was down.
+// Shade returns a background that shows when the service was down.
 func (r run) Shade() template.CSS {
 	stops := []string{"transparent 0"}
 	for _, d := range r.Down {
@@ -183,7 +183,7 @@ func (r run) Shade() template.CSS {
 	return template.CSS("linear-gradient(to right, " + strings.Join(append(stops, "transparent 100%"), ", ") + ")") // #nosec G203 -- made of numbers
 }
 
-// Marks returns the seconds of the marks of the axis.
+// Marks returns the seconds at the marks of the axis.
 func (r run) Marks() (marks []float64) {
 	step := r.Tick()
 	for n := 0.0; n*step <= max(r.Seconds, 0.001)*0.94; n++ {
@@ -192,8 +192,8 @@ func (r run) Marks() (marks []float64) {
 	return marks
 }
 
-// Tick returns the seconds between the marks of the axis: a round number, so that there
-// are at most seven.
+// Tick returns the seconds between two marks of the axis: a round number, for at most
+// seven marks.
 func (r run) Tick() float64 {
 	total := max(r.Seconds, 0.001)
 	const most = 6
@@ -209,7 +209,7 @@ func (r run) Tick() float64 {
 	return step
 }
 
-// percent returns a share of the whole as CSS has it.
+// percent formats a fraction for CSS.
 func percent(share float64) string { return fmt.Sprintf("%.2f%%", share*100) }
 
 // axis returns the text of a mark of the axis.

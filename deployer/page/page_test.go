@@ -15,7 +15,7 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// textOf returns the text of a page, and fails if an element of it is not closed.
+// textOf returns the text of a page. It fails if an element is not closed.
 func textOf(t *testing.T, page []byte) string {
 	t.Helper()
 	var open []string
@@ -55,7 +55,7 @@ func pageOf(t *testing.T, r *observe.Report, clean func(string) string) []byte {
 	return page
 }
 
-// A page is made of whatever is known.
+// The page can be made even if some data are missing.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC)
@@ -84,7 +84,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// fill puts a text into every string that a value contains, and a thing into every list.
+// fill puts a text into every string of a value, and an item into every list.
 func fill(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -108,8 +108,7 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// Secrets are replaced wherever a report may contain one, and no word of the page itself
-// is.
+// Secrets are replaced wherever a report may contain one; words of the page are not.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	clean := func(text string) string {
@@ -120,7 +119,7 @@ func TestSecrets(t *testing.T) {
 	of := func(command string) *timeline.Timeline {
 		run := *full.Runs[0]
 		run.Command = command
-		run.Spans = []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}, {Kind: timeline.CPI, Name: "hunter2", In: 1, Seconds: 1}} // kinds are words of the page
+		run.Spans = []timeline.Span{{Kind: timeline.Step, Name: "hunter2"}, {Kind: timeline.CPI, Name: "hunter2", In: 1, Seconds: 1}} // The page contains the names of kinds.
 		return &run
 	}
 	full.Runs = []*timeline.Timeline{of("deploy hunter2"), of("stop hunter2")}

@@ -10,8 +10,8 @@ import (
 	"bootstrap/state"
 )
 
-// Seen returns a decision that changes nothing, with what steps need to know of
-// the VM and of the command line. Its jobs may have every script.
+// Seen returns a decision without changes. It has the facts and options that steps need.
+// The jobs may have scripts of every kind.
 func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
@@ -29,12 +29,12 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 	return d
 }
 
-// Choice is what a deploy does with VM, disk and jobs, and why. It needs only the
-// agent and the state; what else a Decision needs depends on it.
+// Choice is the choice of a deploy for VM, disk and jobs, with reasons. It needs only the
+// agent and the state; it decides which other facts are needed for a Decision.
 type Choice struct {
 	VM, Disk, Jobs Change
 
-	begun Decision // without changes and warnings
+	begun Decision // the decision so far, without changes and warnings
 	w     Wishes
 	st    state.State
 	f     Facts
@@ -46,15 +46,14 @@ func (c *Choice) NewVM() bool { return c.VM.Action == Create || c.VM.Action == R
 // NewDisk reports whether a persistent disk is created, or may be.
 func (c *Choice) NewDisk() bool { return c.Disk.Action == Create || c.Disk.Action == Migrate }
 
-// Touches reports whether the deployment differs from the recorded one while the
-// plan runs.
+// Touches reports whether the recorded state is out of date while the plan runs.
 func (c *Choice) Touches() bool {
 	return c.NewVM() || c.Jobs.Action == Update || c.Disk.Action != Keep
 }
 
-// Decide decides what a deploy does, from wishes, state and facts. The error is
-// an *AgentSilentError for a VM that exists and does not answer, a
-// *DiskGoneError, a *ShrinkError or a *NoSecondDiskError.
+// Decide makes the choice, from wishes, state and facts. The error is an
+// *AgentSilentError for an existing VM that does not answer, a *DiskGoneError, a
+// *ShrinkError or a *NoSecondDiskError.
 func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d := Seen(st, f, w.Asked)
 	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
@@ -97,7 +96,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	return &Choice{VM: vm, Disk: disk, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil
 }
 
-// Decision returns the whole decision.
+// Decision returns the complete decision.
 func (c *Choice) Decision(x Details) Decision {
 	d := c.begun
 	d.Swap = c.VM.Action == Replace && c.w.Strategy == "create-swap-delete" && x.NoSwap == "" && c.f.Answers && c.st.Own.Swap == nil
@@ -107,7 +106,7 @@ func (c *Choice) Decision(x Details) Decision {
 	return d
 }
 
-// decideVM decides the action on the VM, as if disk and jobs did not change.
+// decideVM decides what to do with the VM, without regard to disk and jobs.
 func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 	vm := Change{What: VM, Name: st.CurrentVMCID, Action: Keep}
 	because := func(action Action, why ...Reason) { vm.Action, vm.Why = action, why }
@@ -122,8 +121,8 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 			because(Replace, why...)
 		}
 	case st.Own.AgentID != "" && !st.Own.Reached:
-		// A run was interrupted before anything was applied to it, or while it
-		// was deleted: no job has to be stopped.
+		// A run was interrupted before jobs were applied to this VM, or while it was
+		// deleted: no job has to be stopped.
 		because(Replace, Reason{Cause: NeverUsed})
 	case w.Lost:
 		because(Replace, Reason{Cause: LostToDisk})
@@ -136,7 +135,7 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 	return vm, nil
 }
 
-// list adds all changes, and the things that are kept.
+// list adds all changes, and what is kept.
 func (d *Decision) list(c *Choice, x Details) {
 	w, st, f, vm, disk, jobs := c.w, c.st, c.f, c.VM, c.Disk, c.Jobs
 	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
@@ -173,9 +172,9 @@ func (d *Decision) list(c *Choice, x Details) {
 	for _, left := range unused(st) {
 		switch left.Action = Remove; {
 		case left.What == Stemcell && d.NewVM() && left.Name == w.stemcellCID(st):
-			continue // the new VM is created from it: the first create_vm has failed
+			continue // The new VM is created from this stemcell: the first create_vm has failed.
 		case left.What == Disk && left.Name == d.Disk.Begun, left.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, left.Name):
-			continue // the resumed migration uses this disk or deletes it afterwards
+			continue // The resumed migration uses this disk or deletes it afterwards.
 		case left.What == Disk && w.Asked.KeepOldDisk:
 			left = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: left.Name}}}
 		}
@@ -192,8 +191,8 @@ func (d *Decision) list(c *Choice, x Details) {
 	}
 }
 
-// addAddresses adds what happens to the addresses. Those that the IaaS chooses are
-// no change.
+// addAddresses adds the changes of addresses. Addresses that the IaaS chooses are left
+// out.
 func (d *Decision) addAddresses(changes []network.Change) {
 	for _, a := range changes {
 		if a.Action == network.Ask {
@@ -208,7 +207,7 @@ func (d *Decision) addAddresses(changes []network.Change) {
 	}
 }
 
-// nameOf returns the name of an address in a plan: 10.0.0.5 of default.
+// nameOf returns an address as plans show it: 10.0.0.5 of default.
 func nameOf(r network.Reservation) string { return r.Address() + " of " + r.Network }
 
 func addressAction(a network.Change) Action {
@@ -226,7 +225,7 @@ func addressAction(a network.Change) Action {
 	return Keep
 }
 
-// warn adds what a person should know beside the changes.
+// warn adds warnings.
 func (d *Decision) warn(c *Choice, x Details) {
 	w, st, f, vm, disk := c.w, c.st, c.f, c.VM, c.Disk
 	add := func(r Reason) { d.Warnings = append(d.Warnings, r) }
@@ -272,7 +271,8 @@ func (d *Decision) compile(c *Choice, x Details) {
 	var why Cause
 	switch {
 	case vm == Keep && jobs == Update && x.Missing > 0 && c.st.Own.Swap != nil && len(c.f.Now.Job.Templates) == 0:
-		// An earlier run was interrupted, or failed, before it put a job on the new VM.
+		// An earlier run was interrupted, or failed, before it started a job on the new
+		// VM.
 		d.Beside, d.CompilesAny = true, true
 		return
 	case vm == Keep && jobs == Update && x.Missing > 0:
@@ -287,7 +287,7 @@ func (d *Decision) compile(c *Choice, x Details) {
 	d.Changes = append(d.Changes, Change{What: Packages, Action: Create, Why: []Reason{{Cause: why, Count: d.Compiles}}})
 }
 
-// addSmall adds the changes that need no downtime on a VM that stays.
+// addSmall adds the changes without downtime for a VM that stays.
 func (d *Decision) addSmall(w Wishes, st state.State) {
 	switch {
 	case len(st.Own.Applied) > 0 && st.Own.Applied[PartTags] != w.Applied[PartTags]:
@@ -304,7 +304,7 @@ func (d *Decision) addSmall(w Wishes, st state.State) {
 	}
 }
 
-// decideJobs decides the action on the jobs.
+// decideJobs decides what to do with the jobs.
 func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 	c := Change{What: Jobs, Name: w.Group, Action: Keep}
 	if vm == Create || vm == Replace {
@@ -320,7 +320,7 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 		c.Action, c.Why = Start, f.unwell(st.Own.Processes)
 		if f.Now.JobState == "failing" || Bare(f.Now, st.Own.Processes) {
 			// A failing job must be stopped with its scripts before it is started again,
-			// and monit starts no process that it does not have.
+			// and monit does not start a process that is missing in its configuration.
 			c.Action = Update
 		}
 	}
@@ -340,8 +340,7 @@ func uploaded(st state.State, stemcell string) bool {
 	return slices.ContainsFunc(st.Stemcells, func(s state.Stemcell) bool { return s.Name+"/"+s.Version == stemcell })
 }
 
-// unused lists the things that an earlier run left: the state owns them and
-// nothing uses them.
+// unused lists the objects of an earlier run that the state owns and nothing uses.
 func unused(st state.State) []Change {
 	var list []Change
 	if old := st.Own.Swap; old != nil {

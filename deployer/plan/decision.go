@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Decision contains what a deploy changes and why, and the facts that decide
-// its steps. It is compared and saved as data.
+// Decision has the changes of a deploy, with reasons, and the facts that decide its
+// steps. It can be compared and saved.
 type Decision struct {
 	Changes  []Change `json:"changes"`
 	Warnings []Reason `json:"warnings,omitempty"`
-	// Compiles is how many packages are compiled while the service is down: on
+	// Compiles is the number of packages that are compiled while the service is down: on
 	// the VM that stays, or on the new one after the old one was deleted.
 	Compiles int `json:"compiles,omitempty"`
 
@@ -19,17 +19,17 @@ type Decision struct {
 	Stopped  bool    `json:"stopped,omitempty"`  // the jobs stay stopped, after bootstrap stop
 	Blank    bool    `json:"blank,omitempty"`    // the VM has no spec yet, or has not reported its address
 	Silent   bool    `json:"silent,omitempty"`   // the old VM's agent does not answer
-	Answers  bool    `json:"answers,omitempty"`  // the agent of the recorded VM does
+	Answers  bool    `json:"answers,omitempty"`  // the agent of the recorded VM answers
 	HasVM    bool    `json:"has_vm,omitempty"`   // the recorded VM exists
 	Current  string  `json:"vm,omitempty"`       // CID of the recorded VM
-	AgentID  string  `json:"agent_id,omitempty"` // of the recorded VM, as its agent reports it
-	Applied  string  `json:"applied,omitempty"`  // the configuration hash of what the recorded VM runs
+	AgentID  string  `json:"agent_id,omitempty"` // agent id of the recorded VM, as its agent reports it
+	Applied  string  `json:"applied,omitempty"`  // configuration hash of the jobs on the recorded VM
 	Lost     *Reason `json:"lost,omitempty"`     // why the jobs of the recorded VM cannot be stopped; nil: they can
 	Replaced string  `json:"replaced,omitempty"` // CID of a VM that an earlier run has replaced and not deleted
 
-	ReplacedAnswers bool `json:"replaced_answers,omitempty"` // its agent does
+	ReplacedAnswers bool `json:"replaced_answers,omitempty"` // the agent of Replaced answers
 
-	Snapshots     bool `json:"snapshot,omitempty"` // of the disk, before it is changed
+	Snapshots     bool `json:"snapshot,omitempty"` // snapshots of the disk are taken before it is changed
 	UseDNS        bool `json:"dns,omitempty"`
 	Dynamic       bool `json:"dynamic,omitempty"`
 	Address       bool `json:"address,omitempty"` // the address is known before a new VM reports it
@@ -44,30 +44,29 @@ type Decision struct {
 	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end
 	Ledger        bool `json:"ledger,omitempty"`         // the addresses are reserved in the ledger
 
-	// The names of the scripts that jobs have, or may have: those that run, and those
-	// that are started.
+	// OldScripts and NewScripts are the kinds of scripts that jobs have or may have:
+	// running jobs, and jobs that are started.
 	OldScripts []string `json:"old_scripts,omitempty"`
 	NewScripts []string `json:"new_scripts,omitempty"`
 	Checks     bool     `json:"checks,omitempty"` // the service has health checks
 
 	Disk      DiskWork `json:"disk"`
-	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that the recorded VM has mounted
-	Leftovers []string `json:"leftovers,omitempty"` // calls that looking at leftovers may take
+	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that are mounted on the recorded VM
+	Leftovers []string `json:"leftovers,omitempty"` // calls that checking leftovers may make
 }
 
-// DiskWork contains the facts about the persistent disk that decide its step.
+// DiskWork has the facts about the persistent disk that decide its step.
 type DiskWork struct {
-	CID     string `json:"cid,omitempty"`     // of the current one; empty: there is none
-	Mounted bool   `json:"mounted,omitempty"` // on the VM that stays
+	CID     string `json:"cid,omitempty"`     // CID of the current disk; empty: there is none
+	Mounted bool   `json:"mounted,omitempty"` // mounted on the VM that stays
 	// Begun is the CID of the disk that an interrupted run has mounted as the
 	// target of a migration; empty: there is none.
 	Begun string `json:"begun,omitempty"`
-	// Method is the CPI's method that may change the disk itself; empty: it is
-	// not asked.
+	// Method is the CPI's method that may change the disk itself; empty: none is called.
 	Method string `json:"method,omitempty"`
 }
 
-// on returns the action on a thing.
+// on returns the action for a thing.
 func (d Decision) on(what string) Action {
 	for _, c := range d.Changes {
 		if c.What == what && c.Action != Remove {
@@ -77,16 +76,16 @@ func (d Decision) on(what string) Action {
 	return Keep
 }
 
-// On returns the action on a thing: one of the constants VM, Disk and so on.
+// On returns the action for a thing: one of the constants VM, Disk and so on.
 func (d Decision) On(what string) Action { return d.on(what) }
 
-// Nothing reports whether there is nothing to do.
+// Nothing reports whether the plan changes nothing.
 func (d Decision) Nothing() bool {
 	return !slices.ContainsFunc(d.Changes, func(c Change) bool { return c.Action != Keep })
 }
 
-// Destroys lists, in words, what the plan would delete or replace, for the
-// question to a person; nil: nothing.
+// Destroys lists what the plan would delete or replace, in words, for the question to a
+// person; nil: nothing.
 func (d Decision) Destroys() []string {
 	var list []string
 	for _, c := range d.Changes {
@@ -110,7 +109,7 @@ func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Repla
 // NewDisk reports whether a persistent disk is created, or may be.
 func (d Decision) NewDisk() bool { a := d.on(Disk); return a == Create || a == Migrate }
 
-// diskWork reports whether anything is done to the persistent disk.
+// diskWork reports whether the plan changes the persistent disk.
 func (d Decision) diskWork() bool { return d.on(Disk) != Keep }
 
 // Applies reports whether jobs and packages are applied to the VM.
@@ -129,8 +128,7 @@ func (d Decision) Starts() bool {
 	return !d.Stopped && (d.NewVM() || d.inPlace() || d.on(Jobs) == Start)
 }
 
-// Touches reports whether the deployment differs from the recorded one while
-// the plan runs.
+// Touches reports whether the recorded state is out of date while the plan runs.
 func (d Decision) Touches() bool { return d.NewVM() || d.inPlace() }
 
 // updates reports whether jobs are applied to an existing VM, and prepares
@@ -149,14 +147,14 @@ func (d Decision) Records() bool {
 	return d.Touches() || d.on(State) == Note || d.on(Tags) == Update || d.on(Agent) == Update || d.on(DNS) == Update
 }
 
-// needsCPI reports whether the CPI is called on a VM that stays: it is connected
+// needsCPI reports whether the CPI is called although the VM stays: then it is connected
 // while the service is up.
 func (d Decision) needsCPI() bool {
 	return d.diskWork() || d.on(Tags) == Update || d.snapshots() || d.removes() || d.Replaced != ""
 }
 
-// reserves reports whether the ledger gets reservations before anything else, and
-// rebinds whether any reservation changes on a VM that stays.
+// reserves reports whether addresses are reserved first, and rebinds whether a
+// reservation of a VM that stays changes.
 func (d Decision) reserves() bool { return d.addresses(Reserve, Note) }
 func (d Decision) rebinds() bool  { return d.addresses(Reserve, Note, Release, Hold) }
 

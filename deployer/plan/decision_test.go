@@ -29,7 +29,7 @@ func deployed() state.State {
 	return st
 }
 
-// same returns the wishes that the deployed state fulfils.
+// same returns wishes that equal the deployed state.
 func same() wanted {
 	st := deployed()
 	delete(st.Own.Applied, PartSpec)
@@ -43,7 +43,7 @@ func same() wanted {
 	}}
 }
 
-// wanted is everything that a decision is made from, except state and facts.
+// wanted has all inputs of a decision, except state and facts.
 type wanted struct {
 	Wishes
 	Details
@@ -57,7 +57,7 @@ func decide(w wanted, st state.State, f Facts) (Decision, error) {
 	return c.Decision(w.Details), nil
 }
 
-// well contains the facts of a VM that needs no change.
+// well returns the facts of a VM that needs no change.
 func well() Facts {
 	f := Facts{Answers: true, HasVM: true, Mounted: []string{"disk-1"}}
 	f.Now.Deployment, f.Now.JobState, f.Now.ConfigurationHash = "d", "running", "hash"
@@ -223,8 +223,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// A change of the disk or the jobs of an existing VM stops its jobs; no other
-// change does.
+// Only a change of the disk or the jobs of an existing VM stops its jobs.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	w := same()
@@ -243,8 +242,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// Another run may compile a package after the plan was made, which is no reason to
-// refuse the plan.
+// If another run compiles a package after the plan was made, the plan stays valid.
 func TestDiffersByPackages(t *testing.T) {
 	t.Parallel()
 	planned := func(missing int) Plan {

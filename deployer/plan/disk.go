@@ -8,9 +8,9 @@ import (
 	"bootstrap/state"
 )
 
-// Settled returns the state with the mounted disk as the current one: a killed
-// run may have migrated, or created a first disk, before it could record that.
-// changed reports whether the state differs.
+// Settled returns the state with the mounted disk as the current one: a killed run may
+// have migrated, or created a first disk, before it could record that. changed reports
+// whether the state changes.
 func Settled(st state.State, f Facts) (settled state.State, changed bool) {
 	if !f.Answers || len(f.Mounted) != 1 || f.Mounted[0] == CurrentDisk(st) {
 		return st, false
@@ -31,7 +31,7 @@ func CurrentDisk(st state.State) string {
 	return ""
 }
 
-// DiskOf returns the disk with that CID that is not an orphan; nil: there is none.
+// DiskOf returns the disk with the CID; nil if there is none, or if it is an orphan.
 func DiskOf(st state.State, cid string) *state.Disk {
 	i := slices.IndexFunc(st.Disks, func(d state.Disk) bool { return d.CID == cid })
 	if i < 0 {
@@ -40,8 +40,7 @@ func DiskOf(st state.State, cid string) *state.Disk {
 	return &st.Disks[i]
 }
 
-// decideDisk decides the action on the persistent disk, for an action on the
-// VM.
+// decideDisk decides what to do with the persistent disk, given the action for the VM.
 func decideDisk(w Wishes, st state.State, f Facts, vm Action) (Change, error) {
 	have := st.Disk()
 	c := Change{What: Disk, Action: Keep}
@@ -67,7 +66,7 @@ func decideDisk(w Wishes, st state.State, f Facts, vm Action) (Change, error) {
 	case w.Asked.RecreateDisks:
 		c.Action, c.Why = Migrate, []Reason{{Cause: ByFlag, Subject: "--recreate-persistent-disks"}}
 	case vm == Create || vm == Replace:
-		c.Why = nil // it is attached to the new VM
+		c.Why = nil // it is only attached to the new VM
 	case !slices.Contains(f.Mounted, have.CID):
 		c.Action, c.Why = Attach, []Reason{{Cause: NotMounted}}
 	}
@@ -85,8 +84,8 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	if disk != Migrate {
 		return work
 	}
-	// An agent refuses to migrate without the second disk. If an interrupted
-	// run has created one, the migration is repeated with it.
+	// Without the second disk, an agent refuses to migrate. If an interrupted run has
+	// created one, the migration is repeated with it.
 	for _, d := range st.Disks {
 		if d.ID != st.CurrentDiskID && work.Mounted && slices.Contains(f.Mounted, d.CID) && len(DiskReasons(d, *w.Disk)) == 0 {
 			work.Begun = d.CID
@@ -101,8 +100,8 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	return work
 }
 
-// diskReplaces returns why the action on the disk needs a new VM; must is false
-// if it does not.
+// diskReplaces returns why a change of the disk needs a new VM; must is false if it does
+// not.
 func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, must bool) {
 	foreign := slices.IndexFunc(f.Mounted, func(cid string) bool { return DiskOf(st, cid) == nil })
 	switch {
@@ -112,20 +111,20 @@ func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, m
 	case disk.Action == Migrate && !w.SecondDisk.When.IsZero():
 		return Reason{Cause: NoSecondDisk}, true
 	case disk.Action == Orphan:
-		// The real agent does not survive the start after its only disk was
-		// removed with remove_persistent_disk.
+		// The real agent fails at its next start after its only disk was removed with
+		// remove_persistent_disk.
 		return Reason{Cause: DiskTaken}, true
 	case disk.Action != Keep && w.API == 1:
 		return Reason{Cause: NeedsNewVM}, true
 	case w.API == 1 && f.Now.Deployment == "" && len(st.Disks) > 1:
-		// The registry's settings for this VM were lost with the run that
-		// created it.
+		// The registry had the settings of this VM, and ended with the run that created
+		// the VM.
 		return Reason{Cause: TwoDisksAPI1}, true
 	}
 	return Reason{}, false
 }
 
-// DiskReasons returns how a disk differs from the manifest.
+// DiskReasons lists the differences between a disk and the manifest.
 func DiskReasons(have state.Disk, want manifest.DiskPool) []Reason {
 	var why []Reason
 	if have.Size != want.Size {
