@@ -227,9 +227,11 @@ func imports() map[string][]string {
 			"cmd/values",
 			"deployer",
 			"deployer/access",
+			"deployer/instance",
 			"deployer/observe",
 			"deployer/report",
 			"deployment",
+			"deployment/record",
 			"tunnel",
 		},
 		"e2e":        {}, // its tests see the program, state files and plans

@@ -78,8 +78,8 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 }
 
 // atOnce is for how many instances a command works at the same time: it mostly waits for
-// agents.
-const atOnce = 32
+// agents, and with logs --follow until a person ends it.
+const atOnce = 256
 
 // Each calls do for each selected instance, many at the same time, with the options for it,
 // and returns their errors in the order of the instances.
@@ -115,5 +115,6 @@ func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx
 func (s *Selection) Options(opts deployer.Options, i int) deployer.Options {
 	opts.Instance = s.List[i].Name()
 	opts.Select(s.Record, s.List[i])
+	opts.Report = only(opts.Instance, opts.Report)
 	return opts
 }

@@ -22,7 +22,7 @@ func Plain(out *Writer) func(report.Event) {
 
 // newText returns an empty screen; width is nil without a terminal.
 func newText(out *Writer, width func() int) *text {
-	return &text{out: out, width: width, open: map[int]bool{}, warned: map[string]bool{}, first: map[int]report.Event{}}
+	return &text{out: out, width: width, open: map[int]bool{}, warned: map[string]bool{}, logs: map[string]string{}, first: map[int]report.Event{}}
 }
 
 // Terminal returns a renderer like Plain, but with progress bars, and with the
@@ -53,7 +53,7 @@ type text struct {
 	begun      bool                 // something was written
 	lastLine   time.Time            // when a line was last written
 	warned     map[string]bool
-	log        string // the log whose lines were written last
+	logs       map[string]string // by instance: the log whose lines were written last
 }
 
 // quietFor is how long a plain output stays silent while bytes flow, and waitEvery
@@ -100,12 +100,23 @@ func (t *text) handle(e report.Event) {
 		t.afterGroup = true
 	case report.Log:
 		t.leaveLine()
-		if e.Name != t.log {
-			fmt.Fprintf(t.out, "==> %s <==\n", e.Name)
-			t.log = e.Name
-		}
-		fmt.Fprintln(t.out, t.out.redactor.String(e.Message)) // text of another program
+		t.logLines(e)
 	}
+}
+
+// logLines writes the lines of a log, below its name. Those of several instances begin with
+// the name of the instance.
+func (t *text) logLines(e report.Event) {
+	prefix := ""
+	if e.Instance != "" {
+		prefix = e.Instance + " | "
+	}
+	if e.Name != t.logs[e.Instance] {
+		fmt.Fprintf(t.out, "%s==> %s <==\n", prefix, e.Name)
+		t.logs[e.Instance] = e.Name
+	}
+	lines := t.out.redactor.String(e.Message) // text of another program
+	fmt.Fprintln(t.out, prefix+strings.ReplaceAll(lines, "\n", "\n"+prefix))
 }
 
 func (t *text) begin(e report.Event) {

@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
@@ -26,8 +27,11 @@ func newLogs(c *cli.Console) *cobra.Command {
 CONTAINS ALL SECRETS THAT A JOB HAS LOGGED.
 
 With --tail or --follow it prints the logs on standard output, without the secrets of
-the manifest; progress goes to standard error. --follow runs until it is interrupted.`,
-		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow",
+the manifest; progress goes to standard error. --follow runs until it is interrupted.
+
+Of several instances it fetches all at the same time, or those of --instance: into a new
+folder with an archive for each, or as lines that begin with the name of the instance.`,
+		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow\n  bootstrap logs cluster.yml --instance web --follow",
 		Args:    cli.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("tail") && what.Tail == 0 && !what.Follow {
@@ -42,7 +46,17 @@ the manifest; progress goes to standard error. --follow runs until it is interru
 			if what.Follow && !cmd.Flags().Changed("tail") {
 				what.Tail = defaultTail
 			}
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
+			if several != nil && what.Out != "" {
+				return cli.WrongUsage(cmd, errors.New("--out is for the archive of one instance, and several are selected: --dir names the folder for all"))
+			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				if several != nil {
+					return logsOfAll(ctx, c, several, opts, what)
+				}
 				return deployer.Logs(ctx, opts, what)
 			})
 		},

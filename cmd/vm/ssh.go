@@ -30,7 +30,10 @@ if there is one, and a built-in client otherwise, on Windows, and through jumpbo
 
 A shell on the VM gets the words of COMMAND, and the exit code is that of the
 command. On a terminal, a shell gets a terminal, and so does a command whose output
-is not redirected. Output from the VM is shown unchanged, INCLUDING ANY SECRETS.`,
+is not redirected. Output from the VM is shown unchanged, INCLUDING ANY SECRETS.
+
+On several instances, COMMAND runs at the same time: on all, or on those of --instance.
+Its lines begin with the name of the instance, and the exit code is the highest one.`,
 		Example: "  bootstrap ssh manifest.yml\n  bootstrap ssh manifest.yml -- sudo monit summary",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 && !cmd.Flags().Changed("state") {
@@ -48,11 +51,18 @@ is not redirected. Output from the VM is shown unchanged, INCLUDING ANY SECRETS.
 			what.Terminal = terminal(cmd.Context(), c, len(what.Command) > 0)
 			c.ReportWarnings(c.Stderr)
 			c.Signals.End(true)
+			several, err := selectForSSH(cmd, c, &opts, what)
+			if err != nil {
+				return err
+			}
 			// When the terminal closes, the user must still be removed from the
 			// VM.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			defer stop()
-			err := c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
+			err = c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) error {
+				if several != nil {
+					return sshToAll(ctx, c, several, opts, what)
+				}
 				return deployer.SSH(ctx, opts, what)
 			})
 			var ended *access.ExitStatusError

@@ -49,6 +49,9 @@ type ManySelectedError struct {
 }
 
 func (e *ManySelectedError) Error() string {
+	if e.Selection == "" {
+		return "this command works on one instance, and the deployment has " + listed(e.Names)
+	}
 	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, listed(e.Names))
 }
 

@@ -46,22 +46,24 @@ const (
 // Event is one message of a run; as JSON it is one line of the
 // machine-readable output.
 type Event struct {
-	Time    time.Time  `json:"time"`
-	Kind    Kind       `json:"kind"`
-	Stage   int        `json:"stage,omitempty"`  // number of the stage in this run, from 1
-	Parent  int        `json:"parent,omitempty"` // stage it belongs to, 0 for none
-	Group   bool       `json:"group,omitempty"`
-	Name    string     `json:"name,omitempty"`
-	Status  Status     `json:"status,omitempty"`
-	Reason  string     `json:"reason,omitempty"` // why it was skipped
-	Error   string     `json:"error,omitempty"`
-	Seconds float64    `json:"seconds,omitempty"`
-	Done    int64      `json:"done,omitempty"`
-	Total   int64      `json:"total,omitempty"` // 0: not known
-	Message string     `json:"message,omitempty"`
-	Plan    *plan.View `json:"plan,omitempty"`
-	Down    bool       `json:"down,omitempty"` // during the step the service is down
-	Outcome *Outcome   `json:"outcome,omitempty"`
+	Time   time.Time `json:"time"`
+	Kind   Kind      `json:"kind"`
+	Stage  int       `json:"stage,omitempty"`  // number of the stage in this run, from 1
+	Parent int       `json:"parent,omitempty"` // stage it belongs to, 0 for none
+	Group  bool      `json:"group,omitempty"`
+	Name   string    `json:"name,omitempty"`
+	// Instance is the one that the lines of a log are of, if several are shown: web/0.
+	Instance string     `json:"instance,omitempty"`
+	Status   Status     `json:"status,omitempty"`
+	Reason   string     `json:"reason,omitempty"` // why it was skipped
+	Error    string     `json:"error,omitempty"`
+	Seconds  float64    `json:"seconds,omitempty"`
+	Done     int64      `json:"done,omitempty"`
+	Total    int64      `json:"total,omitempty"` // 0: not known
+	Message  string     `json:"message,omitempty"`
+	Plan     *plan.View `json:"plan,omitempty"`
+	Down     bool       `json:"down,omitempty"` // during the step the service is down
+	Outcome  *Outcome   `json:"outcome,omitempty"`
 	// Timeline is that of a run that has ended.
 	Timeline *timeline.Timeline `json:"-"`
 }
