@@ -119,3 +119,28 @@ func (p *PlanFile) checkPlan(st state.State, found bool, now plan.Plan) error {
 	}
 	return nil
 }
+
+// Moved refuses the saved plan of an instance, by its name for people, if now, which was
+// made later, differs.
+func (p PlanFile) Moved(name string, now PlanFile) error {
+	switch {
+	case p.Installation != now.Installation:
+		return &plan.MovedError{What: name + " has another state file"}
+	case p.Serial != now.Serial:
+		return &plan.MovedError{What: fmt.Sprintf("the state file of %s has changed since then (serial %d instead of %d)", name, now.Serial, p.Serial)}
+	}
+	if what := plan.Differs(p.Plan, now.Plan); what != "" {
+		return &plan.MovedError{What: name + ": " + what}
+	}
+	return nil
+}
+
+// InputsDigest returns the digest of what a manifest is evaluated from, with a salt.
+func InputsDigest(ctx context.Context, opts Options, salt string) (string, error) {
+	r := newRun(opts)
+	defer r.t.Env.Close()
+	if err := r.t.Env.Open(ctx); err != nil {
+		return "", err
+	}
+	return document.InputsDigest(ctx, opts.Manifest, r.t.From.Inputs, salt)
+}

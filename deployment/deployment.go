@@ -5,6 +5,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -43,7 +44,8 @@ type Draft struct {
 
 // Make drafts the instances of a deployment: those of the record that stay, new ones, and
 // those to delete, with the addresses of all. vm returns the VM of an instance.
-func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM) (*Draft, error) {
+// New instances have the ids of a saved plan, if there is one.
+func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM, saved *Saved) (*Draft, error) {
 	d := of.Deployment
 	networks := network.ByName(d.Networks)
 	nameNetworks(d, old)
@@ -64,7 +66,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		g := groupOf(d, in.Group)
 		entry.Disk = g.Manifest.Group.Disk != nil
 		if in.Was == nil {
-			entry.ID = uuid.NewString()
+			entry.ID = cmp.Or(saved.id(entry.Name()), uuid.NewString())
 			draft.New[entry.ID] = true
 			entry.State = fmt.Sprintf("%s-%s.json", entry.Group, entry.ID[:8])
 		} else if was, found := old.ByID(in.ID); found {

@@ -7,7 +7,6 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
-	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
@@ -27,14 +26,14 @@ func (o *Options) about(all *record.Record, in *record.Instance) deployer.Option
 
 // planned is the plan of an instance, or why it has none.
 type planned struct {
-	view plan.View
+	file deployer.PlanFile
 	err  error
 }
 
 // plan plans an instance.
 func (o *Options) plan(ctx context.Context, all *record.Record, in *record.Instance) planned {
 	made, err := deployer.MakePlan(ctx, o.about(all, in))
-	return planned{view: made.View, err: err}
+	return planned{file: made, err: err}
 }
 
 // status looks at the VM of an instance. problem is the first thing that is wrong.

@@ -86,6 +86,8 @@ type Plan struct {
 	Stages []order.Stage `json:"stages,omitempty"`
 	Shared []Shared      `json:"shared,omitempty"`
 	Groups []Service     `json:"groups,omitempty"`
+
+	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
 }
 
 // Nothing reports whether the plan changes nothing.
@@ -222,7 +224,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	}
 	var reasons []string
 	for i := range p.Rows {
-		row, view := &p.Rows[i], &made[i].view
+		row, view := &p.Rows[i], &made[i].file.View
 		switch err := made[i].err; {
 		case row.Action != Keep:
 		case err != nil:
@@ -242,6 +244,12 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	if len(reasons) > 0 {
 		return &UnplannedError{Reasons: reasons}
 	}
+	p.plans = map[string]deployer.PlanFile{}
+	for i, row := range p.Rows {
+		if row.Action != Delete {
+			p.plans[row.ID] = made[i].file
+		}
+	}
 	p.share(keptStemcells(made))
 	return nil
 }
@@ -260,7 +268,7 @@ func changesOf(v *plan.View) []plan.Line {
 func keptStemcells(made []planned) map[string]bool {
 	kept := map[string]bool{}
 	for i := range made {
-		for _, c := range made[i].view.Changes {
+		for _, c := range made[i].file.View.Changes {
 			if c.What == plan.Stemcell && c.Action == plan.Keep {
 				kept[c.Name] = true
 			}

@@ -33,7 +33,7 @@ docs/deployments.md.`,
 			opts.Confirm = c.Confirm(ask)
 			c.NameTarget(&opts)
 			if s, ok := severalOf(c, cmd, opts, ask); ok {
-				return s.deploy()
+				return s.deploy(plan)
 			}
 			if plan != "" {
 				var err error

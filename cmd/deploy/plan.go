@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/page"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
@@ -51,7 +52,7 @@ the plan, its calls, and how long earlier runs took.`,
 			}
 			opts.Manifest = args[0]
 			if s, ok := severalOf(c, cmd, opts, cli.Asking{}); ok {
-				return s.runPlan()
+				return s.runPlan(planOutput{format, out, html})
 			}
 			var made deployer.PlanFile
 			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
@@ -117,7 +118,7 @@ func printPlanAtEnd(c *cli.Console) {
 	})
 }
 
-func writePlan(path string, plan deployer.PlanFile) error {
+func writePlan(path string, plan any) error {
 	data, err := json.MarshalIndent(plan, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(path, append(printable.JSON(data), '\n'))
@@ -131,18 +132,40 @@ func writePlan(path string, plan deployer.PlanFile) error {
 // maxPlan limits the size of a plan's file.
 const maxPlan = 64 << 20
 
+// readPlan reads a saved plan of one instance.
 func readPlan(path string) (*deployer.PlanFile, error) {
+	plan, several, err := readPlanFile[deployer.PlanFile](path)
+	if err == nil && several {
+		err = &document.FileError{Err: fmt.Errorf("cannot use the plan %s for one instance: it is for a deployment with several: leave out --instance", path)}
+	}
+	return plan, err
+}
+
+// readSeveralPlan reads a saved plan of a deployment with several instances.
+func readSeveralPlan(path string) (*deployment.Saved, error) {
+	plan, several, err := readPlanFile[deployment.Saved](path)
+	if err == nil && !several {
+		err = &document.FileError{Err: fmt.Errorf("cannot use the plan %s for a deployment with several instances: it is for one of them: name that with --instance GROUP/INDEX", path)}
+	}
+	return plan, err
+}
+
+// readPlanFile reads a saved plan, and whether it is one of several instances.
+func readPlanFile[T any](path string) (*T, bool, error) {
 	data, err := values.ReadFile(path, maxPlan, values.PipeTime)
 	if err != nil {
-		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
+		return nil, false, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: %w", path, err)}
 	}
-	var plan deployer.PlanFile
-	var old struct{ Format int }
-	if err := json.Unmarshal(data, &old); err == nil && old.Format != 0 && (old.Format < deployer.OldPlanFormat || old.Format > deployer.PlanFormat) {
-		return nil, &deployer.PlanFormatError{File: path, Format: old.Format}
+	var head struct {
+		Format  int
+		Several bool
 	}
-	if err := json.Unmarshal(data, &plan); err != nil || plan.Format == 0 {
-		return nil, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
+	if err := json.Unmarshal(data, &head); err == nil && head.Format != 0 && (head.Format < deployer.OldPlanFormat || head.Format > deployer.PlanFormat) {
+		return nil, false, &deployer.PlanFormatError{File: path, Format: head.Format}
 	}
-	return &plan, nil
+	plan := new(T)
+	if err := json.Unmarshal(data, plan); err != nil || head.Format == 0 {
+		return nil, false, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
+	}
+	return plan, head.Several, nil
 }

@@ -24,7 +24,7 @@ func newRecreate(c *cli.Console) *cobra.Command {
 			if s, ok := severalOf(c, cmd, opts, ask); ok {
 				s.flags = map[string][]string{"deploy": {"--recreate"}}
 				s.opts.Existing = false // those that do not exist are created
-				return s.deploy()
+				return s.deploy("")
 			}
 			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
 		},

@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployment"
+	"bootstrap/deployment/page"
 	"bootstrap/deployment/record"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
@@ -29,6 +30,8 @@ type several struct {
 	dir   string              // folder of the record
 	only  string              // names of the selected instances; empty: all
 	flags map[string][]string // more flags, by the command about one instance
+	saved *deployment.Saved   // deploy: the plan to carry out; nil: any
+	shown planOutput          // plan: how the plan is printed and saved
 	ruby  string              // entry of the environment by which processes find the shared Ruby; empty: none
 }
 
@@ -82,23 +85,28 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 	defer s.shareRuby(ctx, &opts)()
 	var p *deployment.Plan
 	var draft *deployment.Draft
+	if err := s.saved.CheckInputs(ctx, opts, old); err != nil {
+		return nil, nil, err
+	}
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
-		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home)); err != nil {
+		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved); err != nil {
 			return err
 		}
 		p, err = deployment.MakePlan(ctx, s.options(opts), of.Deployment, draft, old.Deployed == nil)
 		return err
 	})
+	if err == nil {
+		err = s.saved.Check(p, draft)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	s.show(p)
-	return p, draft, nil
+	return p, draft, s.show(p)
 }
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
-	for _, name := range []string{"plan", "out", "html", "format", "previous", "templates", "adopt-from", "adopt-vm"} {
+	for _, name := range []string{"previous", "templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
 		}
@@ -106,27 +114,42 @@ func (s *several) refused() error {
 	return nil
 }
 
+// planOutput is how a plan is printed, and the files that it is also written to.
+type planOutput struct {
+	format, out, html string
+}
+
 // show prints a plan.
-func (s *several) show(p *deployment.Plan) {
-	if s.c.JSON() {
+func (s *several) show(p *deployment.Plan) error {
+	switch {
+	case s.c.JSON():
 		s.c.PrintObject("instances", p)
-		return
+	case s.shown.format == markdown:
+		s.c.Print(func(out *ui.Writer) { ui.DeploymentMarkdown(out, p) })
+	default:
+		s.c.Print(func(out *ui.Writer) { ui.DeploymentPlan(out, p) })
 	}
-	s.c.Print(func(out *ui.Writer) { ui.DeploymentPlan(out, p) })
+	if s.shown.html == "" {
+		return nil
+	}
+	return page.Write(s.shown.html, ui.PlanOfDeployment(p), s.c.Redactor.Shown)
 }
 
 // runPlan plans a deployment and prints the plan.
-func (s *several) runPlan() error {
+func (s *several) runPlan(shown planOutput) error {
 	if err := s.refused(); err != nil {
 		return err
 	}
-	s.opts.Inputs.Generate = document.Plan
+	s.shown, s.opts.Inputs.Generate = shown, document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
 		old, err := deployment.Load(s.dir, opts)
 		if err != nil {
 			return err
 		}
-		p, _, err := s.plan(ctx, opts, old)
+		p, draft, err := s.plan(ctx, opts, old)
+		if err == nil && shown.out != "" {
+			err = s.save(ctx, opts, p, draft)
+		}
 		if err == nil && !p.Nothing() {
 			err = &exit.ChangesError{}
 		}
@@ -134,10 +157,28 @@ func (s *several) runPlan() error {
 	})
 }
 
-// deploy deploys all instances.
-func (s *several) deploy() error {
+// save writes a plan for deploy --plan.
+func (s *several) save(ctx context.Context, opts deployer.Options, p *deployment.Plan, draft *deployment.Draft) error {
+	old, err := deployment.Load(s.dir, opts)
+	if err != nil {
+		return err
+	}
+	saved, err := p.Save(ctx, opts, old, draft)
+	if err != nil {
+		return err
+	}
+	return writePlan(s.shown.out, saved)
+}
+
+// deploy deploys all instances. saved is the path of a saved plan; empty: there is none.
+func (s *several) deploy(saved string) (err error) {
 	if err := s.refused(); err != nil {
 		return err
+	}
+	if saved != "" {
+		if s.saved, err = readSeveralPlan(saved); err != nil {
+			return err
+		}
 	}
 	s.opts.Inputs.Generate = document.Write
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {

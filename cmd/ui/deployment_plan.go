@@ -7,40 +7,105 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment"
+	"bootstrap/deployment/page"
 )
 
-// DeploymentPlan prints the plan of a deployment with several instances: a row for each
-// group whose instances do the same and for each instance that differs, the reasons, the
-// order in which they change, and how much of each group serves.
-func DeploymentPlan(out *Writer, p *deployment.Plan) {
-	table := NewTable(out, planColumns()...).
-		Yield(eachDown, 16).Yield("PLAN", 20).Yield(eachDown, 0).Yield("ADDRESS", 15).Yield("PLAN", 12)
+// PlanOfDeployment returns the plan of a deployment with several instances in words: a row
+// for each group whose instances do the same and for each instance that differs, the
+// reasons, the order in which they change, and how much of each group serves.
+func PlanOfDeployment(p *deployment.Plan) page.Plan {
+	words := page.Plan{
+		Deployment: p.Deployment, Instances: len(p.Rows), Same: p.Count(deployment.Keep), Columns: planColumns(),
+		Create: p.Count(deployment.Create), Change: p.Count(deployment.Change), Delete: p.Count(deployment.Delete),
+	}
 	sets := p.Sets()
 	starred := false
 	for _, s := range sets {
-		table.Row(setCells(s)...)
-		starred = starred || strings.HasSuffix(setName(s), "*")
+		words.Rows = append(words.Rows, page.Row{Action: string(s.Rows[0].Action), Cells: setCells(s)})
+		starred = starred || strings.Contains(setName(s), "*")
+	}
+	if starred {
+		words.Notes = append(words.Notes, "* is the bootstrap instance of its group")
+	}
+	if !p.Nothing() {
+		words.Why, words.Order, words.Service = planReasons(p, sets), instanceOrder(p), serviceLines(p)
+	}
+	return words
+}
+
+// DeploymentPlan prints the plan of a deployment with several instances.
+func DeploymentPlan(out *Writer, p *deployment.Plan) {
+	words := PlanOfDeployment(p)
+	table := NewTable(out, words.Columns...).
+		Yield(eachDown, 16).Yield("PLAN", 20).Yield(eachDown, 0).Yield("ADDRESS", 15).Yield("PLAN", 12)
+	for _, row := range words.Rows {
+		table.Row(row.Cells...)
 	}
 	table.Print()
-	if starred {
-		fmt.Fprintln(out, "* is the bootstrap instance of its group")
+	for _, note := range words.Notes {
+		fmt.Fprintln(out, note)
 	}
-	if p.Nothing() {
-		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(len(p.Rows)-p.Count(deployment.Leave), "instance"))
+	if words.Nothing() {
+		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(words.Same, "instance"))
 		return
 	}
-	for _, part := range []struct {
-		title string
-		lines []string
-	}{{"Why", planReasons(p, sets)}, {"Order", numbered(instanceOrder(p))}, {"Service", serviceLines(p)}} {
-		if len(part.lines) == 0 {
-			continue
-		}
+	for _, part := range partsOf(words) {
 		fmt.Fprintf(out, "\n%s:\n", part.title)
-		for _, line := range part.lines {
+		for i, line := range part.lines {
+			if part.numbered {
+				line = fmt.Sprintf("%d  %s", i+1, line)
+			}
 			Say(out, "  "+line)
 		}
 	}
+}
+
+// DeploymentMarkdown prints the plan of a deployment with several instances in GitHub's
+// markdown.
+func DeploymentMarkdown(out *Writer, p *deployment.Plan) {
+	m, words := markdown{out}, PlanOfDeployment(p)
+	fmt.Fprintf(out, "## Plan for %s\n\n", m.text(words.Deployment))
+	if words.Nothing() {
+		fmt.Fprintf(out, "There is nothing to do: %s up to date.\n", are(words.Same, "instance"))
+		return
+	}
+	line := func(cells []string) {
+		for _, cell := range cells {
+			fmt.Fprintf(out, "| %s ", m.text(cell))
+		}
+		fmt.Fprintln(out, "|")
+	}
+	line([]string{"instances", "az", "address", "plan", "each is down for"})
+	fmt.Fprintln(out, "|---|---|---|---|---|")
+	for _, row := range words.Rows {
+		line(row.Cells)
+	}
+	for _, note := range words.Notes {
+		fmt.Fprintf(out, "\n%s\n", m.text(note))
+	}
+	for _, part := range partsOf(words) {
+		fmt.Fprintf(out, "\n### %s\n\n", part.title)
+		for i, line := range part.lines {
+			mark := "-"
+			if part.numbered {
+				mark = fmt.Sprintf("%d.", i+1)
+			}
+			fmt.Fprintf(out, "%s %s\n", mark, m.text(line))
+		}
+	}
+}
+
+// planPart is a list of lines below the table of a plan.
+type planPart struct {
+	title    string
+	numbered bool
+	lines    []string
+}
+
+// partsOf returns the lists of a plan that are not empty.
+func partsOf(p page.Plan) []planPart {
+	return slices.DeleteFunc([]planPart{{"Why", false, p.Why}, {"Order", true, p.Order}, {"Service", false, p.Service}},
+		func(part planPart) bool { return len(part.lines) == 0 })
 }
 
 // eachDown is the heading of the steps during which an instance does not serve.
@@ -137,14 +202,6 @@ func changeLine(c plan.Line) string {
 		text += ": " + strings.Join(c.Why, "; ")
 	}
 	return text
-}
-
-// numbered numbers lines.
-func numbered(lines []string) []string {
-	for i := range lines {
-		lines[i] = fmt.Sprintf("%d  %s", i+1, lines[i])
-	}
-	return lines
 }
 
 // serviceLines describes how much of each group serves during the plan.

@@ -27,14 +27,20 @@ import (
 //go:embed page.html page.css
 var files embed.FS
 
-// Write writes the page of a report to a file. It replaces an earlier page, and no other
-// file: if a person forgets the file name after the flag, the next word, such as a
-// manifest, would be overwritten. clean replaces secrets in a text.
+// Write writes the page of a report to a file, as Save does. clean replaces secrets in a
+// text.
 func Write(path string, r *observe.Report, clean func(string) string) error {
+	return Save(path, func() ([]byte, error) { return HTML(r, clean) })
+}
+
+// Save writes a page to a file. It replaces an earlier page, and no other file: if a person
+// forgets the file name after the flag, the next word, such as a manifest, would be
+// overwritten.
+func Save(path string, html func() ([]byte, error)) error {
 	if !atomicfile.InPlace(path) && !isReplaceable(path) {
 		return fmt.Errorf("cannot write the page: %s exists and is no page of bootstrap: remove it, or name another file", path)
 	}
-	data, err := HTML(r, clean)
+	data, err := html()
 	if err == nil {
 		err = atomicfile.Write(path, data)
 	}
