@@ -15,23 +15,23 @@ import (
 	"bootstrap/state/team"
 )
 
-// PlanFile is a saved plan with what it was made from, so that a deploy runs
-// exactly that plan or refuses.
+// PlanFile is a saved plan with its inputs, so that a deploy carries out exactly that
+// plan or refuses.
 type PlanFile struct {
 	Format       int        `json:"format"`
 	Deployment   string     `json:"deployment"`
 	Installation string     `json:"installation_id,omitempty"` // empty: there was no state file
-	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: not known
-	Serial       int        `json:"serial"`                    // of the state
+	StateFile    string     `json:"state_file,omitempty"`      // absolute path; empty: unknown
+	Serial       int        `json:"serial"`                    // serial number of the state
 	Salt         string     `json:"salt"`
 	Inputs       string     `json:"inputs"` // digest of manifest, operations and variables
 	Asked        plan.Asked `json:"asked"`
 	Plan         plan.Plan  `json:"plan"`
-	View         plan.View  `json:"-"` // as it was reported
+	View         plan.View  `json:"-"` // as it was printed
 }
 
-// PlanFormat is the number of the format of saved plans. OldPlanFormat is the oldest
-// one that a deploy can run: it has stopping and starting jobs as one step each.
+// PlanFormat is the format of saved plans. OldPlanFormat is the oldest format that a
+// deploy accepts: in it, stopping and starting jobs are one step each.
 const (
 	PlanFormat    = 3
 	OldPlanFormat = 2
@@ -54,8 +54,8 @@ func (e *PlanFormatError) Name() string { return "plan-format" }
 
 func (e *PlanFormatError) ExitCode() exitcode.Code { return exitcode.Moved }
 
-// checkInputs refuses the plan if the inputs have changed since. It runs before
-// variables are generated. Without a plan it refuses nothing.
+// checkInputs returns an error if the inputs have changed since the plan was saved. It
+// runs before variables are generated. Without a saved plan it does nothing.
 func (p *PlanFile) checkInputs(ctx context.Context, req *instance.Request) error {
 	if p == nil {
 		return nil
@@ -73,17 +73,16 @@ func (p *PlanFile) checkInputs(ctx context.Context, req *instance.Request) error
 	return nil
 }
 
-// checkDeployment refuses the plan of another deployment. A deployment that has
-// a state is identified by installation_id. One without a state is identified
-// by the path of its state file, except that its folder may have moved, for
-// example to another machine.
+// checkDeployment refuses the plan of another deployment. A deployment with a state is
+// identified by its installation_id; one without a state by the path of its state file,
+// except that its folder may have moved, for example to another machine.
 func (p *PlanFile) checkDeployment(req *instance.Request) error {
 	if p.Installation != "" {
 		st, found, err := file.Read(req.StatePath, req.Env.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
 			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, req.From.StateName(req.StatePath), st.InstallationID)}
 		}
-		return nil // opening a damaged state fails with a better error
+		return nil // Opening a damaged state reports a better error.
 	}
 	if p.StateFile == "" || p.StateFile == req.From.StateName(req.StatePath) {
 		return nil
@@ -100,7 +99,7 @@ func (p *PlanFile) checkDeployment(req *instance.Request) error {
 	return nil
 }
 
-// checkPlan refuses the plan if it differs from the plan that was made now.
+// checkPlan returns an error if the saved plan differs from the plan that was made now.
 func (p *PlanFile) checkPlan(st state.State, found bool, now plan.Plan) error {
 	if p == nil {
 		return nil

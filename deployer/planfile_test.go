@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// A plan that was made before there was a state is for one state file, whose
-// folder may have moved. A plan file of an earlier version does not name its
-// state file.
+// A plan that was saved before there was a state belongs to one state file, whose folder
+// may have moved. A plan of an earlier version does not name its state file.
 func TestPlanOfAnotherDeployment(t *testing.T) {
 	dir := t.TempDir()
 	here, other := filepath.Join(dir, "here"), filepath.Join(dir, "other")

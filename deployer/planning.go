@@ -19,8 +19,8 @@ import (
 	"bootstrap/state"
 )
 
-// emitPlan reports the plan in words, how long the service will be down by
-// earlier runs, and how the rendered files differ if that was asked.
+// emitPlan reports the plan, how long the service will be down according to earlier runs,
+// and the differences of rendered files if they were requested.
 func (r *run) emitPlan(ctx context.Context) (err error) {
 	view := r.plan.View()
 	view.Downtime, view.OfRuns = r.t.Folder().Expected(view.Down)
@@ -61,8 +61,8 @@ func (r *run) showPlan(ctx context.Context) error {
 	return r.emitPlan(ctx)
 }
 
-// checkTemplates renders what the plan applies, and keeps no files. The error is a
-// *document.Problems, as that of Validate, if a deploy of the plan would fail.
+// checkTemplates renders the jobs of the plan, and keeps no files. If a deploy of the
+// plan would fail, the error is a *document.Problems, like that of Validate.
 func (r *run) checkTemplates(ctx context.Context) error {
 	if !r.plan.Applies() {
 		return nil
@@ -75,7 +75,7 @@ func (r *run) checkTemplates(ctx context.Context) error {
 	return &v.problems
 }
 
-// wishes collects what the manifest asks for.
+// wishes collects the wishes of the manifest and the options.
 func (r *run) wishes() (plan.Wishes, error) {
 	m, st := r.in.Manifest, r.t.State.Get()
 	order, err := r.artifacts.PackageOrder()
@@ -134,8 +134,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 	return w, nil
 }
 
-// instanceAddress returns the address of the instance by the manifest, or else that of
-// the VM that exists; empty: unknown.
+// instanceAddress returns the instance's address in the manifest, or the address of the
+// existing VM; empty: unknown.
 func (r *run) instanceAddress() string {
 	if address, dynamic := r.in.Manifest.Address(); !dynamic {
 		return address
@@ -143,9 +143,9 @@ func (r *run) instanceAddress() string {
 	return r.look.KnownAddress()
 }
 
-// details finds out what a decision needs beside a choice: how packages get to the VM,
-// and what only this machine can say of a new VM or disk. Asking for the latter tries
-// namespaces and loop devices.
+// details finds out the details of a decision: how packages get to the VM, and facts
+// about a new VM or disk that only this machine knows. For the latter it tries namespaces
+// and loop devices.
 func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err error) {
 	x.Addresses, x.Notes = r.addresses.planned.Changes, r.notes()
 	if c.NewVM() || c.NewDisk() {
@@ -178,8 +178,8 @@ func (r *run) newJobs() []*artifact.Job {
 	return jobs
 }
 
-// oldJobs returns the jobs that the VM has; nil for one that is not in the releases of
-// the manifest as it is there.
+// oldJobs returns the jobs on the VM; nil for a job that is not in the manifest's
+// releases in the same version.
 func (r *run) oldJobs() []*artifact.Job {
 	var jobs []*artifact.Job
 	for _, has := range r.look.Facts.Now.Job.Templates {
@@ -209,8 +209,8 @@ func (r *run) notes() []string {
 	return notes
 }
 
-// machineReason returns what a plan says of the kind of a new VM; zero: nothing,
-// because it is the kind that was asked for, or there is only one.
+// machineReason returns the kind of a new VM for the plan; zero: nothing to report,
+// because it is the requested kind or the only one.
 func machineReason(m instance.Machine) plan.Reason {
 	switch {
 	case m.Refused != nil:
@@ -221,8 +221,8 @@ func machineReason(m instance.Machine) plan.Reason {
 	return plan.Reason{}
 }
 
-// networkReason returns what a plan says of the network of a new VM; zero: nothing,
-// because it is that of this machine, or of a cloud, or the VM cannot have it.
+// networkReason returns the network of a new VM for the plan; zero: nothing to report,
+// because it is this machine's or a cloud's network, or the VM cannot have it.
 func networkReason(n instance.Network) plan.Reason {
 	if !n.Own || n.Problem != nil {
 		return plan.Reason{}
@@ -230,8 +230,8 @@ func networkReason(n instance.Network) plan.Reason {
 	return plan.Reason{Cause: plan.Connected, To: n.Out, Names: n.Ports}
 }
 
-// limitsReason returns what a plan says of the limits of a new VM; zero: nothing,
-// because it is held to all of them.
+// limitsReason returns the limits of a new VM that are not enforced; zero: all are
+// enforced.
 func limitsReason(l instance.Limits) plan.Reason {
 	if len(l.Names) == 0 {
 		return plan.Reason{}
@@ -239,8 +239,8 @@ func limitsReason(l instance.Limits) plan.Reason {
 	return plan.Reason{Cause: plan.LimitsNotHeld, Names: l.Names, From: l.Remedy, To: l.Cause.Error()}
 }
 
-// diskReason returns what a plan says of the size of a new disk; zero: nothing,
-// because it stops there, or a person can do nothing about that.
+// diskReason returns why the size of a new disk is not enforced; zero: it is enforced, or
+// a person can do nothing about that.
 func diskReason(l instance.Limits) plan.Reason {
 	if l.Remedy == "" {
 		return plan.Reason{}
@@ -248,8 +248,8 @@ func diskReason(l instance.Limits) plan.Reason {
 	return plan.Reason{Cause: plan.DiskNotHeld, From: l.Remedy, To: l.Cause.Error()}
 }
 
-// noSwap returns why a new VM cannot be created beside the running one; empty:
-// it can, or that is not wanted.
+// noSwap returns why a new VM cannot be created while the running one exists; empty: it
+// can, or that is not wanted.
 func (r *run) noSwap() string {
 	st := r.t.State.Get()
 	if st.CurrentVMCID == "" || r.in.Manifest.Update.VMStrategy != swapStrategy {
@@ -271,8 +271,8 @@ func (r *run) noSwap() string {
 	return ""
 }
 
-// makePlan decides the plan from wishes and facts. What only a plan needs that changes
-// something is asked for after that.
+// makePlan makes the plan from wishes and facts. After the choice, it asks for further
+// facts that the decision needs.
 func (r *run) makePlan(ctx context.Context) error {
 	if err := r.chooseAddresses(ctx); err != nil {
 		return err
@@ -314,8 +314,8 @@ func (r *run) makePlan(ctx context.Context) error {
 	return nil
 }
 
-// lastAddresses returns the addresses that the VM has, or had, on dynamic networks
-// of a cloud config, by its agent or by the record of the last deploy. As with the
+// lastAddresses returns the present or last addresses of the VM on dynamic networks of a
+// cloud config, from its agent or from the record of the last deploy. As with the
 // Director, they are hints for a new VM.
 func (r *run) lastAddresses() map[string]string {
 	hints := map[string]string{}
@@ -333,12 +333,13 @@ func (r *run) lastAddresses() map[string]string {
 	return hints
 }
 
-// swapStrategy is the value of update.vm_strategy for a new VM beside the old one.
+// swapStrategy is the value of update.vm_strategy that creates the new VM before the old
+// one is deleted.
 const swapStrategy = "create-swap-delete"
 
-// placeBeside chooses a second address for a new VM that stands beside the old one for a
-// while, and returns the wishes with it. That address is no change of the VM that would
-// be a reason to replace it. A static address cannot be had twice.
+// placeBeside chooses a second address for a new VM that is created while the old one
+// exists, and returns the wishes with it. That address is no reason to replace the VM. A
+// static address cannot be used twice.
 func (r *run) placeBeside(ctx context.Context, w plan.Wishes, c *plan.Choice) (plan.Wishes, error) {
 	if c.VM.Action != plan.Replace || w.Strategy != swapStrategy || r.in.Manifest.Placement == nil {
 		return w, nil
@@ -349,8 +350,8 @@ func (r *run) placeBeside(ctx context.Context, w plan.Wishes, c *plan.Choice) (p
 	return r.wishes()
 }
 
-// announcePlan makes the plan, compares it with a saved one, and reports it.
-// The run ends here successfully if there is nothing to do.
+// announcePlan makes the plan, compares it with a saved one, and reports it. If the plan
+// changes nothing, the run ends here successfully.
 func (r *run) announcePlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
@@ -374,8 +375,8 @@ func (r *run) announcePlan(ctx context.Context) error {
 	return nil
 }
 
-// confirmReplaced asks before new values take the place of those that the VM uses,
-// unless a plan says that they do.
+// confirmReplaced asks before new values replace those that the VM uses, unless a saved
+// plan contains that.
 func (r *run) confirmReplaced(ctx context.Context, names []string) error {
 	if p := r.asked.Planned; p != nil {
 		for _, name := range names {
@@ -391,8 +392,8 @@ func (r *run) confirmReplaced(ctx context.Context, names []string) error {
 	return r.question(ctx, Question{What: instance.ReplacesValues(names), Data: true})
 }
 
-// confirm asks before something is destroyed, and then checks that the plan is
-// still the same.
+// confirm asks before something is destroyed. After the answer, it checks that the plan
+// is still the same.
 func (r *run) confirm(ctx context.Context) error {
 	list := r.plan.Destroys()
 	if len(list) == 0 || r.asked.Confirm == nil || r.asked.Planned != nil {

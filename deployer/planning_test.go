@@ -16,16 +16,16 @@ import (
 	"bootstrap/state"
 )
 
-// What a plan asks of this machine and of its cache of packages depends on what it
-// changes: nothing for an unchanged manifest.
+// A plan asks this machine and its cache only for facts that its changes need: none for
+// an unchanged manifest.
 func TestWhatPlansAsk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*manifest.Manifest)
 		flags  plan.Asked
 		asked  []string
-		sorts  bool // how packages get to the VM is found out
-		diff   bool // the manifest is compared with the last one
+		sorts  bool // it finds out how packages get to the VM
+		diff   bool // it compares the manifest with the last one
 	}{
 		"nothing":    {},
 		"a warning":  {change: func(m *manifest.Manifest) { m.Warnings = append(m.Warnings, m.Warnings...) }},
@@ -68,8 +68,8 @@ func TestWhatPlansAsk(t *testing.T) {
 	}
 }
 
-// unchangedRun returns a run whose VM is what its manifest asks for. The run adds to
-// asked what it asks of the machine.
+// unchangedRun returns a run whose VM matches its manifest. The run adds its questions to
+// the machine to asked.
 func unchangedRun(t *testing.T, asked *[]string) scripted {
 	r := scriptedRun(t, nil)
 	ask := func(what string) { *asked = append(*asked, what) }

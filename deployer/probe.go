@@ -17,18 +17,18 @@ import (
 	"bootstrap/network"
 )
 
-// probeLimit is how long an address may take to answer: one that nobody has
-// usually does not.
+// probeLimit is how long an address may take to answer: a free address usually never
+// answers.
 const probeLimit = 2 * time.Second
 
-// probePorts are those on which machines often listen: SSH, web servers, agents.
+// probePorts returns ports on which machines often listen: SSH, web servers, agents.
 func probePorts() []int { return []int{22, 80, 443, 6868} }
 
-// probe warns of each newly reserved address that answers: a machine has it that
-// the ledger does not know.
+// probe warns of each newly reserved address that answers: another machine uses it, and
+// the ledger does not know that.
 func (a *reservations) probe(ctx context.Context) {
 	dial := a.rec.Env.Route.Dial
-	if dial == nil { // the VM is reached directly
+	if dial == nil { // The VM is reached directly.
 		dial = proxy.Direct().DialContext
 	}
 	ports := probePorts()
@@ -46,9 +46,9 @@ func (a *reservations) probe(ctx context.Context) {
 	}
 }
 
-// probed returns how a machine at the address answers; empty: none does. This
-// machine refuses connections to all of its loopback addresses, which does not
-// show that somebody uses them.
+// probed returns how a machine at the address answers; empty: none answers. This machine
+// refuses connections to all its loopback addresses, so a refusal from there shows
+// nothing.
 func probed(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addr netip.Addr, ports []int) string {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -80,8 +80,8 @@ func probed(ctx context.Context, dial func(ctx context.Context, network, address
 	return ""
 }
 
-// saysRefused reports whether a machine refused the connection, also for one that a
-// jumpbox makes.
+// saysRefused reports whether a machine refused the connection, even if a jumpbox made
+// it.
 func saysRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(strings.ToLower(err.Error()), "connection refused")
 }

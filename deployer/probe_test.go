@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An address answers if a port of it is open. That this machine refuses
-// connections to one of its own loopback addresses is no answer.
+// An address answers if one of its ports is open. If this machine refuses a connection to
+// its own loopback address, that is no answer.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.8.0.77:0")

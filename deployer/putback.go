@@ -22,7 +22,7 @@ type OnFailure string
 
 // What a deploy does if the new jobs do not run.
 const (
-	KeepFailed OnFailure = "keep" // leaves them as they are, to be looked at
+	KeepFailed OnFailure = "keep" // leaves them running, for inspection
 	PutBack    OnFailure = "previous"
 )
 
@@ -42,16 +42,16 @@ func (e *PutBackError) Hint() string {
 	return "correct the cause and deploy again"
 }
 
-// Unwrap returns why the new jobs do not run.
+// Unwrap returns the error of the new jobs.
 func (e *PutBackError) Unwrap() error { return e.Err }
 
-// goBack puts back what an earlier deploy applied.
+// goBack applies the jobs of an earlier deploy.
 func (r *run) goBack(ctx context.Context) error {
 	return r.execute(ctx, r.previousPhases())
 }
 
-// jobsFail reports whether the run has failed because the new jobs cannot be
-// applied or do not run, on a VM whose agent answers.
+// jobsFail reports whether the run has failed because the new jobs cannot be applied or
+// do not run, on a VM whose agent answers.
 func (r *run) jobsFail(err error) bool {
 	if r.at != verifying && plan.Kind(r.at) != plan.Apply && !plan.Kind(r.at).Starts() {
 		return false
@@ -62,14 +62,14 @@ func (r *run) jobsFail(err error) bool {
 	return failing || unhealthy || refused
 }
 
-// putBack puts back what the last successful deploy applied, after this one has
-// failed with err.
+// putBack applies the jobs of the last successful deploy, after this one has failed with
+// err.
 func (r *run) putBack(ctx context.Context, err error) error {
 	if !r.jobs.hasPrevious() {
 		return fmt.Errorf("%w; no previous version was put back: this machine has recorded none for this VM", err)
 	}
 	r.asked.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "the new version does not work; putting back the previous one"})
-	r.asked.Continued = r.t.Env.Root // so that no two stages of the output have the same number
+	r.asked.Continued = r.t.Env.Root // The numbers of stages in the output continue.
 	if failed := newRun(r.asked.toGoBack()).goBack(ctx); failed != nil {
 		withoutPrevious(err)
 		withoutPrevious(failed)
@@ -78,8 +78,8 @@ func (r *run) putBack(ctx context.Context, err error) error {
 	return &PutBackError{Err: err}
 }
 
-// withoutPrevious records in the error of jobs that do not run or do not work that
-// deploy --previous does not help: it has just failed.
+// withoutPrevious removes the hint to deploy --previous from the error, because that has
+// just failed.
 func withoutPrevious(err error) {
 	if failing, ok := errors.AsType[*NotRunningError](err); ok {
 		failing.Previous = false
@@ -89,16 +89,15 @@ func withoutPrevious(err error) {
 	}
 }
 
-// toGoBack returns the options without those that ask for other changes.
+// toGoBack returns the options without those for other changes.
 func (o Options) toGoBack() Options {
 	o.Previous, o.Planned, o.OnFailure = true, nil, KeepFailed
 	o.Asked = plan.Asked{SkipDrain: o.SkipDrain}
 	return o
 }
 
-// putBack applies again what the last successful deploy applied to the VM, and
-// starts the jobs. why is the reason if that is impossible; err is the error if
-// it failed.
+// putBack applies the jobs of the last successful deploy to the VM again, and starts
+// them. why is the reason if that is impossible; err is the error if it failed.
 func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 	a, ok := j.rec.Folder().Applied(kept.Current)
 	st := j.rec.State.Get()
@@ -132,7 +131,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 		return "", err
 	}
 	if !a.SameDisk(st.Disk()) {
-		return "", nil // the disk is already that of the new manifest, so neither manifest is deployed as a whole
+		return "", nil // The disk already matches the new manifest, so neither manifest is fully deployed.
 	}
 	return "", j.rec.State.Update(func(st *state.State) error {
 		a.Record(st)

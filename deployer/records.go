@@ -26,8 +26,8 @@ type records struct {
 	jobs      *jobs
 }
 
-// clear records that no manifest is deployed as a whole, so that no tool
-// skips the deploy after an interrupted one, and the zone of a VM to be made.
+// clear records that no manifest is fully deployed, so that no tool skips the deploy
+// after an interrupted one. It also records the zone of a VM to be created.
 func (rs *records) clear(context.Context) error {
 	return rs.rec.State.Update(func(st *state.State) error {
 		st.CurrentManifestSHA = ""
@@ -72,13 +72,13 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 			st.Own.Ledger = rs.addresses.ledgers.SharedLedger()
 		}
 		if !rs.addresses.ledgers.InState() {
-			st.Own.Addresses = nil // static_ips names them, or a ledger has them
+			st.Own.Addresses = nil // static_ips names the addresses, or a ledger has them.
 		}
 		st.Own.Deployed = &now
 		if rs.address != "" {
 			st.Own.Address = rs.address
 		}
-		// An adopted VM has answered, but nothing recorded that.
+		// The agent of an adopted VM has answered, but that was not recorded.
 		st.Own.Reached = true
 		return nil
 	})
@@ -91,7 +91,7 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 	return rs.cpi.Remember(ctx)
 }
 
-// previous records the deploy that was put back as the current one.
+// previous records the previous deploy, which was applied again, as the current one.
 func (rs *records) previous(context.Context) error {
 	a, now := rs.jobs.previous, time.Now().UTC().Truncate(time.Second)
 	if err := rs.rec.State.Update(func(st *state.State) error {
@@ -127,10 +127,10 @@ func (rs *records) started(context.Context) error {
 	})
 }
 
-// uninstall removes the installed CPI and the state file. It keeps both if there
-// are orphans, which need them, or leftovers, which only the state file records.
+// uninstall removes the installed CPI and the state file. It keeps both if there are
+// orphans, which need them, or leftovers, which only the state file records.
 func (rs *records) uninstall(ctx context.Context) error {
-	// If the state file is kept, forget that `stop` was requested.
+	// If the state file is kept, its record of bootstrap stop is removed.
 	if err := rs.started(ctx); err != nil {
 		return err
 	}
@@ -154,11 +154,10 @@ func (rs *records) uninstall(ctx context.Context) error {
 	})
 }
 
-// uninstallRest removes the CPI and the state file if the state owns nothing any
-// more.
+// uninstallRest removes the CPI and the state file if the state owns nothing any more.
 func (rs *records) uninstallRest(ctx context.Context) error {
 	st := rs.rec.State.Get()
-	st.Own.Snapshots = nil // no command deletes snapshots
+	st.Own.Snapshots = nil // bootstrap never deletes snapshots
 	if len(st.Owned()) > 0 {
 		return nil
 	}

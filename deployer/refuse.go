@@ -7,8 +7,8 @@ import (
 	"bootstrap/internal/exitcode"
 )
 
-// What to do about an agent that does not answer. With --fix every command
-// except delete reboots the VM first.
+// What to do if the agent does not answer. With --fix every command except delete reboots
+// the VM first.
 const (
 	nextFix     = `try "bootstrap deploy MANIFEST --fix": it reboots the VM first and replaces it only if that does not help; the disk is kept, the jobs are not drained`
 	nextReplace = `try "bootstrap deploy MANIFEST --fix": rebooting the VM did not help, so it replaces the VM; the disk is kept, the jobs are not drained`
@@ -18,17 +18,16 @@ const (
 	nextForeign = `find out which VM has that address, and correct cloud_provider.mbus or the network; "bootstrap delete MANIFEST --fix" deletes the VM that was made for this deployment, not the other one`
 )
 
-// Question is what the user is asked before a run destroys something.
+// Question is a question to the user before a run destroys something.
 type Question struct {
-	What []string // a line for each thing that is destroyed
-	Data bool     // data is lost for ever
-	Down bool     // nothing is destroyed: packages are compiled while the service is down
+	What []string // one line for each object that is destroyed
+	Data bool     // true: data is lost
+	Down bool     // true: nothing is destroyed, but packages are compiled while the service is down
 }
 
-// NotConfirmedError says that the person did not agree to what a run would
-// destroy.
+// NotConfirmedError says that the person did not confirm the run.
 type NotConfirmedError struct {
-	Interrupted bool // the question was interrupted, not answered
+	Interrupted bool // the question was interrupted
 }
 
 func (e *NotConfirmedError) Error() string { return "cancelled: nothing was changed" }
@@ -40,9 +39,10 @@ func (e *NotConfirmedError) ExitCode() exitcode.Code {
 	return exitcode.Failed
 }
 
-// UnaskedError says that a run would destroy data and nobody can be asked.
+// UnaskedError says that a run would destroy data, and there is no terminal for a
+// question.
 type UnaskedError struct {
-	What []string // as in Question
+	What []string // like Question.What
 }
 
 func (e *UnaskedError) Error() string {

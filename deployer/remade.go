@@ -10,9 +10,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// mayRemake reports whether the CPI may create the VM again in a step of that
-// kind: some do so when they attach or detach a disk, and the VM has lost what was
-// applied to it.
+// mayRemake reports whether the CPI may create the VM again in a step of that kind. Some
+// CPIs do so when they attach or detach a disk; then the VM has lost its jobs.
 func mayRemake(k plan.Kind) bool {
 	switch k {
 	case plan.CreateDisk, plan.AttachDisk, plan.ChangeDisk, plan.MigrateDisk, plan.UpdateTags, plan.CleanUp:
@@ -21,8 +20,8 @@ func mayRemake(k plan.Kind) bool {
 	return false
 }
 
-// restoreLost applies again what the VM has lost in step i of the plan: as much of
-// it as the steps that follow do not apply.
+// restoreLost applies to the VM again what it has lost in step i of the plan. It leaves
+// out what later steps apply.
 func (r *run) restoreLost(ctx context.Context, i int) error {
 	steps := r.plan.Steps
 	if r.agent == nil || !mayRemake(steps[i].Kind) {
@@ -58,8 +57,8 @@ func (r *run) restoreLost(ctx context.Context, i int) error {
 	return nil
 }
 
-// lost reports whether the VM has not what was applied to it before. done says
-// whether the run has done a step of a kind.
+// lost reports whether the VM has lost its jobs. done reports whether the run has
+// completed a step of one of the kinds.
 func (r *run) lost(now agent.State, done func(...plan.Kind) bool) bool {
 	switch hash := r.jobs.rendered.hash; {
 	case done(plan.Apply) || r.jobs.again:
@@ -67,7 +66,7 @@ func (r *run) lost(now agent.State, done func(...plan.Kind) bool) bool {
 	case done(plan.InitialApply):
 		return now.Deployment == ""
 	case r.plan.NewVM() || r.plan.Blank:
-		return false // nothing was applied to it yet
+		return false // No jobs were applied to it yet.
 	}
 	return now.Deployment == "" || now.ConfigurationHash != r.plan.Applied
 }
@@ -76,8 +75,7 @@ func includes(steps []plan.Step, kinds ...plan.Kind) bool {
 	return slices.ContainsFunc(steps, func(s plan.Step) bool { return slices.Contains(kinds, s.Kind) })
 }
 
-// uploadLost lets the steps that follow upload again what was uploaded to a VM of
-// that kind of machine, and what the VM has lost.
+// uploadLost makes later steps upload archives again that a VM of that kind has lost.
 func (j *jobs) uploadLost(ctx context.Context, machine string) error {
 	id := j.rendered.blob
 	if d := j.packages.delivery; d != nil && d.uploads != nil {
@@ -99,8 +97,8 @@ func (j *jobs) uploadLost(ctx context.Context, machine string) error {
 	return j.packages.planDelivery(ctx, nil, machine)
 }
 
-// mountAgain mounts the current disk on a VM that was created again, unless its
-// agent has done so.
+// mountAgain mounts the current disk on a VM that was created again, unless it is
+// mounted.
 func (ds *disks) mountAgain(ctx context.Context) error {
 	st := ds.rec.State.Get()
 	d := st.Disk()
@@ -117,8 +115,8 @@ func (ds *disks) mountAgain(ctx context.Context) error {
 	return ds.rec.Out.Do(fmt.Sprintf("Mounting disk '%s'", d.CID), func(*report.Stage) error { return ds.agent.MountDisk(ctx, d.CID) })
 }
 
-// applyAgain gives a VM of that kind of machine, which has nothing, its name, its
-// packages and, with all, its jobs.
+// applyAgain sends its name and its packages to a VM of that kind, which has lost them,
+// and also its jobs if all is true.
 func (j *jobs) applyAgain(ctx context.Context, step plan.Step, machine string, all bool) error {
 	if err := j.initialApply(ctx); err != nil {
 		return err

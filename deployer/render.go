@@ -21,18 +21,18 @@ import (
 	"bootstrap/state/file"
 )
 
-// RenderOptions selects what Render renders, and where the files go.
+// RenderOptions selects the jobs to render, and the destination of the files.
 type RenderOptions struct {
-	Jobs        []string // only these jobs of the instance group; none: all
-	Out         string   // folder to write the files to; empty: they are passed to Each
+	Jobs        []string // only these jobs of the instance group; empty: all
+	Out         string   // folder for the files; empty: they are passed to Each
 	Inputs      []string // files that are not overwritten
 	ShowSecrets bool
 	// Each is called with each file, in the order of their paths: job/path.
 	Each func(path, content string)
 }
 
-// Render renders the jobs of the instance group as a deploy would, and changes
-// nothing else. Secrets are removed unless they are asked for.
+// Render renders the jobs of the instance group as a deploy would, and changes nothing
+// else. Secrets are removed, unless they are requested.
 func Render(ctx context.Context, opts Options, what RenderOptions) error {
 	opts.Inputs.Generate = document.Plan
 	r := newRun(opts)
@@ -48,7 +48,7 @@ func (r *run) peekAtState(ctx context.Context) error {
 	if found {
 		r.t.Installation = st.Installation()
 	} else {
-		// A new id in each run would change files for no reason.
+		// A new id in each run would change files without a reason.
 		r.t.Installation = uuid.Nil
 	}
 	if err := r.chooseAddresses(ctx); err != nil {
@@ -71,7 +71,8 @@ func (r *run) fetchForJobs(ctx context.Context) error {
 	return err
 }
 
-// startRubyAtOnce starts the Ruby that renders templates during the downloads.
+// startRubyAtOnce starts the Ruby that renders templates, so that it starts during the
+// downloads.
 func (r *run) startRubyAtOnce(ctx context.Context) error {
 	ruby, err := r.t.Env.Engine(ctx)
 	if err == nil {

@@ -13,9 +13,9 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// How long an agent may take to use new settings. It restarts for them, which
-// takes seconds. An agent that says it is done, or that shows no sign of new
-// settings, gets less time.
+// How long an agent may take to use new settings. It restarts for that, which takes
+// seconds. The limits are shorter if the agent says that it is done, or shows no sign of
+// new settings.
 const (
 	restartTimeout = 2 * time.Minute
 	answerTimeout  = 20 * time.Second
@@ -27,7 +27,7 @@ const (
 
 // NotRotatedError says that the agent does not use the new settings.
 type NotRotatedError struct {
-	What    string // what the agent does instead, and what to do
+	What    string // what the agent does, and what to do
 	Answers bool
 	Err     error // may be nil
 }
@@ -46,17 +46,17 @@ func (e *NotRotatedError) Unwrap() error { return e.Err }
 
 // rotation is a change of the agent's password and certificate.
 type rotation struct {
-	old, fresh *agent.Client // trusts the CAs of both settings
-	strict     *agent.Client // the final access: the new password, and the new CA alone
+	old, fresh *agent.Client // clients that trust the CAs of both settings
+	strict     *agent.Client // the final access: new password, and only the new CA
 	want       *x509.Certificate
-	user       bool      // the password, or the user, changes
-	task       string    // of the agent; empty: unknown or ended
-	ended      time.Time // when the agent said that the task was done; zero: it did not
+	user       bool      // true: the password or the user changes
+	task       string    // id of the agent's task; empty: unknown or ended
+	ended      time.Time // when the agent reported the end of the task; zero: it did not
 	refusal    error     // the agent's answer, if it refused
 }
 
-// rotate sends the settings of the manifest and waits until the agent uses
-// them. It returns the client that reaches the agent then.
+// rotate sends the settings of the manifest to the agent, and waits until the agent uses
+// them. It returns the client for the new settings.
 func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, error) {
 	m := se.in.Manifest
 	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, se.agents.Wanted()
@@ -83,7 +83,7 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil && !(errors.As(err, &lost) && lost.Sent):
-		return nil, err // it never arrived, or the agent refused it
+		return nil, err // The message did not arrive, or the agent refused it.
 	}
 	c.task = task
 	if err == nil && task == "" {
@@ -98,8 +98,8 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	return c.strict, nil
 }
 
-// wait asks the agent repeatedly until it uses the new settings. met is the
-// error of sending them.
+// wait asks the agent repeatedly until it uses the new settings. met is the error of
+// sending the settings.
 func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) error {
 	start := time.Now()
 	for pauses := wait.Grow(lookFirst, lookLast, 1.5); ; {
@@ -126,15 +126,15 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 	}
 }
 
-// served contains how the agent behaves, seen from outside.
+// served describes the agent's behaviour towards clients.
 type served struct {
 	*rotation
 	leaf        *x509.Certificate
-	certificate bool  // it serves the wanted certificate, or no certificate is wanted
+	certificate bool  // it serves the wanted certificate, or none is wanted
 	takesOld    bool  // it accepts the old password
 	refusesOld  bool  // it certainly refuses the old password
 	takesNew    bool  // it accepts the new password
-	trustsNew   bool  // and the new CA verifies the served certificate
+	trustsNew   bool  // the new CA verifies the served certificate
 	err         error // the error of trying the new password
 }
 
@@ -154,8 +154,8 @@ func (c *rotation) look(ctx context.Context) served {
 		s.takesOld = err == nil
 		s.refusesOld = errors.As(err, &e) && e.Last.Cause == agent.Unauthorized
 	}
-	// This is the last check: an agent that refuses the old password has
-	// restarted, and serves its final certificate.
+	// This is the last check: an agent that refuses the old password has restarted, and
+	// serves its final certificate.
 	if peer, err := c.fresh.Peer(ctx); err == nil && len(peer.Certificates) > 0 {
 		s.leaf = peer.Certificates[0]
 	}
@@ -163,8 +163,8 @@ func (c *rotation) look(ctx context.Context) served {
 	return s
 }
 
-// askTask asks whether the task of changing the settings has ended; the agent
-// restarts during it.
+// askTask asks whether the task of changing the settings has ended. The agent restarts
+// during that task.
 func (c *rotation) askTask(ctx context.Context, s served) {
 	client := c.fresh
 	switch {
@@ -175,7 +175,7 @@ func (c *rotation) askTask(ctx context.Context, s served) {
 	}
 	_, running, err := client.GetTask(ctx, c.task)
 	switch {
-	case err == nil && !running, agent.UnknownTask(err): // a restart has ended it
+	case err == nil && !running, agent.UnknownTask(err): // The restart has ended the task.
 		c.task, c.ended = "", time.Now()
 	case refusedBy(err):
 		c.task, c.refusal = "", err
@@ -201,7 +201,7 @@ func (s served) untouched() bool {
 // certificate: it has restarted with both.
 func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
 
-// what returns what the agent does, and what to do.
+// what describes the agent's behaviour, and what to do.
 func (s served) what() string {
 	switch {
 	case s.takesNew && !s.certificate:

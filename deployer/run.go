@@ -12,39 +12,38 @@ import (
 	"bootstrap/manifest"
 )
 
-// Options contains everything that a run gets from outside: environment,
-// terminal and flags, and which deployment is meant.
+// Options are the parameters of a run: environment, terminal, flags, and the deployment.
 type Options struct {
 	instance.Config
 	instance.Options
 
 	plan.Asked
-	Planned       *PlanFile // deploy: run this plan, or refuse
-	Previous      bool      // deploy: put back what the last successful deploy applied
+	Planned       *PlanFile // deploy: carry out this plan, or refuse
+	Previous      bool      // deploy: apply the jobs of the last successful deploy
 	OnFailure     OnFailure // deploy: what to do if the new jobs do not run
-	Templates     bool      // deploy: show how the rendered files differ from those that run
+	Templates     bool      // deploy: show the differences of rendered files
 	Existing      bool      // deploy: refuse to create a new deployment
-	Probe         bool      // deploy: warn of reserved addresses that answer already
+	Probe         bool      // deploy: warn if a reserved address answers already
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
 	SkipIfMissing bool      // delete: succeed if there is no state file
-	Disk          string    // disks: CID; forget: empty is the current one
+	Disk          string    // disks: CID; disks forget: empty means the current disk
 	Force         bool      // disks forget: do not ask the CPI
-	// Confirm asks the user; nil: the answer to every question is yes.
+	// Confirm asks the user; nil: every question is answered with yes.
 	Confirm func(context.Context, Question) (bool, error)
 }
 
-// run is one run of a command: it looks at its instance, decides, and has its
-// doers do the steps.
+// run is one run of a command: it finds the facts about its instance, decides on a plan,
+// and calls the doer of each step.
 type run struct {
 	*work
 	t     *instance.Instance
 	asked Options
 	at    string    // the running phase or step
-	plan  plan.Plan // doers get their steps of it
-	view  plan.View // the last plan that was reported
+	plan  plan.Plan // the doers get their steps from it
+	view  plan.View // the last reported plan
 
-	host    *instance.Host     // fetch artifacts
-	adopted *manifest.Manifest // from which another tool created the VM; nil: none is named
+	host    *instance.Host     // set when artifacts are fetched
+	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given
 
 	vms       *vms
 	disks     *disks
@@ -56,19 +55,20 @@ type run struct {
 	addresses *reservations
 }
 
-// work contains what the doers of a run share: the manifest, the state and the
-// artifacts, and the results of earlier steps that later steps use.
+// work is shared by the doers of a run: the manifest, the state and the artifacts, and
+// the results of steps for later steps. Comments name the phase or step that sets a
+// field.
 type work struct {
 	rec       *instance.Record
 	in        *instance.Inputs    // read manifest
 	artifacts *instance.Artifacts // fetch artifacts
 
 	look    *instance.Look
-	journal *journal.Journal  // lock, peek: of the CPI calls that change something
+	journal *journal.Journal  // lock, peek: makes the CPI calls that change something
 	want    plan.Wishes       // plan
-	vm      string            // plan, create vm: CID of the VM that is to run the jobs; empty: not created yet
-	agent   *agent.Client     // plan, wait for agent: of the VM that is to run the jobs
-	known   string            // plan: the address of the VM that exists; empty: unknown
+	vm      string            // plan, create vm: CID of the VM for the jobs; empty: not created yet
+	agent   *agent.Client     // plan, wait for agent: agent of that VM
+	known   string            // plan: address of the existing VM; empty: unknown
 	hints   map[string]string // plan: its addresses on dynamic networks of a cloud config
 	address string            // render jobs, initial apply: the instance's address
 }
@@ -130,7 +130,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 	return err
 }
 
-// outcome returns what the run leaves.
+// outcome returns the result of the run.
 func (r *run) outcome() *report.Outcome {
 	seconds, steps := r.t.Env.Timeline.Elapsed()
 	o := &report.Outcome{Changed: steps > 0, Seconds: seconds}

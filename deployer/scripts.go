@@ -10,7 +10,7 @@ import (
 	"bootstrap/agent"
 )
 
-// runScripts runs the scripts of one name of all jobs.
+// runScripts runs the scripts with one name, of all jobs.
 func (j *jobs) runScripts(ctx context.Context, a *agent.Client, name string, env map[string]string) error {
 	err := a.RunScript(ctx, name, env)
 	var failed *agent.Error
@@ -35,8 +35,8 @@ func (e *ScriptError) Error() string {
 	}
 	text := strings.TrimSuffix(e.Err.Error(), ".")
 	for _, name := range e.Jobs {
-		// The agent's message is redacted as a whole, but a name that equals a
-		// password must stay readable.
+		// The agent's message is redacted as a whole, but a name that equals a password
+		// must stay readable.
 		if !strings.Contains(text, name) {
 			text += "; the script of job " + name + " failed"
 		}
@@ -52,8 +52,8 @@ func (e *ScriptError) Name() string { return "script-failed" }
 
 func (e *ScriptError) Unwrap() error { return e.Err }
 
-// named returns the manifest's jobs among those that the agent names: only
-// names from the manifest are shown unredacted. In a run that has not read it, none is.
+// named returns the manifest's jobs that the agent names: only names from the manifest
+// are shown unredacted. If the run has not read the manifest, there are none.
 func (j *jobs) named(failed *agent.Error) []string {
 	return slices.DeleteFunc(j.rec.JobNames(), func(name string) bool { return !slices.Contains(failed.Jobs, name) })
 }

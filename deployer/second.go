@@ -20,7 +20,7 @@ type SecondDiskError struct {
 	VM       string
 	Disk     string // the disk with the data
 	Detached bool   // the second disk was detached, and the agent answers again
-	New      bool   // the VM was new, so another new VM does not help
+	New      bool   // the VM was new: another new VM would not help
 	Err      error
 }
 
@@ -45,12 +45,12 @@ func (e *SecondDiskError) Hint() string {
 	return `run "bootstrap deploy MANIFEST" again: it creates a new VM and moves the data there`
 }
 
-// attachSecond attaches the new disk of a migration, beside the mounted one. If
-// the agent does not answer any more, it detaches the new disk again.
+// attachSecond attaches the new disk of a migration, in addition to the mounted one. If
+// the agent stops answering, it detaches the new disk again.
 func (ds *disks) attachSecond(ctx context.Context, step plan.Step, old, d state.Disk) error {
 	err := ds.attach(ctx, step, d)
 	if err == nil {
-		_ = ds.rec.Folder().DropSecondDisk() // the CPI can attach a second disk
+		_ = ds.rec.Folder().DropSecondDisk() // The CPI can attach a second disk, so the record is removed.
 		return nil
 	}
 	if _, silent := errors.AsType[*agent.UnreachableError](err); !silent || ctx.Err() != nil {

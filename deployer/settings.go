@@ -23,16 +23,15 @@ type settings struct {
 	agents *instance.Agents
 }
 
-// forgetsSettings reports whether the agent keeps its settings only in memory,
-// so that it has the settings of create_vm again after a reboot.
+// forgetsSettings reports whether the agent keeps its settings only in memory: after a
+// reboot it has the settings of create_vm again.
 func forgetsSettings(m *manifest.Manifest) bool {
 	value, _ := plan.LookUp(m.ResourcePool.Env, "bosh.agent.settings.tmpfs")
 	return value == true
 }
 
-// update sends the running agent its new password and certificate, and succeeds
-// only when the agent uses them. Until then this machine keeps a record of the
-// old and the new access.
+// update sends the running agent its new password and certificate, and waits until the
+// agent uses them. Until then this machine's record has the old and the new access.
 func (se *settings) update(ctx context.Context) error {
 	vm := se.vm
 	m := se.in.Manifest
@@ -49,7 +48,7 @@ func (se *settings) update(ctx context.Context) error {
 		fresh, err := se.rotate(ctx, how)
 		ignored := se.neverTook(before, err)
 		if refusedBy(err) || ignored {
-			// The agent keeps its settings.
+			// The agent keeps its old settings.
 			before.Fixed = ignored || agent.UnknownMessage(err)
 			if err := se.agents.Keep(before); err != nil {
 				return err
@@ -72,21 +71,20 @@ func (se *settings) update(ctx context.Context) error {
 	})
 }
 
-// neverTook reports whether the agent ignores a certificate that is recorded
-// already: agents of old stemcells always serve their own one.
+// neverTook reports whether the agent ignores a certificate that is recorded already:
+// agents of old stemcells always serve their own certificate.
 func (se *settings) neverTook(before kept.Agent, err error) bool {
 	var not *NotRotatedError
 	return errors.As(err, &not) && not.Answers && (agent.Access{MBus: before.MBus}).User() == se.agents.Wanted().User() &&
 		len(se.rec.State.Get().Own.Made) > 0 && len(plan.ChangedSettings(se.rec.State.Get().Own.Made, se.want.Made)) == 0
 }
 
-// keepsSettings returns the warning that the agent's settings differ from the
-// manifest.
+// keepsSettings returns a warning that the agent's settings differ from the manifest.
 func keepsSettings(why string) string {
 	return why + ": it keeps its password and certificate until the VM is replaced, with deploy --recreate"
 }
 
-// refusedBy reports whether the agent has answered with an error.
+// refusedBy reports whether the agent answered with an error.
 func refusedBy(err error) bool {
 	var e *agent.Error
 	return errors.As(err, &e)
@@ -102,11 +100,10 @@ func keepAgentParts(made, have map[string]string) {
 	}
 }
 
-// mbusSettings returns the settings with which the agent is to listen: at the
-// address that the CPI gave it, or else at any. The agent accepts a certificate
-// only together with a CA, or else uses the one that the VM was created with.
-// It does not read the CA: without one in the manifest, the certificate is sent
-// as the CA.
+// mbusSettings returns the agent's new settings for mbus. The agent listens at the
+// address that the CPI gave it, or at any address. It accepts a certificate only together
+// with a CA, which it does not read; without a CA in the manifest, the certificate is
+// sent as the CA.
 func mbusSettings(m *manifest.Manifest) *agent.MBusSettings {
 	listen, _ := plan.LookUp(m.CPI.Properties, "agent.mbus")
 	text, _ := listen.(string)

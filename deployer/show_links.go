@@ -8,8 +8,8 @@ import (
 	"bootstrap/templates"
 )
 
-// Links returns the links of all jobs of a manifest. With several instances, opts selects
-// one of them. Secrets are removed unless show is set. It changes nothing.
+// Links returns the links of all jobs of a manifest. If there are several instances, opts
+// selects one. Secrets are removed unless show is set. It changes nothing.
 func Links(ctx context.Context, opts Options, show bool) (*links.View, error) {
 	opts.Inputs.Generate = document.Plan
 	r := newRun(opts)

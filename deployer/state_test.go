@@ -12,8 +12,8 @@ import (
 	"bootstrap/state"
 )
 
-// If a disk was created and the state cannot be written any more, the error
-// contains the CID, and the next run records it.
+// If a disk was created and the state cannot be written any more, the error has the CID,
+// and the next run records it.
 func TestCreateThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	r := scriptedRun(t, map[string]string{"create_disk": `mv state.json kept.json && mkdir state.json && echo '{"result":"disk-2"}'`})

@@ -19,14 +19,14 @@ import (
 type stemcells struct {
 	*work
 	cpi  *instance.CPI
-	gone string // CID of the recorded stemcell that is to be uploaded again
-	made bool   // this run has uploaded it
+	gone string // CID of the recorded stemcell that must be uploaded again
+	made bool   // this run has uploaded the stemcell
 }
 
-// upload uploads the stemcell to the cloud, once per name and version,
-// and again if it does not exist there any more. A light stemcell only names an
-// image of the cloud: before the running VM is deleted, the CPI gets it again,
-// because it returns an error if the image does not exist.
+// upload uploads the stemcell to the cloud, once per name and version, and again if it
+// does not exist there any more. A light stemcell only names an image of the cloud. It is
+// sent to the CPI again before the running VM is deleted: the CPI returns an error if the
+// image does not exist.
 func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 	sc := ss.artifacts.Stemcell
 	return ss.rec.Out.Do(fmt.Sprintf("Uploading stemcell '%s/%s'", sc.Name, sc.Version), func(s *report.Stage) error {
@@ -71,8 +71,8 @@ func (ss *stemcells) upload(ctx context.Context, step plan.Step) error {
 	})
 }
 
-// look asks the CPI whether the recorded stemcell exists, if the CPI
-// can tell.
+// look asks the CPI whether the recorded stemcell exists, if the CPI has a method for
+// that.
 func (ss *stemcells) look(ctx context.Context) error {
 	st := ss.rec.State.Get()
 	known := st.FindStemcell(ss.artifacts.Stemcell.Name, ss.artifacts.Stemcell.Version)
@@ -90,8 +90,8 @@ func (ss *stemcells) look(ctx context.Context) error {
 	return err
 }
 
-// miss warns that the stemcell does not exist any more, and makes the
-// run upload it again.
+// miss warns that the stemcell does not exist any more, and makes the run upload it
+// again.
 func (ss *stemcells) miss(cid string) {
 	ss.gone = cid
 	ss.rec.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))

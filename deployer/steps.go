@@ -17,7 +17,7 @@ func (r *run) runList(ctx context.Context, group string, steps func(plan.Decisio
 	return r.runSteps(ctx, group)
 }
 
-// seen returns a decision that changes nothing.
+// seen returns a decision without changes.
 func (r *run) seen() plan.Decision {
 	d := plan.Seen(r.t.State.Get(), r.look.Facts, r.asked.Asked)
 	d.Checks = r.hasChecks()
@@ -27,8 +27,8 @@ func (r *run) seen() plan.Decision {
 // hasChecks reports whether the service has health checks.
 func (r *run) hasChecks() bool { return len(r.t.About.Health) > 0 || r.t.About.OtherChecks > 0 }
 
-// runSteps runs the steps of the plan in their order. group names the stages of
-// those that change the VM.
+// runSteps runs the steps of the plan in order. group is the name of the group of stages
+// for steps that change the VM.
 func (r *run) runSteps(ctx context.Context, group string) error {
 	steps := r.plan.Steps
 	if r.look.Facts.Answers && len(steps) > 0 {
@@ -59,7 +59,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	if n := len(steps); n > 0 && steps[n-1].Kind.Starts() {
 		r.t.Env.Timeline.Up()
 	}
-	if group != deploying { // what is expected of a deploy is what deploys took
+	if group != deploying { // Only deploys are used for expected times.
 		return nil
 	}
 	if err := r.t.Folder().AddTimes(took); err != nil {
@@ -68,9 +68,9 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	return nil
 }
 
-// runStep reports and does step i, within the group of stages of that name. A team's
-// store is asked for the lease before each step, and gets what is known of the
-// deployment after it; for a group of steps that is done once.
+// runStep runs step i and reports it in a group of stages. Before a step it renews the
+// lease of a team's store, and after it this machine's record is sent to the store; for a
+// group of steps, that is done once.
 func (r *run) runStep(ctx context.Context, in string, doers map[plan.Kind]doer, i int) error {
 	steps := r.plan.Steps
 	s := steps[i]
@@ -85,7 +85,7 @@ func (r *run) runStep(ctx context.Context, in string, doers map[plan.Kind]doer, 
 	r.t.Env.Timeline.End(statusOf(ctx, err))
 	if err != nil {
 		if lost := r.t.State.Lost(context.WithoutCancel(ctx)); lost != nil {
-			return fmt.Errorf("%w; meanwhile %w", err, lost) // the other run may be the cause
+			return fmt.Errorf("%w; meanwhile %w", err, lost) // The other run may be the cause of the error.
 		}
 		return err
 	}
@@ -101,18 +101,18 @@ func (r *run) runStep(ctx context.Context, in string, doers map[plan.Kind]doer, 
 
 func sameGroup(a, b plan.Step) bool { return a.Of != "" && a.Of == b.Of }
 
-// verifying is the name of what a run does after its last step.
+// verifying is the name of the check after the last step.
 const verifying = "look at what runs"
 
-// isQuiet reports whether a step reports no stage: it ends no group of stages.
+// isQuiet reports whether a step reports no stage; it does not end a group of stages.
 func isQuiet(k plan.Kind) bool {
 	return k == plan.ReserveAddress || k == plan.BindAddress || k == plan.ReleaseAddress
 }
 
-// doer does a step of its kind.
+// doer carries out a step of its kind.
 type doer func(context.Context, plan.Step) error
 
-// doStep does step i: whatever the plan, a kind of step has one doer.
+// doStep carries out step i with the doer of its kind, which is the same in every plan.
 func (r *run) doStep(ctx context.Context, doers map[plan.Kind]doer, i int) error {
 	s := r.plan.Steps[i]
 	do, ok := doers[s.Kind]
@@ -125,7 +125,7 @@ func (r *run) doStep(ctx context.Context, doers map[plan.Kind]doer, i int) error
 	return r.restoreLost(ctx, i)
 }
 
-// doers returns the function for each kind of step.
+// doers returns the doer of each kind of step.
 func (r *run) doers() map[plan.Kind]doer {
 	plain := func(do func(context.Context) error) doer {
 		return func(ctx context.Context, _ plan.Step) error { return do(ctx) }

@@ -13,8 +13,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// leave does what can be done with the jobs of a VM whose agent is silent: nothing,
-// except that the CPI detaches the disk.
+// leave stops the jobs of a VM with a silent agent as far as possible: only the disk is
+// detached, by the CPI.
 func (j *jobs) leave(ctx context.Context, s plan.Step) error {
 	j.rec.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
 	return j.disks.detach(ctx, s.Name, s.With.Disk)
@@ -38,7 +38,7 @@ func (j *jobs) comingSpec() *agent.Spec {
 	return &next
 }
 
-// stopScripts runs the scripts of jobs that belong to stopping.
+// stopScripts runs scripts of jobs that run when jobs are stopped.
 func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 	next, name := *s.Next, string(s.Kind)
 	env := map[string]string{"BOSH_VM_NEXT_STATE": next.VM, "BOSH_INSTANCE_NEXT_STATE": next.Instance, "BOSH_DEPLOYMENT_NEXT_STATE": next.Deployment}
@@ -88,16 +88,16 @@ func (j *jobs) unmount(ctx context.Context, s plan.Step) (err error) {
 }
 
 const (
-	// unmonitorPolls are done in less time than the agent would wait.
+	// so many polls take less time than the agent would wait
 	unmonitorPolls = 10
-	// alertPause is longer than monit needs to send the agent an alert.
+	// monit needs less time to send an alert to the agent
 	alertPause = 100 * time.Millisecond
 )
 
-// awaitUnmonitored waits until monit has done what drain asks it for: to leave
-// the processes unmonitored, and to send an alert about each. That takes some
-// hundredths of a second, but a stop that comes before makes the agent wait for
-// half a second. If it takes longer, the stop comes anyway.
+// awaitUnmonitored waits until monit has done two things that drain requests: it does not
+// monitor the processes any more, and has sent an alert about each. That takes a few
+// hundredths of a second, but an earlier stop makes the agent wait for half a second.
+// After a limit, the stop is sent anyway.
 func awaitUnmonitored(ctx context.Context, vm *agent.Client) {
 	polls := 0
 	_ = wait.Poll(ctx, 20*time.Millisecond, func() (bool, error) {
@@ -106,13 +106,13 @@ func awaitUnmonitored(ctx context.Context, vm *agent.Client) {
 		monitored := slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.State != "unknown" })
 		return !monitored || polls == unmonitorPolls, err
 	})
-	if polls > 1 { // an agent without monit is done when it has answered the drain
+	if polls > 1 { // An agent without monit is done when it answers the drain.
 		_ = wait.For(ctx, alertPause)
 	}
 }
 
-// stopProcesses stops the jobs and waits. Processes that do not stop are a
-// warning: the VM can still be replaced or repaired.
+// stopProcesses stops the jobs and waits. If processes do not stop, that is a warning:
+// the VM can still be replaced or repaired.
 func stopProcesses(ctx context.Context, a *agent.Client, s *report.Stage) error {
 	err := a.Stop(ctx)
 	var notStopped *agent.StopError
@@ -123,8 +123,7 @@ func stopProcesses(ctx context.Context, a *agent.Client, s *report.Stage) error 
 	return a.StopAsync(ctx)
 }
 
-// script turns the error of an agent that is too old to run scripts into a
-// skip.
+// script turns the error of an old agent, which cannot run scripts, into a skip.
 func script(err error) error {
 	if agent.UnknownMessage(err) {
 		return report.Skip("not supported by the agent")

@@ -13,13 +13,13 @@ import (
 	"bootstrap/state"
 )
 
-// The jobs are stopped when the agent no longer monitors them, which is a moment
-// after the drain; and also if it goes on.
+// The jobs are stopped when the agent no longer monitors them, a moment after the drain,
+// or after a limit.
 func TestStopAfterUnmonitor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		states []string // of the process, in each answer; the last one stays
-		skip   bool     // --skip-drain
+		states []string // status of the process in each answer; the last one repeats
+		skip   bool     // true: with --skip-drain
 		want   string   // the messages
 	}{
 		"unmonitored":             {[]string{"unknown"}, false, "run_script drain get_state stop run_script"},

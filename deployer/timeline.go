@@ -9,7 +9,8 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// record has the timeline of a run recorded, unless the run is a part of another one.
+// record begins to record the timeline of the run, unless the run is a part of another
+// one.
 func (o *Options) record() {
 	if o.Timeline != nil {
 		return
@@ -28,7 +29,7 @@ func (o *Options) record() {
 	}
 }
 
-// statusOf returns how a run, or a part of it, ended.
+// statusOf returns the status of a run, or of a part of it.
 func statusOf(ctx context.Context, err error) timeline.Status {
 	interrupted, _ := errors.AsType[*report.InterruptedError](err)
 	switch {
@@ -40,8 +41,8 @@ func statusOf(ctx context.Context, err error) timeline.Status {
 	return timeline.Failed
 }
 
-// keepTimeline returns the timeline of a run that ends with a status, and records it if a
-// step of a plan has begun. After a delete, there is no folder to record it in.
+// keepTimeline returns the timeline of a run that has ended, and stores it if a step of a
+// plan has begun. After a delete, there is no folder for it.
 func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
 	t := r.t.Env.Timeline.Timeline(status, r.t.Env.Redact)
 	by := r.t.Env.Holder

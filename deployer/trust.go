@@ -17,12 +17,12 @@ import (
 //     compile everything that was compiled on that VM before: a packaging script can
 //     change what is compiled after it.
 type trust struct {
-	owners []string                     // the deployment, then its group if it has one
+	owners []string                     // owners are the deployment, and its group if it has one
 	own    map[string]bool              // source of each package that the deployment compiles
-	fresh  bool                         // no job has run on the VM, and nothing that others need not trust
-	after  []string                     // sources of what the VM has compiled
-	found  map[string]artifact.Compiled // by name: cached packages without an owner
-	theirs map[string]bool              // by name: cached packages of an owner
+	fresh  bool                         // no job has run on the VM, and the VM has used nothing that only owners trust
+	after  []string                     // sources of the packages that the VM has compiled
+	found  map[string]artifact.Compiled // cached packages without an owner, by name
+	theirs map[string]bool              // cached packages of an owner, by name
 }
 
 func newTrust(owners []string, order []instance.Located) trust {
@@ -33,7 +33,7 @@ func newTrust(owners []string, order []instance.Located) trust {
 	return t
 }
 
-// owners returns who owns what the deployment's VMs compile.
+// owners returns the owners of packages that the deployment's VMs compile.
 func (pk *packages) owners() []string {
 	list := []string{"deployment " + pk.rec.Installation.String()}
 	if group := pk.rec.Env.PackagesGroup; group != "" {
@@ -47,7 +47,7 @@ func source(p *artifact.Package) string {
 	return p.Name + "/" + p.Fingerprint + "/" + p.Digest
 }
 
-// sourceOf identifies the content of a stemcell; empty: nothing does. A VM of the
+// sourceOf identifies the content of a stemcell; empty: that is unknown. A VM of the
 // local stemcell has this machine's files.
 func sourceOf(sc *artifact.Stemcell) string {
 	if slices.Contains(sc.Formats, "local") {
@@ -74,7 +74,7 @@ func (t *trust) find(ctx context.Context, store *artifact.Store, key artifact.Co
 	return artifact.Compiled{}, false, nil
 }
 
-// cached notes what was found of a package.
+// cached records how the cache has a package.
 func (t *trust) cached(name string, c artifact.Compiled) {
 	if c.Owned {
 		t.theirs[name] = true
@@ -83,7 +83,7 @@ func (t *trust) cached(name string, c artifact.Compiled) {
 	}
 }
 
-// compiles notes that the VM compiles a package, before it does.
+// compiles records that the VM will compile a package.
 func (t *trust) compiles(p *artifact.Package, dependencies []string) (after []string) {
 	for _, name := range dependencies {
 		t.fresh = t.fresh && !t.theirs[name]
@@ -94,7 +94,7 @@ func (t *trust) compiles(p *artifact.Package, dependencies []string) (after []st
 	return slices.Clone(after)
 }
 
-// keys returns the keys under which the cache keeps what the VM compiles.
+// keys returns the keys under which the cache stores packages that the VM compiles.
 func (t *trust) keys(key artifact.CompiledKey) []artifact.CompiledKey {
 	var list []artifact.CompiledKey
 	if t.fresh && !slices.Contains(key.Sources, "") {
@@ -107,7 +107,8 @@ func (t *trust) keys(key artifact.CompiledKey) []artifact.CompiledKey {
 	return list
 }
 
-// waits returns the key of those who compile the same package for the same VMs.
+// waits returns the key with which runs wait for each other if they compile the same
+// package for the same VMs.
 func (t *trust) waits(key artifact.CompiledKey) artifact.CompiledKey {
 	if !t.fresh {
 		key.Owner = t.owners[len(t.owners)-1]

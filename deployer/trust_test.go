@@ -9,8 +9,8 @@ import (
 	"bootstrap/artifact"
 )
 
-// A package that a new VM compiled is for those who compile everything that was
-// compiled on that VM before.
+// A package that a new VM compiled may be used by deployments that compile everything
+// that was compiled on that VM before.
 func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 	r := deliveryRun(t, false)
 	r.artifacts.Stemcell.Digest = "sha256:aa"
@@ -26,7 +26,7 @@ func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 		}
 	}
 	d.trust.fresh = true
-	for _, l := range d.order { // ruby openssl nginx
+	for _, l := range d.order { // in the order ruby, openssl, nginx
 		keep(l.Package.Name, d.trust.compiles(l.Package, l.Package.Dependencies))
 	}
 	look := func(with ...string) string {
@@ -50,7 +50,7 @@ func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 		return fmt.Sprint(found)
 	}
 	for want, with := range map[string][]string{
-		"[ruby]":               {"openssl", "nginx"}, // ruby was the first, so that nothing could change it
+		"[ruby]":               {"openssl", "nginx"}, // ruby was compiled first, so no other script could change it
 		"[ruby openssl]":       {"ruby"},
 		"[ruby openssl nginx]": {"ruby", "openssl"},
 	} {
@@ -69,7 +69,8 @@ func TestTrustInWhatWasCompiledBefore(t *testing.T) {
 	}
 }
 
-// A VM that used what jobs could have changed compiles for its owners only.
+// If a VM has used packages that jobs could have changed, only its owners may use what it
+// compiles.
 func TestTrustEndsWithAPackageOfAnOwner(t *testing.T) {
 	r := deliveryRun(t, false)
 	r.artifacts.Stemcell.Digest = "sha256:aa"
@@ -93,7 +94,7 @@ func TestTrustEndsWithAPackageOfAnOwner(t *testing.T) {
 	}
 }
 
-// Without a digest, the stemcell may be anything.
+// A stemcell without a digest may have any content.
 func TestTrustNeedsTheStemcellsDigest(t *testing.T) {
 	r := deliveryRun(t, false)
 	if err := r.packages.planDelivery(context.Background(), nil, ""); err != nil {

@@ -18,14 +18,14 @@ import (
 	"bootstrap/state"
 )
 
-// Which agents may answer at the address of a new VM, and how the deploy ends.
+// Agents that may answer at the address of a new VM, and the results of the deploy.
 func TestRefuseUnrecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		own     state.Own
-		current string // VM that is recorded and that the CPI does not know
+		current string // recorded VM that the CPI does not know
 		answers int32  // how many requests the agent answers before its VM is deleted; 0: none
-		other   bool   // the manifest's password is another one
+		other   bool   // true: the manifest has another password
 		refused bool
 		warns   bool
 	}{

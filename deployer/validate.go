@@ -21,18 +21,18 @@ import (
 	"bootstrap/tunnel"
 )
 
-// Findings is what Validate reports about a manifest without problems.
+// Findings are the results of Validate for a manifest without problems.
 type Findings struct {
 	Warnings  document.Problems
 	Unchecked []Unchecked
 }
 
-// Unchecked is something that could not be checked.
+// Unchecked is something that could not be checked, with the reason.
 type Unchecked struct{ What, Why string }
 
-// Validate reads a manifest and its files as Deploy does, and ends before it
-// looks at the VM. It fetches nothing, needs no state, and continues after a
-// problem: the error is a *document.Problems with all that Deploy would refuse.
+// Validate reads a manifest and its files as Deploy does, but does not look at the VM. It
+// fetches nothing, needs no state, and continues after a problem: the error is a
+// *document.Problems with everything that Deploy would refuse.
 func Validate(ctx context.Context, opts Options) (Findings, error) {
 	opts.Inputs.Generate = document.Plan
 	opts.Offline = true
@@ -61,15 +61,15 @@ type validation struct {
 	problems  document.Problems
 	warnings  document.Problems
 	unchecked []Unchecked
-	whole     *manifest.Manifest // all of it: the run's own contains only the jobs that were found
+	whole     *manifest.Manifest // the complete manifest: the run's own has only the jobs that were found
 }
 
 func (v *validation) skip(what string, why error) {
 	v.unchecked = append(v.unchecked, Unchecked{what, why.Error()})
 }
 
-// take sorts the errors of a deploy into problems, at their own place or else at
-// pos, and things that could not be checked. It returns the other errors.
+// take sorts the errors of a deploy into problems, at their own place or at pos, and
+// things that could not be checked. It returns all other errors.
 func (v *validation) take(pos document.Position, err error) error {
 	list := apart(err)
 	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
@@ -91,7 +91,7 @@ func (v *validation) take(pos document.Position, err error) error {
 	return nil
 }
 
-// flawOf returns the flaw in err; the zero value if there is none.
+// flawOf returns the flaw in err; zero if there is none.
 func flawOf(err error) *instance.Flaw {
 	if f, ok := errors.AsType[*instance.Flaw](err); ok {
 		return f
@@ -99,7 +99,7 @@ func flawOf(err error) *instance.Flaw {
 	return &instance.Flaw{}
 }
 
-// apart lists the errors that were joined into err.
+// apart returns the errors that were joined into err.
 func apart(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
@@ -115,8 +115,8 @@ func apart(err error) []error {
 	return list
 }
 
-// chooseAddresses checks that the networks have addresses for the instance, as far
-// as that does not depend on other deployments.
+// chooseAddresses checks that the networks have addresses for the instance, without
+// regard to other deployments.
 func (v *validation) chooseAddresses(ctx context.Context) error {
 	err := v.r.chooseAddresses(ctx)
 	if refused, ok := errors.AsType[*network.Refused](err); ok {
@@ -131,7 +131,7 @@ func (v *validation) startRuby(ctx context.Context) error {
 	return err
 }
 
-// fetchArtifacts reads the releases and the stemcell that are on this machine.
+// fetchArtifacts reads the releases and the stemcell that this machine has.
 func (v *validation) fetchArtifacts(ctx context.Context) error {
 	m := v.r.in.Manifest
 	v.whole, v.warnings = m, m.Warnings
@@ -162,8 +162,8 @@ func (v *validation) fetchArtifacts(ctx context.Context) error {
 	return nil
 }
 
-// checkJobs checks that the releases contain the jobs. From then on the run only
-// has the jobs that were found.
+// checkJobs checks that the releases contain the jobs. After it, the run only has the
+// jobs that were found.
 func (v *validation) checkJobs(context.Context) error {
 	known := *v.whole
 	known.Group.Jobs = keep(known.Group.Jobs, func(ref manifest.JobRef) bool { return v.r.artifacts.Releases[ref.Release] != nil })
@@ -191,8 +191,8 @@ func keep(refs []manifest.JobRef, wanted func(manifest.JobRef) bool) []manifest.
 	return slices.DeleteFunc(slices.Clone(refs), func(ref manifest.JobRef) bool { return !wanted(ref) })
 }
 
-// all reports whether every job of the instance group was found; allOfCPI does
-// the same for cloud_provider.
+// all reports whether every job of the instance group was found; allOfCPI does so for the
+// jobs of the CPI.
 func (v *validation) all() bool { return len(v.r.in.Manifest.Group.Jobs) == len(v.whole.Group.Jobs) }
 
 func (v *validation) allOfCPI() bool {
@@ -253,8 +253,8 @@ func (v *validation) renderJobs(ctx context.Context) error {
 	return nil
 }
 
-// checkTunnel reads the tunnel's key. Only the CPI can tell whether the tunnel
-// is needed, and a missing passphrase is no defect of the manifest.
+// checkTunnel reads the tunnel's key. A missing passphrase is no mistake in the manifest,
+// and only the CPI knows whether the tunnel is needed.
 func (v *validation) checkTunnel(context.Context) error {
 	want := v.r.in.Manifest.CPI.SSHTunnel
 	if want == nil || want.PrivateKey == "" {
@@ -266,8 +266,8 @@ func (v *validation) checkTunnel(context.Context) error {
 	return nil
 }
 
-// checkNetwork finds out whether an embedded VM can have its network. What this
-// machine lacks is no defect of the manifest.
+// checkNetwork checks whether an embedded VM can have its network. A program that this
+// machine lacks is no mistake in the manifest.
 func (v *validation) checkNetwork(ctx context.Context) error {
 	if err := v.r.host.NewNetwork(ctx).Problem; err != nil {
 		stops := plan.Reason{Cause: plan.StopsEarly, To: err.Error()}
@@ -279,16 +279,16 @@ func (v *validation) checkNetwork(ctx context.Context) error {
 // templateCheck collects the results of rendering.
 type templateCheck struct {
 	manifest *manifest.Manifest
-	refs     []manifest.JobRef // the name of what is rendered
-	partly   bool              // jobs are missing, which may provide links
-	guessed  bool              // the address is unknown
+	refs     []manifest.JobRef // names of the rendered jobs
+	partly   bool              // true: some jobs are missing, which may provide links
+	guessed  bool              // true: the address is unknown
 	problems []document.Problem
-	doubtful []string // failures that may only have an unknown value or job as their cause
+	doubtful []string // failures whose only cause may be an unknown value or job
 	os       string   // operating system on which the jobs run; empty: not looked at
 }
 
-// render renders into a new folder, and removes it. An error means that no
-// template could be rendered.
+// render renders into a new folder, and removes it. An error means that no template could
+// be rendered.
 func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []templates.Job) error {
 	if len(jobs) == 0 {
 		return nil

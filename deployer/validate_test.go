@@ -9,8 +9,8 @@ import (
 	"bootstrap/templates"
 )
 
-// An error that a deploy would certainly report is a problem; one that may only
-// come from something unknown is not.
+// An error that a deploy would certainly report is a problem; one that an unknown value
+// may have caused is not.
 func TestJudgeTemplates(t *testing.T) {
 	t.Parallel()
 	property := &templates.Failure{Release: "r", Job: "web", Template: "a", Message: "no value", Properties: []string{"port"}}

@@ -32,8 +32,7 @@ func monitored(rendered string) ([]string, error) {
 	return names, nil
 }
 
-// processes returns the names of the processes that the applied jobs must have, as
-// far as they are known.
+// processes returns the names of the processes of the applied jobs, if they are known.
 func (j *jobs) processes() []string {
 	switch {
 	case j.previous.VM != "":
@@ -44,10 +43,10 @@ func (j *jobs) processes() []string {
 	return j.rec.State.Get().Own.Processes
 }
 
-// LostError says that a VM has not what the last deploy applied to it.
+// LostError says that a VM does not have the jobs of the last deploy.
 type LostError struct {
 	VM       string
-	Bare     bool // nothing is applied to it
+	Bare     bool // true: it has no jobs
 	Instance string
 }
 
@@ -61,8 +60,8 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Name() string { return "jobs-lost" }
 
-// verify compares what the VM has at the end of a run with what it must have: the
-// jobs that were applied last, which run unless they are stopped.
+// verify checks at the end of a run that the VM has the last applied jobs, and that they
+// run unless they are stopped.
 func (r *run) verify(ctx context.Context) error {
 	st := r.t.State.Get()
 	if r.agent == nil || st.CurrentVMCID == "" || st.CurrentManifestSHA == "" {
@@ -81,8 +80,8 @@ func (r *run) verify(ctx context.Context) error {
 	return r.jobs.awaitRunning(ctx, plan.Step{})
 }
 
-// verifies reports whether the run ends with the jobs that were applied: it does not
-// stop them, and it deletes nothing.
+// verifies reports whether the run is checked at its end: it neither stops the applied
+// jobs nor deletes anything.
 func (r *run) verifies() bool {
 	return len(r.plan.Steps) > 0 && !includes(r.plan.Steps, plan.RecordStopped, plan.Uninstall, plan.UninstallRest)
 }

@@ -30,10 +30,10 @@ type vms struct {
 	stemcells    *stemcells
 	addresses    *reservations
 	ledgers      *instance.Addresses
-	deletedAgent string // the agent id of the VM that this run has deleted
+	deletedAgent string // agent id of the VM that this run has deleted
 }
 
-// neverAnswered returns the error of a new VM whose agent does not answer.
+// neverAnswered returns the error for a new VM whose agent does not answer.
 func (v *vms) neverAnswered(vm string, found error) error {
 	err := &plan.AgentSilentError{VM: vm, Err: found, Next: nextAgain}
 	if _, foreign := errors.AsType[*instance.ForeignAgentError](found); foreign {
@@ -42,7 +42,7 @@ func (v *vms) neverAnswered(vm string, found error) error {
 	return err
 }
 
-// deleteCurrent deletes the recorded VM, and forgets it when the CPI has
+// deleteCurrent deletes the recorded VM, and removes its record when the CPI has
 // confirmed that.
 func (v *vms) deleteCurrent(ctx context.Context, s plan.Step) error {
 	v.deletedAgent = s.With.AgentID
@@ -59,7 +59,7 @@ func (v *vms) deleteOld(ctx context.Context, s plan.Step) error {
 
 func (v *vms) delete(ctx context.Context, cid string) error {
 	return v.rec.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
-		// Files that stay there do no harm, because no other VM has this CID.
+		// If this fails, the files do no harm, because no other VM has this CID.
 		_ = tunnel.Forget(ctx, filepath.Join(v.rec.Dir, "known_hosts"), cid)
 		in := state.Intent{Method: "delete_vm", CID: cid}
 		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
@@ -67,8 +67,8 @@ func (v *vms) delete(ctx context.Context, cid string) error {
 	})
 }
 
-// create creates the VM and records it at once. Few CPIs have has_stemcell:
-// often only this call shows that a stemcell does not exist any more.
+// create creates the VM and records it at once. Most CPIs have no has_stemcell: often
+// only this call shows that a stemcell does not exist any more.
 func (v *vms) create(ctx context.Context, s plan.Step) error {
 	err := v.make(ctx, s.With)
 	st := v.rec.State.Get()
@@ -83,7 +83,7 @@ func (v *vms) create(ctx context.Context, s plan.Step) error {
 		v.stemcells.miss(sc.CID)
 	case s.With.Fix && !s.With.OldServes:
 		v.rec.Out.Warning(fmt.Sprintf("the CPI refused to create the VM (%v): uploading stemcell %s again", err, sc.CID))
-		v.stemcells.gone = sc.CID // the CPI fails to delete it, or another instance still records it
+		v.stemcells.gone = sc.CID // The CPI fails to delete it, or another instance still records it.
 		_ = v.stemcells.delete(ctx, v.rec.Out.Open, "Deleting stemcell '%s'", *sc)
 	default:
 		return v.afterRefusal(s.With, err, sc.CID)
@@ -94,9 +94,8 @@ func (v *vms) create(ctx context.Context, s plan.Step) error {
 	return v.afterRefusal(s.With, v.make(ctx, s.With), "")
 }
 
-// afterRefusal adds to an error of the CPI whether the old VM still exists, and
-// what to do. stemcell is the CID of a stemcell that may not exist any more;
-// empty: it does.
+// afterRefusal adds to an error of the CPI whether the old VM still exists, and what to
+// do. stemcell is the CID of a stemcell that may not exist any more; empty: it exists.
 func (v *vms) afterRefusal(with plan.With, err error, stemcell string) error {
 	var refused *cpi.Error
 	if !errors.As(err, &refused) {
@@ -128,12 +127,12 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 			Env:             vmEnv(m),
 		}
 		if with.Disk != "" {
-			req.DiskCIDs = []string{with.Disk} // so that the VM is placed where the disk is
+			req.DiskCIDs = []string{with.Disk} // so that the VM is created at the place of the disk
 		}
 		if err := v.agents.Expect(req.AgentID); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}
-		v.addresses.used = true // if create_vm fails, the VM may have them all the same
+		v.addresses.used = true // even if create_vm fails, a VM may have the addresses
 		cid, err := v.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: v.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: v.want.Made, Replaces: with.OldServes}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
 			return vm.CID, err
@@ -150,8 +149,8 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 	})
 }
 
-// networks returns the networks for create_vm, with the hints for dynamic ones
-// unless the old VM still has these addresses.
+// networks returns the networks for create_vm, with hints for dynamic ones unless the old
+// VM still has these addresses.
 func (v *vms) networks(oldHas bool) map[string]map[string]any {
 	list := v.in.Manifest.Interfaces()
 	for name, ip := range v.hints {
@@ -168,7 +167,7 @@ func (v *vms) tag(ctx context.Context, cid string) {
 	if err == nil {
 		err = c.SetVMMetadata(ctx, cid, v.tags())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // after an interrupt, the next deploy tags it
+	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // After an interruption, the next deploy sets the tags.
 		v.rec.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
 }
@@ -179,7 +178,7 @@ func vmEnv(m *manifest.Manifest) map[string]any {
 	if m.Identity == nil {
 		return env
 	}
-	// As a Director does: some CPIs place the VMs of a group apart.
+	// As with a Director: some CPIs place the VMs of a group on different hosts.
 	bosh, _ := env["bosh"].(map[string]any)
 	bosh = maps.Clone(bosh)
 	if bosh == nil {
@@ -237,8 +236,8 @@ func (v *vms) waitForAgent(ctx context.Context) error {
 	})
 }
 
-// suspectLeftovers warns of VMs that earlier runs may have created, and that
-// may use the address of a new VM that does not answer.
+// suspectLeftovers warns that VMs of earlier runs may use the address of a new VM that
+// does not answer.
 func (v *vms) suspectLeftovers() {
 	for _, l := range v.rec.State.Get().Own.Leftovers {
 		if l.Method == "create_vm" {
@@ -247,8 +246,8 @@ func (v *vms) suspectLeftovers() {
 	}
 }
 
-// waitForOwn waits until the agent of the new VM answers: the address may have
-// been used before, and the agent of that VM may still answer.
+// waitForOwn waits until the agent of the new VM answers. Another VM may have used the
+// address before, and its agent may still answer.
 func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Client) error {
 	waiting := s.Wait(ctx)
 	defer waiting.End()
@@ -275,21 +274,21 @@ func (v *vms) waitForOwn(ctx context.Context, s *report.Stage, client *agent.Cli
 	}
 }
 
-// foreignTime is how long another VM's agent may answer at the address of a new
-// VM. deletedTime is the same for a VM that this run has deleted: some clouds
-// end a VM only after they have reported it as deleted.
+// foreignTime is how long another VM's agent may answer at the address of a new VM.
+// deletedTime is the limit for a VM that this run has deleted: some clouds end a VM only
+// after they have reported it as deleted.
 const (
 	foreignTime = 15 * time.Second
 	deletedTime = 2 * time.Minute
 )
 
-// foreignSince measures how long the same other VM's agent has answered.
+// foreignSince measures how long the same other agent has been answering.
 type foreignSince struct {
 	id    string
 	since time.Time
 }
 
-// lasts reports whether another VM's agent has answered for longer than
+// lasts reports whether another VM's agent has been answering for longer than
 // foreignTime, or deletedTime.
 func (f *foreignSince) lasts(found error, deleted string) bool {
 	other, ok := errors.AsType[*instance.ForeignAgentError](found)

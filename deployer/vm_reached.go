@@ -29,8 +29,7 @@ func Logs(ctx context.Context, opts Options, what access.LogsOptions) error {
 	return looked(withVM(ctx, opts, func(vm *access.VM, ctx context.Context) error { return vm.Logs(ctx, what) }))
 }
 
-// looked marks the error of an interrupted run as that of a run that changes
-// nothing.
+// looked marks the error of an interrupted run that changes nothing.
 func looked(err error) error {
 	if stopped, ok := errors.AsType[*report.InterruptedError](err); ok {
 		stopped.Look = true
@@ -38,7 +37,7 @@ func looked(err error) error {
 	return err
 }
 
-// findVM finds the recorded VM, and what this machine knows of it.
+// findVM finds the recorded VM, and this machine's record of it.
 func (r *run) findVM(ctx context.Context) error {
 	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// awaitAgent waits until the agent answers, and reports what it waits for. why
-// is the call that may have restarted the VM; empty: none.
+// awaitAgent waits until the agent answers, and reports the causes of the wait. why is
+// the call that may have restarted the VM; empty: none.
 func (w *work) awaitAgent(ctx context.Context, s *report.Stage, client *agent.Client, limit time.Duration, why string) error {
 	waiting := s.Wait(ctx)
 	defer waiting.End()
@@ -51,7 +51,7 @@ func (w *work) tags() map[string]string {
 		"name":           m.Instance(),
 		"created_at":     time.Now().Format(time.RFC3339),
 	}
-	if m.Identity != nil { // as a Director does
+	if m.Identity != nil { // as with a Director
 		tags["id"], tags["name"] = m.Identity.ID, m.Group.Name+"/"+m.Identity.ID
 	}
 	maps.Copy(tags, m.Tags)

@@ -15,13 +15,13 @@ type Facts struct {
 	Now      agent.State // what it reported
 	Mounted  []string    // CIDs of the disks that the VM has mounted
 	HasVM    bool        // the VM exists
-	// OldAnswers is true if the agent of the VM that an earlier run has replaced and
-	// not deleted answered.
+	// OldAnswers is true if the agent of the replaced VM, which is not deleted yet,
+	// answered.
 	OldAnswers bool
 	DiskGone   bool              // the CPI says that the current disk does not exist
 	DiskAsked  bool              // the CPI was asked for the current disk
 	Reached    agent.Access      // how the agent was reached
-	Served     *x509.Certificate // the agent's own; nil: unknown
+	Served     *x509.Certificate // certificate of the agent; nil: unknown
 }
 
 // Busy reports whether the agent does not answer because it is busy with a
@@ -31,7 +31,7 @@ func (f Facts) Busy() bool {
 	return busy && !f.Answers
 }
 
-// WhyLost returns why the VM cannot be used.
+// WhyLost returns why the VM's agent cannot be used.
 func (f Facts) WhyLost() Reason {
 	if f.Busy() {
 		return Reason{Cause: AgentBusy}
@@ -39,14 +39,14 @@ func (f Facts) WhyLost() Reason {
 	return Reason{Cause: AgentSilent}
 }
 
-// Runs reports whether all jobs run. An agent without any process reports its jobs
-// as running, too. processes are those that there must be, if they are known.
+// Runs reports whether all jobs run. An agent without any process also reports its jobs
+// as running. processes are the expected ones, if they are known.
 func Runs(now agent.State, processes []string) bool {
 	return now.JobState == "running" && len(NotRunning(now)) == 0 && !Bare(now, processes)
 }
 
-// Bare reports whether the agent supervises no process at all, although there must
-// be some.
+// Bare reports whether the agent supervises no process at all, although processes are
+// expected.
 func Bare(now agent.State, processes []string) bool {
 	return len(now.Processes) == 0 && len(processes) > 0
 }
@@ -72,8 +72,8 @@ func NotRunning(now agent.State) []Reason {
 	return list
 }
 
-// Lost reports whether the agent has not applied what the last finished deploy
-// applied, as far as that is recorded; bare: it has applied nothing.
+// Lost reports whether the agent has not applied the jobs of the last successful deploy,
+// as far as these are recorded; bare: it has applied none.
 func Lost(st state.State, now agent.State) (lost, bare bool) {
 	if st.CurrentManifestSHA == "" {
 		return false, false

@@ -8,8 +8,8 @@ import (
 	"bootstrap/state"
 )
 
-// list makes the lists of steps of a decision. Each method returns the steps of
-// one purpose, or none if the decision does not need them.
+// list makes the lists of steps of a decision. Each method returns the steps for one
+// purpose, or none if the decision does not need them.
 type list struct{ Decision }
 
 // one returns a step if it is wanted.
@@ -20,7 +20,7 @@ func one(wanted bool, s Step) []Step {
 	return []Step{s}
 }
 
-// down returns the steps as those of the time in which the service is down.
+// down marks the steps as steps during which the service is down.
 func down(parts ...[]Step) []Step {
 	steps := slices.Concat(parts...)
 	for i := range steps {
@@ -51,8 +51,8 @@ func deleteOld(cid string) []Step {
 // changed.
 func (l list) reserve() []Step { return one(l.reserves(), Step{Kind: ReserveAddress}) }
 
-// bind returns the step that records which VM has the addresses; bindAgain the
-// same for a VM that stays, if that changes.
+// bind returns the step that records the VM of the addresses; bindAgain does so for a VM
+// that stays, if its addresses change.
 func (l list) bind() []Step { return one(l.Ledger, Step{Kind: BindAddress}) }
 func (l list) bindAgain() []Step {
 	return one(l.Ledger && !l.NewVM() && l.rebinds(), Step{Kind: BindAddress})
@@ -61,7 +61,7 @@ func (l list) bindAgain() []Step {
 // render returns the step that renders jobs before anything is changed.
 func (l list) render() []Step { return one(l.Address, Step{Kind: RenderJobs}) }
 
-// createVM returns the step that creates the VM, where its disk is.
+// createVM returns the step that creates the VM, at the place of its disk.
 func (l list) createVM() []Step {
 	s := Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}, With: With{Fix: l.Fix}}
 	if l.on(Disk) != Orphan {
@@ -74,8 +74,8 @@ func (l list) createVM() []Step {
 // reported.
 func (l list) renderAgain() []Step { return one(l.Dynamic, Step{Kind: RenderAgain}) }
 
-// connectCPI returns the step that connects the CPI while the service is up, if
-// it is called on a VM that stays.
+// connectCPI returns the step that connects the CPI while the service is up, if the CPI
+// is called and the VM stays.
 func (l list) connectCPI() []Step {
 	if l.diskWork() {
 		return l.checkCloud()
@@ -100,9 +100,9 @@ func (l list) checkCloud() []Step {
 	return []Step{s}
 }
 
-// uploadStemcell returns the step that uploads the stemcell, if that was not
-// done. The CPI gets a light stemcell again before a VM is deleted, because it
-// returns an error if the image does not exist any more.
+// uploadStemcell returns the step that uploads the stemcell, if that was not done. A
+// light stemcell is sent to the CPI again before a VM is deleted: the CPI returns an
+// error if the image does not exist any more.
 func (l list) uploadStemcell() []Step {
 	s := Step{Kind: UploadStemcell, Maybe: []string{"cpi create_stemcell"}}
 	again := l.Light && l.on(VM) == Replace
@@ -124,8 +124,8 @@ func (l list) compile() []Step {
 	return []Step{s}
 }
 
-// stop returns the steps that stop the jobs of the current VM. If its agent is
-// silent, it is one step, in which the CPI detaches the disk.
+// stop returns the steps that stop the jobs of the current VM. If its agent is silent,
+// that is one step: the CPI detaches the disk.
 func (l list) stop(kind Kind, next *Next) []Step {
 	if !l.HasVM {
 		return nil
@@ -144,8 +144,8 @@ func (l list) stop(kind Kind, next *Next) []Step {
 	return steps
 }
 
-// stopReplaced returns the steps that stop the VM that an earlier run has
-// replaced but not deleted. Only its own agent knows which calls are needed.
+// stopReplaced returns the steps that stop the replaced VM, which is not deleted yet. Its
+// own agent decides which calls are needed.
 func (l list) stopReplaced() []Step {
 	switch {
 	case l.Replaced == "":
@@ -153,7 +153,7 @@ func (l list) stopReplaced() []Step {
 	case !l.ReplacedAnswers:
 		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: Reason{Cause: AgentSilent}.String()}}}
 	}
-	l.OldScripts = stopScripts() // the jobs of that VM are not known
+	l.OldScripts = stopScripts() // The jobs of that VM are unknown.
 	steps := l.stopJobs(Step{Of: StopOld, Name: l.Replaced, Next: leaving()})
 	steps = append(steps, Step{Kind: Unmount, Of: StopOld, Name: l.Replaced, Calls: []string{"agent list_disk", "agent unmount_disk"}})
 	steps = append(steps, l.detach(StopOld, l.Replaced)...)
@@ -164,7 +164,8 @@ func (l list) stopReplaced() []Step {
 	return steps
 }
 
-// stopJobs returns the steps that stop the jobs of a VM whose agent answers, like s.
+// stopJobs returns the steps that stop the jobs of a VM whose agent answers. They are
+// made from s.
 func (l list) stopJobs(s Step) []Step {
 	as := func(kind Kind, call string) Step {
 		s.Kind, s.Calls = kind, []string{call}
@@ -177,20 +178,20 @@ func (l list) stopJobs(s Step) []Step {
 		one(slices.Contains(l.OldScripts, string(PostStop)), as(PostStop, "agent run_script")))
 }
 
-// stopScripts are the scripts of jobs that run when the jobs are stopped.
+// stopScripts returns the names of scripts that run when jobs are stopped.
 func stopScripts() []string { return []string{string(PreStop), string(PostStop)} }
 
-// startScripts are the scripts of jobs that run when the jobs are started.
+// startScripts returns the names of scripts that run when jobs are started.
 func startScripts() []string {
 	return []string{string(PreStart), string(PostStart), string(PostDeploy)}
 }
 
-// ScriptsOf returns which scripts the jobs have that are steps of their own. A job
-// that is not known, nil, may have each.
+// ScriptsOf returns the names of the jobs' scripts that are steps of their own. An
+// unknown job, nil, may have all of them.
 func ScriptsOf(jobs []*artifact.Job) []string {
 	has := func(job *artifact.Job, name string) bool {
 		return job == nil || slices.ContainsFunc(job.Templates, func(t artifact.Template) bool {
-			file, _ := strings.CutSuffix(t.Destination, ".ps1") // of Windows
+			file, _ := strings.CutSuffix(t.Destination, ".ps1") // scripts on Windows end in .ps1
 			return file == "bin/"+name
 		})
 	}
@@ -210,7 +211,7 @@ func (l list) detachCalls() []string {
 	return []string{"cpi detach_disk"}
 }
 
-// deleteReplaced returns the step that deletes that VM.
+// deleteReplaced returns the step that deletes the replaced VM.
 func (l list) deleteReplaced() []Step {
 	if l.Replaced == "" {
 		return nil
@@ -222,8 +223,8 @@ func (l list) deleteCurrent() []Step {
 	return one(l.Current != "", Step{Kind: DeleteVM, Name: l.Current, Calls: []string{"cpi delete_vm"}, With: With{AgentID: l.AgentID}})
 }
 
-// deleteDisks returns the step that deletes the current disk, unless it is kept,
-// and all that are unused.
+// deleteDisks returns the step that deletes the current disk, unless it is kept, and all
+// unused disks.
 func (l list) deleteDisks(keep bool) []Step {
 	s := Step{Kind: DeleteDisks}
 	if !keep {
@@ -236,8 +237,8 @@ func (l list) snapshot() []Step {
 	return one(l.snapshots(), Step{Kind: Snapshot, Name: l.Disk.CID, Calls: []string{"cpi snapshot_disk"}})
 }
 
-// disk returns the step that makes the persistent disk what the manifest says,
-// while the jobs are stopped.
+// disk returns the step that changes the persistent disk to match the manifest, while the
+// jobs are stopped.
 func (l list) disk() []Step {
 	work := l.Disk
 	s := Step{Name: work.CID, Disk: &work}
@@ -263,8 +264,8 @@ func (l list) disk() []Step {
 	return []Step{s}
 }
 
-// changeDisk completes the step of a disk that changes. If the CPI has a method
-// for the change, only the CPI can decide whether the data must be migrated.
+// changeDisk completes the step for a disk that changes. If the CPI has a method for the
+// change, only the CPI can decide whether the data must be migrated.
 func (l list) changeDisk(s *Step, mounts []string) {
 	migrates := []string{"cpi create_disk", "agent migrate_disk", "agent list_disk", "agent remove_persistent_disk", "cpi detach_disk"}
 	if !l.KeepOldDisk {
@@ -273,7 +274,7 @@ func (l list) changeDisk(s *Step, mounts []string) {
 	s.Calls = mounts
 	if s.Disk.Method == "" {
 		s.Kind, s.Calls = MigrateDisk, append(s.Calls, migrates...)
-		if s.Disk.Begun != "" { // the interrupted run did the first half
+		if s.Disk.Begun != "" { // An interrupted run did the first half.
 			s.Maybe = append(slices.Clone(mounts), "cpi create_disk")
 			s.Calls = slices.DeleteFunc(s.Calls, func(c string) bool { return slices.Contains(s.Maybe, c) })
 		}
@@ -298,8 +299,7 @@ func (l list) initialApply() []Step {
 	return []Step{s}
 }
 
-// setUp returns the steps that give a VM that stays its name and networks, if it
-// has none yet.
+// setUp returns the steps that send its name and networks to a VM that has none yet.
 func (l list) setUp() []Step {
 	if !l.Blank {
 		return nil
@@ -345,8 +345,8 @@ func (l list) sendDNS() []Step {
 	return one(l.sendsDNS(), Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
 }
 
-// cleanUp returns the step that deletes unused things after a successful
-// deploy, and looks again at leftovers of earlier runs.
+// cleanUp returns the step that deletes unused disks and stemcells after a successful
+// deploy, and checks leftovers of earlier runs again.
 func (l list) cleanUp() []Step {
 	s := Step{Kind: CleanUp, Maybe: slices.Clone(l.Leftovers), With: With{KeepUnused: l.KeepOldDisk}}
 	for _, c := range l.Changes {
@@ -363,7 +363,7 @@ func (l list) cleanUp() []Step {
 	return one(l.NewVM() || l.removes() || l.diskWork() || len(l.Leftovers) > 0 || l.KeepOldDisk, s)
 }
 
-// leftoverCalls returns the calls that looking at the leftovers may make.
+// leftoverCalls returns the calls that checking the leftovers may make.
 func leftoverCalls(st state.State) []string {
 	var calls []string
 	for _, o := range st.Own.Leftovers {

@@ -10,8 +10,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// That single addresses have a prefix, which VMs of earlier deploys did not get, is no
-// reason to replace a VM; the length of a block and an interface are.
+// The prefix of a single address is no reason to replace a VM, because VMs of earlier
+// deploys did not get it. The length of a block and an interface are.
 func TestPartsOfNetworks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,32 +15,32 @@ import (
 	"bootstrap/manifest"
 )
 
-// The parts that are compared by name.
+// Parts with fixed names.
 const (
 	PartTags         = "tags"
 	PartAgentAddress = "the agent: address"
 	PartAddress      = "the address"
 	PartJobs         = "the list of jobs"
-	PartSpec         = "spec" // configuration hash; known only after an apply
+	PartSpec         = "spec" // configuration hash, which is known only after an apply
 )
 
-// The places of parts of a VM that Places replaces.
+// Parts that Places renames.
 const (
 	partProperties = "cloud_properties of resource pool"
 	partEnv        = "env of resource pool"
 	partPublished  = "cloud_provider: local_cpi.ports"
 )
 
-// NewSalt returns a key for the digests of one state, so that nobody can guess
-// the values from the digests.
+// NewSalt returns a key for the digests in one state, so that the values cannot be
+// guessed from the digests.
 func NewSalt() string {
 	salt := make([]byte, 16)
-	_, _ = rand.Read(salt) // never fails: it ends the program instead
+	_, _ = rand.Read(salt) // Read never fails.
 	return hex.EncodeToString(salt)
 }
 
-// Digest returns the salted digest of a value, which is compared as JSON: a
-// number is the same number whether it came from YAML or from the state file.
+// Digest returns the salted digest of a value. The value is digested as JSON, so a number
+// from YAML and the same number from the state file have the same digest.
 func Digest(salt, part string, value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -53,7 +53,7 @@ func Digest(salt, part string, value any) string {
 
 func sameValue(a, b any) bool { return Digest("", "", a) == Digest("", "", b) }
 
-// sameProperties compares maps; a missing map equals an empty one.
+// sameProperties compares maps; nil equals an empty map.
 func sameProperties(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || sameValue(a, b)
 }
@@ -89,8 +89,8 @@ func sameParts(have, want map[string]string) bool { return maps.Equal(have, want
 // sameApplied compares the parts that are known before an apply.
 func sameApplied(have, want map[string]string) bool { return len(ChangedParts(have, want)) == 0 }
 
-// VMParts returns the parts that a VM is created from and that cannot change on
-// an existing VM, by name: "place: key". The stemcell is recorded separately.
+// VMParts returns the parts that a VM is created from and that cannot change on an
+// existing VM, by name: "place: key". The stemcell is recorded separately.
 func VMParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{}
 	for k, v := range m.ResourcePool.CloudProperties {
@@ -99,7 +99,7 @@ func VMParts(m *manifest.Manifest) map[string]any {
 	for name, n := range m.Interfaces() {
 		for k, v := range n {
 			if k == "prefix" && (v == "32" || v == "128") {
-				continue // of a single address: it says nothing that the address does not say
+				continue // The prefix of a single address adds nothing to the address.
 			}
 			parts["network "+name+": "+k] = v
 		}
@@ -120,14 +120,14 @@ func VMParts(m *manifest.Manifest) map[string]any {
 		parts[PartAgentAddress] = u.Host
 	}
 	if ports, _ := LookUp(m.CPI.Properties, "local_cpi.ports"); ports != nil {
-		parts[partPublished] = ports // by the embedded CPI
+		parts[partPublished] = ports // the embedded CPI publishes them
 	}
 	maps.Copy(parts, agentParts(m))
 	return parts
 }
 
-// Places returns which places in a manifest in the Director's style have parts of
-// the VM, as Wishes contains them; nil for a manifest in create-env's style.
+// Places returns the names of the parts of a VM for a manifest in the Director's style,
+// as Wishes has them; nil for a manifest in create-env's style.
 func Places(m *manifest.Manifest) map[string]string {
 	if !m.SharesNetworks() {
 		return nil
@@ -141,7 +141,7 @@ func Places(m *manifest.Manifest) map[string]string {
 	return places
 }
 
-// agentParts returns the parts that decide how the agent is reached.
+// agentParts returns the parts that decide about the access to the agent.
 func agentParts(m *manifest.Manifest) map[string]any {
 	parts := map[string]any{AgentPrefix + PartCA: m.CPI.CA}
 	if u := m.CPI.MBusURL; u != nil && u.User != nil {
@@ -153,9 +153,8 @@ func agentParts(m *manifest.Manifest) map[string]any {
 	return parts
 }
 
-// InstanceParts returns the parts that a deploy applies to a VM: the inputs of
-// templates and packages. address is that of the instance; packages are those
-// of its jobs.
+// InstanceParts returns the parts that a deploy applies to a VM: the inputs of templates,
+// and packages. address is the address of the instance; packages are those of its jobs.
 func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, packages []*artifact.Package, address string) map[string]any {
 	parts := map[string]any{
 		PartTags:                         m.Tags,
@@ -193,9 +192,8 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 	return parts
 }
 
-// propertyOf returns the value of a job's property in the manifest: a job with
-// its own properties gets only these, else the group's are merged over the
-// global ones.
+// propertyOf returns the value of a job's property in the manifest. A job with its own
+// properties gets only these; otherwise, the group's are merged over the global ones.
 func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value any, set bool) {
 	if ref.Properties != nil {
 		return LookUp(ref.Properties, name)
@@ -211,7 +209,7 @@ func propertyOf(m *manifest.Manifest, ref manifest.JobRef, name string) (value a
 	return global, isGlobal
 }
 
-// LookUp follows a dotted name through maps.
+// LookUp finds the value of a dotted name in nested maps.
 func LookUp(props map[string]any, name string) (value any, set bool) {
 	var here any = props
 	for key := range strings.SplitSeq(name, ".") {

@@ -1,6 +1,6 @@
-// Package plan decides what a deploy does. It is pure: from wishes, state and
-// facts it makes a Decision, with reasons that are data, and from the Decision
-// the list of steps that is printed, saved and run.
+// Package plan decides the changes of a deploy. It is pure: from wishes, state and facts
+// it makes a Decision, with reasons as data, and from the Decision the list of steps,
+// which is printed, saved and carried out.
 package plan
 
 import (
@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Action is what a plan does to one thing.
+// Action is the action of a plan on one object.
 type Action string
 
 // The actions of a plan.
@@ -23,13 +23,13 @@ const (
 	Keep    Action = "keep"
 	Start   Action = "start"
 	Remove  Action = "delete"
-	Note    Action = "record" // only the state file changes, or the ledger of addresses
+	Note    Action = "record" // only the state file or the address ledger changes
 	Reserve Action = "reserve"
 	Release Action = "release"
 	Hold    Action = "hold" // the address is released when the VM that uses it is deleted
 )
 
-// The things that a plan has a change for.
+// The objects of changes.
 const (
 	Stemcell  = "stemcell"
 	VM        = "vm"
@@ -44,8 +44,8 @@ const (
 	Address   = "address"
 )
 
-// Change is the action on one thing. Why has at least one reason, unless the
-// action is Keep.
+// Change is the action on one object. Why has at least one reason, unless the action is
+// Keep.
 type Change struct {
 	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state, address
 	Name   string   `json:"name,omitempty"`
@@ -53,13 +53,12 @@ type Change struct {
 	Why    []Reason `json:"why,omitempty"`
 }
 
-// Plan is a decision, and the steps that follow from it, in the order in which
-// they run.
+// Plan is a decision and its steps, in the order in which they run.
 type Plan struct {
 	Decision
-	Looks Step   `json:"looks"` // how the facts are found; not among the steps
+	Looks Step   `json:"looks"` // how the facts are found; not one of the steps
 	Steps []Step `json:"steps"`
-	// Diff is how the manifest differs from the one applied last, as lines
+	// Diff are the differences between the manifest and the last applied one, as lines
 	// without secrets.
 	Diff []string `json:"diff,omitempty"`
 }
@@ -67,7 +66,7 @@ type Plan struct {
 // Of returns the plan of a decision.
 func Of(d Decision) Plan { return Plan{Decision: d, Steps: Steps(d)} }
 
-// Down returns the steps that run while the service is down, in their order.
+// Down returns the steps during which the service is down, in order.
 func (p Plan) Down() []string {
 	var list []string
 	for _, s := range p.Steps {
@@ -78,9 +77,9 @@ func (p Plan) Down() []string {
 	return list
 }
 
-// Calls returns the calls of the CPI and the agent that the plan makes, each
-// once and sorted: "agent apply", "cpi create_vm". maybe contains the calls
-// that depend on the features of the CPI.
+// Calls returns the calls of the CPI and the agent in the plan, each once and sorted:
+// "agent apply", "cpi create_vm". maybe has the calls that depend on the features of the
+// CPI.
 func (p Plan) Calls() (calls, maybe []string) {
 	for _, s := range append([]Step{p.Looks}, p.Steps...) {
 		calls = append(calls, s.Calls...)
@@ -104,39 +103,39 @@ type View struct {
 	Warnings []string `json:"warnings,omitempty"`
 	Diff     []string `json:"diff,omitempty"`
 	Steps    []string `json:"steps,omitempty"`
-	Rows     []Row    `json:"rows,omitempty"` // the same steps, in their parts
-	// Down are the steps that run while the service is down, in their order.
+	Rows     []Row    `json:"rows,omitempty"` // the same steps, each with its parts
+	// Down are the steps during which the service is down, in order.
 	Down []string `json:"down,omitempty"`
-	// Downtime is how many seconds they are expected to take, as in so many
-	// earlier runs of this deployment; 0: not known.
+	// Downtime is how many seconds these steps are expected to take, according to earlier
+	// runs of this deployment; 0: unknown.
 	Downtime float64 `json:"downtime_seconds,omitempty"`
 	OfRuns   int     `json:"of_runs,omitempty"`
-	// Compiles is how many packages are compiled while the service is down.
+	// Compiles is the number of packages that are compiled while the service is down.
 	Compiles int `json:"compiles,omitempty"`
 	// Calls are the calls of the CPI and the agent, each once; Maybe are those
 	// that depend on the features of the CPI.
 	Calls []string `json:"calls,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
-	// Templates are the rendered files that differ from those that run, if that
-	// was asked; nil: that is not known. TemplatesNote says why, or what makes it
-	// inexact.
+	// Templates are the rendered files that differ from those of the running jobs, if
+	// they were requested; nil: unknown. TemplatesNote says why, or why the list is not
+	// exact.
 	Templates     []File `json:"templates,omitzero"`
 	TemplatesNote string `json:"templates_note,omitempty"`
 }
 
-// Row is a step of a plan in its parts.
+// Row is a step of a plan with its parts.
 type Row struct {
 	Step Kind   `json:"step"`
-	Of   Kind   `json:"of,omitempty"`   // the group of steps it belongs to
-	Name string `json:"name,omitempty"` // CID of its VM or disk, if known
+	Of   Kind   `json:"of,omitempty"`   // the group of the step
+	Name string `json:"name,omitempty"` // CID of the step's VM or disk, if it is known
 	Down bool   `json:"down,omitempty"` // the service is down while it runs
-	// Seconds is how long a step of the downtime is expected to take, as in earlier
-	// runs of this deployment; 0: not known, or less than a millisecond.
+	// Seconds is how long a step of the downtime is expected to take, according to
+	// earlier runs of this deployment; 0: unknown, or less than a millisecond.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// Outage returns the steps that run while the service is down, in their order, with
-// each group as one.
+// Outage returns the steps during which the service is down, in order, and each group as
+// one step.
 func (v View) Outage() []string {
 	var list []string
 	for i, r := range v.Rows {
@@ -163,20 +162,20 @@ func (p Plan) Folded() Plan {
 	return p
 }
 
-// File is a rendered file that differs from the one that runs.
+// File is a rendered file that differs from that of the running jobs.
 type File struct {
 	Job    string     `json:"job"`
-	Path   string     `json:"path"` // in the job's folder
+	Path   string     `json:"path"` // below the job's folder
 	Change FileChange `json:"change"`
-	Mode   string     `json:"mode,omitempty"`   // of both, if they differ: 0644 -> 0755
+	Mode   string     `json:"mode,omitempty"`   // old and new mode, if they differ: 0644 -> 0755
 	Diff   string     `json:"diff,omitempty"`   // lines in the unified format, without secrets
 	Hidden string     `json:"hidden,omitempty"` // why there is no Diff
 }
 
-// FileChange is how a rendered file differs.
+// FileChange is the kind of a difference between rendered files.
 type FileChange string
 
-// How a rendered file differs.
+// The kinds of differences.
 const (
 	FileNew     FileChange = "new"
 	FileRemoved FileChange = "removed"
@@ -205,7 +204,7 @@ func (p Plan) View() View {
 	return v
 }
 
-// Nothing reports whether there is nothing to do.
+// Nothing reports whether the plan changes nothing.
 func (v View) Nothing() bool {
 	return !slices.ContainsFunc(v.Changes, func(c Line) bool { return c.Action != Keep })
 }
@@ -215,9 +214,9 @@ func (v View) Creates() bool {
 	return slices.ContainsFunc(v.Changes, func(c Line) bool { return c.What == VM && c.Action == Create })
 }
 
-// Differs returns, in words, how b differs from a; empty: it does not.
-// Generated variables do not count, because they do not change the VM, and neither do
-// packages that another run has compiled since a was made.
+// Differs describes how b differs from a; empty: it does not. It ignores generated
+// variables, because they do not change the VM, and packages that another run has
+// compiled since a was made.
 func Differs(a, b Plan) string {
 	was, is := changesOf(a), changesOf(b)
 	compiled := b.Compiles < a.Compiles
@@ -236,7 +235,7 @@ func Differs(a, b Plan) string {
 		}
 	}
 	same := func(a, b Step) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Down == b.Down }
-	if !compiled && !slices.EqualFunc(a.Steps, b.Steps, same) { // what compiles in place has other steps
+	if !compiled && !slices.EqualFunc(a.Steps, b.Steps, same) { // Compiling in place needs other steps.
 		return "the steps are different"
 	}
 	return ""

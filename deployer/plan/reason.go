@@ -11,8 +11,8 @@ import (
 // Cause is the kind of a Reason.
 type Cause string
 
-// The causes of changes and warnings. The fields of Reason that count stand in words, or
-// beside the cause.
+// The causes of changes and warnings. The comment of a cause, or the map words, has the
+// fields of Reason that it uses.
 const (
 	NoVM             Cause = "no-vm"
 	VMGone           Cause = "vm-gone"
@@ -23,7 +23,7 @@ const (
 	ByFlag           Cause = "asked"
 	Strategy         Cause = "strategy"
 	StemcellChanged  Cause = "stemcell-changed"  // From, To: version, or name/version
-	StemcellReplaced Cause = "stemcell-replaced" // Subject: name/version of the old one
+	StemcellReplaced Cause = "stemcell-replaced" // Subject: name/version of the old stemcell
 	NotUploaded      Cause = "not-uploaded"
 	OriginUnknown    Cause = "origin-unknown"
 	MBusRemoved      Cause = "mbus-removed"
@@ -49,7 +49,7 @@ const (
 	ReleaseNew      Cause = "release-new"
 	ReleaseChanged  Cause = "release-changed"
 	ReleaseRemoved  Cause = "release-removed"
-	ContentsChanged Cause = "release-contents" // Names of jobs and packages, Count of the releases they are from
+	ContentsChanged Cause = "release-contents" // Names of jobs and packages, Count of their releases
 	PropertyChanged Cause = "property-changed"
 	PackageChanged  Cause = "package-changed"
 	JobChanged      Cause = "job-changed"
@@ -77,14 +77,14 @@ const (
 	VMReplaced      Cause = "vm-replaced"
 	Unused          Cause = "unused"
 	PutBackAsked    Cause = "put-back"
-	MadeOf          Cause = "made-of"         // Subject: the kind of an embedded VM, To: why it is not, or cannot be, of namespaces
-	Connected       Cause = "connected"       // To: the program that leads out of a VM's own network, Names: published ports
+	MadeOf          Cause = "made-of"         // Subject: the kind of an embedded VM, To: why it does not use namespaces
+	Connected       Cause = "connected"       // To: the program that connects the VM's own network to others, Names: published ports
 	LimitsNotHeld   Cause = "limits-not-held" // Names of cloud_properties, To: why, From: what to do about it
 	DiskNotHeld     Cause = "disk-not-held"
 	AddressRule     Cause = "address" // Subject: the network.ReasonKind, From, To
 )
 
-// The causes of warnings alone.
+// The causes of warnings only.
 const (
 	NoSwap       Cause = "no-swap"
 	Shrinks      Cause = "shrinks"
@@ -100,9 +100,8 @@ const (
 	Undetermined Cause = "undetermined" // Count of calls
 )
 
-// Reason is why a plan changes something or warns, as data: plans are compared
-// by their reasons, and String returns a reason in words. The fields that count
-// depend on the cause.
+// Reason is the reason for a change or a warning, as data: plans are compared by their
+// reasons, and String returns a reason in words. The cause decides which fields are used.
 type Reason struct {
 	Cause   Cause    `json:"cause"`
 	Subject string   `json:"subject,omitempty"`
@@ -113,8 +112,8 @@ type Reason struct {
 	Why     []Reason `json:"why,omitempty"`
 }
 
-// words has the words of the causes, in which {subject}, {from}, {to}, {names}, {count} and
-// {why} are the fields of the reason. Causes whose words depend on a field are in special.
+// words has the words for each cause. {subject}, {from}, {to}, {names}, {count} and {why}
+// are fields of the reason. Causes whose words depend on a field are in special.
 var words = map[Cause]string{
 	NoVM:             "new",
 	VMGone:           "it does not exist any more",
@@ -238,7 +237,7 @@ func (r Reason) special() string {
 	return string(r.Cause)
 }
 
-// partText describes a part of the manifest, of which the keys changed.
+// partText describes changed keys in a part of the manifest.
 func partText(part, keys string) string {
 	switch {
 	case part+": " == AgentPrefix:
@@ -249,7 +248,8 @@ func partText(part, keys string) string {
 	return part + " changed"
 }
 
-// madeText describes a VM of the embedded CPI; why: it is not of namespaces, or cannot be.
+// madeText describes the kind of a VM of the embedded CPI; why says why it does not use
+// namespaces.
 func madeText(kind, why string) string {
 	switch {
 	case why == "" && kind == "container":
@@ -264,10 +264,10 @@ func madeText(kind, why string) string {
 	return "a folder without namespaces: " + why
 }
 
-// mostContents is how many jobs and packages of changed releases a text names.
+// mostContents is how many changed jobs and packages a text names at most.
 const mostContents = 6
 
-// contentsText names what changed in a number of releases.
+// contentsText names the jobs and packages that changed in some releases.
 func contentsText(names []string, releases int) string {
 	where := "in it"
 	if releases > 1 {
@@ -281,7 +281,7 @@ func contentsText(names []string, releases int) string {
 	return "changed " + where + ": " + strings.Join(names, ", ") + more
 }
 
-// connectedText describes a network of a VM's own.
+// connectedText describes the VM's own network.
 func connectedText(out, ports string) string {
 	text := "with a network of its own, isolated"
 	if out != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every cause has words, with no other fields than a reason has.
+// Every cause has words, and they use only fields of Reason.
 func TestCausesHaveWords(t *testing.T) {
 	source, err := os.ReadFile("reason.go")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestCausesHaveWords(t *testing.T) {
 	}
 }
 
-// A field that looks like the place of another one stays as it is.
+// If the value of a field contains text such as {to}, that is not replaced.
 func TestFieldsAreNotReadAgain(t *testing.T) {
 	if got := (Reason{Cause: ReleaseNew, Subject: "{to}", To: "{subject}"}).String(); got != "release {to}/{subject} is new" {
 		t.Errorf("got %q", got)

@@ -10,8 +10,8 @@ import (
 	"bootstrap/internal/fulldisk"
 )
 
-// AgentSilentError says that a VM exists but its own agent does not answer, so
-// that nobody can stop its jobs or unmount its disk.
+// AgentSilentError says that a VM exists but its agent does not answer, so its jobs
+// cannot be stopped and its disk cannot be unmounted.
 type AgentSilentError struct {
 	VM   string // CID
 	Err  error  // the error of the last probe
@@ -47,7 +47,7 @@ func (e *AgentSilentError) Unwrap() error { return e.Err }
 // DiskGoneError says that the recorded persistent disk does not exist.
 type DiskGoneError struct {
 	CID     string
-	Mounted bool // the agent reports that the VM has it mounted
+	Mounted bool // the agent reports the disk as mounted on the VM
 }
 
 func (e *DiskGoneError) Error() string {
@@ -59,7 +59,7 @@ func (e *DiskGoneError) Error() string {
 
 func (e *DiskGoneError) Name() string { return "disk-gone" }
 
-// ShrinkError says that a smaller disk is asked for.
+// ShrinkError says that the requested disk is smaller.
 type ShrinkError struct {
 	CID      string
 	From, To int // MiB
@@ -88,8 +88,8 @@ func (e *NoSecondDiskError) Hint() string {
 	return NextKeepDisk
 }
 
-// NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands
-// for the deployment's arguments.
+// NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands for the
+// deployment's arguments.
 const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; with another version of the CPI, or with --recreate-persistent-disks, the deploy tries a second disk again`
 
 // MovedError says that a plan is out of date.

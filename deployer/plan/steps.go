@@ -9,8 +9,8 @@ import (
 // Kind is the kind of a step; its text is the name that people see.
 type Kind string
 
-// The kinds of steps. A step does the same in every plan: the list contains
-// only the steps that are needed.
+// The kinds of steps. A step does the same in every plan: the list has only the steps
+// that are needed.
 const (
 	Look           Kind = "look"
 	ReserveAddress Kind = "reserve addresses"
@@ -22,25 +22,25 @@ const (
 	UploadJobs     Kind = "upload jobs"
 	Prepare        Kind = "prepare"
 
-	ClearRecord  Kind = "mark deployment unfinished" // the point of no return
+	ClearRecord  Kind = "mark deployment unfinished" // after this step the running VM is changed
 	CreateVM     Kind = "create vm"
-	BindAddress  Kind = "bind addresses to the vm" // and release those that no VM has
+	BindAddress  Kind = "bind addresses to the vm" // and releases addresses that no VM has
 	WaitForAgent Kind = "wait for agent"
 	InitialApply Kind = "initial apply"
 	RenderAgain  Kind = "render jobs again" // with the address that the VM reported
 	Compile      Kind = "compile"
 	StopOld      Kind = "stop old vm" // the VM that the current one replaces
-	StopJobs     Kind = "stop jobs"   // both are steps only if the agent is silent, else groups of steps
+	StopJobs     Kind = "stop jobs"   // both are single steps only if the agent is silent; otherwise they are groups of steps
 	Snapshot     Kind = "snapshot"
 	DeleteVM     Kind = "delete vm"
 	CreateDisk   Kind = "create disk"
 	AttachDisk   Kind = "attach disk"
-	ChangeDisk   Kind = "change disk" // the CPI changes it, or it is migrated
+	ChangeDisk   Kind = "change disk" // the CPI changes it, or its data is migrated
 	MigrateDisk  Kind = "migrate disk"
 	OrphanDisk   Kind = "orphan disk"
 	Apply        Kind = "apply"
 	StartJobs    Kind = "start jobs"    // a group of steps
-	DeleteOld    Kind = "delete old vm" // and release its addresses
+	DeleteOld    Kind = "delete old vm" // and releases its addresses
 
 	UpdateAgent Kind = "update agent"
 	UpdateTags  Kind = "update tags"
@@ -68,17 +68,17 @@ const (
 	RecordPrevious  Kind = "record previous deployment"
 	RecordStopped   Kind = "record that the jobs are stopped"
 	RecordStarted   Kind = "record that the jobs run"
-	KeepDisk        Kind = "keep disk" // as an orphan
+	KeepDisk        Kind = "keep disk" // makes it an orphan
 	DeleteDisks     Kind = "delete disks"
 	DeleteStemcells Kind = "delete stemcells"
-	ReleaseAddress  Kind = "release addresses" // all of the deployment
+	ReleaseAddress  Kind = "release addresses" // all addresses of the deployment
 	DeleteOrphan    Kind = "delete orphaned disk"
 	LookAtLeftovers Kind = "look at leftovers"
 	Uninstall       Kind = "uninstall CPI"
 	UninstallRest   Kind = "uninstall CPI if unused"
 )
 
-// Words returns the kind as people read it in a plan.
+// Words returns the name of the kind in plans for people.
 func (k Kind) Words() string {
 	switch k {
 	case Prepare:
@@ -89,8 +89,8 @@ func (k Kind) Words() string {
 	return string(k)
 }
 
-// Quiet reports whether a step of that kind changes only the record of the
-// deployment, before the others change the VM: it is not listed for people.
+// Quiet reports whether a step of that kind only changes records, before others change
+// the VM. Plans for people do not list it.
 func (k Kind) Quiet() bool { return k == ClearRecord }
 
 // Starts reports whether steps of that kind are in the group that starts jobs.
@@ -98,45 +98,45 @@ func (k Kind) Starts() bool {
 	return slices.Contains([]Kind{PreStart, StartProcesses, AwaitRunning, PostStart, CheckHealth, PostDeploy}, k)
 }
 
-// Step is one step of a run.
+// Step is one step of a plan.
 type Step struct {
 	Kind Kind   `json:"step"`
-	Of   Kind   `json:"of,omitempty"`   // the group of steps it belongs to, as people see it; empty: none
-	Name string `json:"name,omitempty"` // CID of its VM or disk, if known
+	Of   Kind   `json:"of,omitempty"`   // name of the group of steps, as people see it; empty: none
+	Name string `json:"name,omitempty"` // CID of the step's VM or disk, if it is known
 	Down bool   `json:"down,omitempty"` // the service is down while it runs
 	// Calls are the methods of the CPI and the agent that the step calls: "cpi
-	// create_vm", "agent stop". Maybe are those that depend on the features of
-	// both.
+	// create_vm", "agent stop". Maybe are calls that depend on the features of the CPI
+	// and the agent.
 	Calls []string `json:"calls,omitempty"`
 	Maybe []string `json:"maybe,omitempty"`
-	// Outcomes are the possible results, if only the CPI can decide.
+	// Outcomes are the possible results, if the CPI decides.
 	Outcomes []string `json:"outcomes,omitempty"`
 
 	Disk *DiskWork `json:"disk,omitempty"` // for the steps of the disk
 	Next *Next     `json:"next,omitempty"` // for the steps that stop jobs
-	With With      `json:"-"`              // a saved plan is decided again before it runs
+	With With      `json:"-"`              // not saved: the decision is made again before a saved plan runs
 }
 
-// With contains the arguments of a step. The comment of an argument that only one kind
-// of step has names that kind.
+// With has the arguments of a step. If only one kind of step has an argument, its comment
+// names the kind.
 type With struct {
 	New       bool   // this run creates the VM
-	Old       string // CID of the VM that the VM replaces and that still exists; empty: none
-	OldServes bool   // the jobs of that one run until a later step stops them
-	Gone      bool   // the VM that the VM replaces is deleted before the VM is created
+	Old       string // CID of the existing VM that the VM replaces; empty: none
+	OldServes bool   // the jobs of Old run until a later step stops them
+	Gone      bool   // Old is deleted before the VM is created
 
-	Disk       string   // CID of the disk that the step takes along; empty: none
-	AskVM      string   // check the cloud: CID of the VM to ask for; empty: none
-	AskDisk    string   // check the cloud: the same for the disk
-	Again      bool     // upload stemcell: also one that is recorded as uploaded
+	Disk       string   // CID of the disk that the step attaches or detaches; empty: none
+	AskVM      string   // check the cloud: CID of the VM that must exist; empty: none
+	AskDisk    string   // check the cloud: CID of the disk that must exist
+	Again      bool     // upload stemcell: even if it is recorded as uploaded
 	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
-	AgentID    string   // delete vm: of the VM
-	Earlier    bool     // stop: an earlier run has replaced the VM
-	Lost       string   // stop: why jobs cannot be stopped, and only the disk is detached
-	Mounted    []string // unmount: CIDs of the disks that the VM has mounted; Earlier: not known
-	KeepUnused bool     // clean up: keep disks that are not used any more as orphans
+	AgentID    string   // delete vm: agent id of the VM
+	Earlier    bool     // stop: the VM was replaced by an earlier run
+	Lost       string   // stop: why the jobs cannot be stopped: only the disk is detached
+	Mounted    []string // unmount: CIDs of the disks that are mounted on the VM; unknown if Earlier is set
+	KeepUnused bool     // clean up: keep unused disks as orphans
 	Applies    bool     // record: jobs were applied
-	Applied    string   // record: the configuration hash of what the VM had before
+	Applied    string   // record: configuration hash of the jobs that the VM had before
 	Stopped    bool     // record: the jobs are stopped
 }
 
@@ -152,8 +152,8 @@ func (s Step) String() string {
 	return text
 }
 
-// Next is what happens after the jobs are stopped, each "keep" or "delete", in
-// the form in which the Director passes it to the scripts of jobs.
+// Next says what happens to VM and disk after the jobs are stopped, each "keep" or
+// "delete", in the form in which the Director passes it to the scripts of jobs.
 type Next struct {
 	VM         string `json:"vm"`
 	Instance   string `json:"instance"`
@@ -171,8 +171,8 @@ func changing() *Next { return &Next{VM: "keep", Instance: "keep", Deployment: "
 func leaving() *Next  { return &Next{VM: "delete", Instance: "keep", Deployment: "keep"} }
 func ending() *Next   { return &Next{VM: "delete", Instance: "delete", Deployment: "delete"} }
 
-// Looks returns the step that has found the facts, with its calls. byCPI says
-// that it asked the CPI, too.
+// Looks returns the step that has found the facts, with its calls. byCPI says whether the
+// CPI was asked, too.
 func Looks(st state.State, f Facts, byCPI bool) Step {
 	s := Step{Kind: Look}
 	switch {
@@ -198,8 +198,8 @@ func Looks(st state.State, f Facts, byCPI bool) Step {
 	return s
 }
 
-// Steps returns the steps of a decision in order: one of the lists below, which
-// have no conditions. What a list names and the decision does not need is empty.
+// Steps returns the steps of a decision in order. It uses one of the lists below, which
+// have no conditions: a method returns no step if the decision does not need it.
 func Steps(d Decision) []Step {
 	steps := list{d}.steps()
 	with := With{New: d.NewVM(), Gone: d.on(VM) == Replace && !d.Swap, Old: d.Replaced, OldServes: d.Beside || d.Swap}
@@ -238,8 +238,8 @@ func (l list) steps() []Step {
 	return l.stopThenCompile()
 }
 
-// create returns the steps that create the VM. A recorded VM that does not
-// exist any more is deleted first, because the CPI may still have parts of it.
+// create returns the steps that create the VM. If a recorded VM does not exist any more,
+// it is deleted first, because the CPI may still have parts of it.
 func (l list) create() []Step {
 	return slices.Concat(
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
@@ -285,8 +285,8 @@ func (l list) onlyDisk() []Step {
 		l.finish())
 }
 
-// prepareThenStop returns the steps that update the jobs, whose packages are
-// compiled already: the agent fetches all of it while the old jobs run.
+// prepareThenStop returns the steps that update the jobs if no package must be compiled:
+// the agent fetches all files while the old jobs run.
 func (l list) prepareThenStop() []Step {
 	return slices.Concat(
 		l.reserve(), l.connectCPI(), l.render(), upload(), prepare(), clearRecord(),
@@ -294,8 +294,8 @@ func (l list) prepareThenStop() []Step {
 		l.finish())
 }
 
-// compileThenStop returns the steps that update the jobs of a VM that has none
-// yet, while the VM that it replaces still serves.
+// compileThenStop returns the steps that update the jobs of a VM without jobs, while the
+// VM that it replaces still serves.
 func (l list) compileThenStop() []Step {
 	return slices.Concat(
 		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(), l.compile(),
@@ -303,8 +303,8 @@ func (l list) compileThenStop() []Step {
 		l.finish())
 }
 
-// stopThenCompile returns the steps that update the jobs and compile while the
-// jobs are stopped, because the agent removes their packages when it compiles.
+// stopThenCompile returns the steps that update the jobs and compile packages while the
+// jobs are stopped, because the agent removes the jobs' packages when it compiles.
 func (l list) stopThenCompile() []Step {
 	return slices.Concat(
 		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(),
@@ -312,8 +312,8 @@ func (l list) stopThenCompile() []Step {
 		l.finish())
 }
 
-// finish returns the end of every list: the changes without downtime, the state,
-// and deleting unused things.
+// finish returns the last steps of every list: the changes without downtime, recording,
+// and deleting unused objects.
 func (l list) finish() []Step {
 	return slices.Concat(
 		l.deleteReplaced(), l.bindAgain(), l.updateAgent(), l.updateTags(), l.record(), l.sendDNS(), l.cleanUp())

@@ -17,15 +17,14 @@ import (
 	"bootstrap/state"
 )
 
-// world is what a decision is made from.
+// world has all inputs of a decision.
 type world struct {
 	w  *wanted
 	st *state.State
 	f  *Facts
 }
 
-// changes returns every kind of change, each applied to a deployment that needs
-// none.
+// changes returns every kind of change, for a deployment that needs none.
 func changes() map[string]func(world) {
 	silent := func(x world) { *x.f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
 	return map[string]func(world){
@@ -103,7 +102,7 @@ func changes() map[string]func(world) {
 	}
 }
 
-// addresses wishes for that to happen to addresses, 10.0.0.1 and those after it.
+// addresses returns a change of addresses: 10.0.0.1 and the next ones get these actions.
 func addresses(actions ...network.Action) func(world) {
 	return func(x world) {
 		x.w.Addresses = nil
@@ -116,7 +115,7 @@ func addresses(actions ...network.Action) func(world) {
 	}
 }
 
-// wantDisk returns the wanted disk; it adds one if there is none.
+// wantDisk returns the wanted disk. If there is none, it adds one.
 func wantDisk(x world) *manifest.DiskPool {
 	if x.w.Disk == nil {
 		x.w.Disk = &manifest.DiskPool{Size: 64}
@@ -124,8 +123,7 @@ func wantDisk(x world) *manifest.DiskPool {
 	return x.w.Disk
 }
 
-// decided returns the decision after some changes to a deployment that needs
-// none.
+// decided returns the decision after some changes of an unchanged deployment.
 func decided(changes ...func(world)) (Decision, error) {
 	w, st, f := same(), deployed(), well()
 	for _, c := range changes {
@@ -198,9 +196,9 @@ func TestStepsOfPairs(t *testing.T) {
 	golden.Assert(t, b.String(), "pairs.golden")
 }
 
-// In every list of steps, the deployment is marked as unfinished before anything
-// is stopped or deleted, stopped jobs are started if they should run, the
-// deployment is recorded at the end, and no step occurs twice.
+// In every list of steps, the deployment is marked as unfinished before anything is
+// stopped or deleted, stopped jobs are started if they should run, the deployment is
+// recorded at the end, and no step occurs twice.
 func TestEveryList(t *testing.T) {
 	t.Parallel()
 	all := changes()
@@ -245,7 +243,7 @@ func TestEveryList(t *testing.T) {
 	}
 }
 
-// No line of a plan names its thing again in the reasons.
+// The reasons in a line of a plan do not repeat the name of its object.
 func TestLinesNameTheirThingOnce(t *testing.T) {
 	t.Parallel()
 	all := changes()
@@ -265,8 +263,8 @@ func TestLinesNameTheirThingOnce(t *testing.T) {
 	}
 }
 
-// A plan of format 2, with stopping and starting jobs as one step each, is the plan
-// that is made again.
+// A plan of format 2, with stopping and starting as one step each, equals the plan that
+// is made again.
 func TestFolded(t *testing.T) {
 	t.Parallel()
 	d, err := decided(changes()["scripts of what runs, property"])

@@ -9,8 +9,8 @@ import (
 	"bootstrap/state"
 )
 
-// replaceReasons returns why a VM that exists and answers must be replaced;
-// nil: it need not be.
+// replaceReasons returns why a VM whose agent answers must be replaced; nil: it need not
+// be.
 func replaceReasons(w Wishes, st state.State) []Reason {
 	var why []Reason
 	if created := st.Own.Created; w.Asked.Recreate && (w.Asked.CreatedBefore.IsZero() || created == nil || created.Before(w.Asked.CreatedBefore)) {
@@ -27,14 +27,14 @@ func replaceReasons(w Wishes, st state.State) []Reason {
 	}
 	parts := slices.DeleteFunc(ChangedParts(st.Own.Made, w.Made), IsSetting)
 	if cert := AgentPrefix + PartCertificate; st.Own.Made[cert] != "" && w.Made[cert] == "" {
-		// Without one in its new settings, the agent would use an older one.
+		// Without a certificate in its new settings, the agent would use an older one.
 		why = append(why, Reason{Cause: MBusRemoved})
 	}
 	return append(why, partReasons(parts, w.Places)...)
 }
 
-// asksOtherVM reports whether create_vm would get other arguments than it got
-// for the current VM.
+// asksOtherVM reports whether the arguments of create_vm would differ from those of the
+// current VM.
 func asksOtherVM(w Wishes, st state.State) bool {
 	sc := st.Stemcell()
 	return len(st.Own.Made) == 0 || sc == nil || sc.Name+"/"+sc.Version != w.Stemcell ||
@@ -68,7 +68,7 @@ func partReasons(parts []string, places map[string]string) []Reason {
 	return why
 }
 
-// jobReasons returns why jobs and packages must be applied to the VM again.
+// jobReasons returns why jobs and packages must be applied again.
 func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	switch {
 	case f.Now.Deployment == "":
@@ -90,8 +90,9 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	return why
 }
 
-// appliedReasons returns the reasons for changed parts of the instance. If changed
-// releases are named, as many as releases, their jobs and packages are one reason.
+// appliedReasons returns the reasons for changed parts of the instance. If releases have
+// changed, the changes of their jobs and packages are one reason; releases is their
+// number.
 func (w Wishes) appliedReasons(parts []string, releases int) []Reason {
 	var why []Reason
 	contents := Reason{Cause: ContentsChanged, Count: releases}
@@ -129,7 +130,8 @@ func (w Wishes) appliedReasons(parts []string, releases int) []Reason {
 	return why
 }
 
-// releaseChanges names how the releases differ; with used, only those count.
+// releaseChanges lists the differences between releases; if used is not nil, only those
+// of used releases.
 func releaseChanges(want, have []state.Release, used map[string]bool) []Reason {
 	var why []Reason
 	for _, n := range want {
@@ -145,7 +147,7 @@ func releaseChanges(want, have []state.Release, used map[string]bool) []Reason {
 		}
 	}
 	for _, h := range have {
-		// One that is not asked for any more is used by no job.
+		// No job uses a release that is not in the manifest any more.
 		if used == nil && !slices.ContainsFunc(want, func(n state.Release) bool { return n.Name == h.Name }) {
 			why = append(why, Reason{Cause: ReleaseRemoved, Subject: h.Name})
 		}
@@ -153,9 +155,9 @@ func releaseChanges(want, have []state.Release, used map[string]bool) []Reason {
 	return why
 }
 
-// releaseRecords returns the changes of releases for which alone the state is
-// written. The releases in this program have other versions with each new one, which
-// is no change of a deployment.
+// releaseRecords returns the changes of releases that only affect the state. The embedded
+// releases have another version in each new version of the program, which is no change of
+// a deployment.
 func releaseRecords(w Wishes, st state.State) []Reason {
 	return slices.DeleteFunc(releaseChanges(w.Releases, st.Releases, nil), func(r Reason) bool {
 		return r.Cause == ReleaseChanged && w.Embedded[r.Subject]
@@ -172,7 +174,7 @@ func recordReason(w Wishes, st state.State) Reason {
 	return Reason{Cause: RecordOnly}
 }
 
-// The settings of the agent, as a plan names them.
+// Names of the agent's settings in plans.
 const (
 	AgentPrefix     = "the agent: "
 	PartCA          = "CA"
@@ -186,7 +188,7 @@ func IsSetting(part string) bool {
 	return strings.HasPrefix(part, AgentPrefix) && part != PartAgentAddress
 }
 
-// ChangedSettings lists which of the agent's own settings differ.
+// ChangedSettings lists the agent's own settings that differ.
 func ChangedSettings(have, want map[string]string) []string {
 	var list []string
 	for _, p := range ChangedParts(have, want) {
@@ -197,8 +199,8 @@ func ChangedSettings(have, want map[string]string) []string {
 	return list
 }
 
-// agentWork returns the agent's settings that change on the VM, and those that
-// differ but cannot change.
+// agentWork returns the agent's settings that change on the VM, and those that differ but
+// cannot change.
 func (w Wishes) agentWork(st state.State) (changes, stays []string) {
 	all := slices.Clone(w.Differs)
 	if len(st.Own.Made) > 0 {
@@ -215,8 +217,8 @@ func (w Wishes) agentWork(st state.State) (changes, stays []string) {
 	return changes, stays
 }
 
-// MadeOf returns what the state records, after the plan, as the parts of the
-// VM: an existing VM keeps the agent's settings that cannot change on it.
+// MadeOf returns the parts of the VM to record after the plan: an existing VM keeps the
+// agent's settings that cannot change.
 func (w Wishes) MadeOf(st state.State, vm Action) map[string]string {
 	if vm != Keep || len(st.Own.Made) == 0 {
 		return w.Made

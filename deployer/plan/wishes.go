@@ -8,80 +8,79 @@ import (
 	"bootstrap/state"
 )
 
-// Wishes is what the manifest, its artifacts and the command line ask for, as
-// far as a plan compares it.
+// Wishes are the inputs of a plan from the manifest, its artifacts and the command line.
 type Wishes struct {
-	Digest    string // of the manifest, as create-env computes it
+	Digest    string // digest of the manifest, as create-env computes it
 	Group     string
-	Index     int               // of the instance in the group
+	Index     int               // index of the instance in its group
 	Stemcell  string            // name/version
 	Light     bool              // the stemcell only names an image of the cloud
-	Releases  []state.Release   // without ids
+	Releases  []state.Release   // releases without ids
 	Embedded  map[string]bool   // names of releases that are part of this program
 	Used      map[string]bool   // names of the releases that the VM's jobs are from
-	Made      map[string]string // digests of what a VM would be created from
-	Applied   map[string]string // digests of what would be applied to it
+	Made      map[string]string // digests of the parts that a VM would be created from
+	Applied   map[string]string // digests of the parts that would be applied
 	Links     map[string]string // where the links of jobs come from, for people, by LinkName
 	Disk      *manifest.DiskPool
 	Dynamic   bool   // only the VM knows its address
-	NoAddress bool   // and it has not reported it yet
+	NoAddress bool   // and the VM has not reported it yet
 	Strategy  string // update.vm_strategy
 	Snapshot  bool
 	DNS       bool
 	API       int // effective CPI API version; 0: unknown
 
-	// Places are the places that reasons name in a manifest in the Director's style,
-	// by the part of the VM or by the place in create-env's style.
+	// Places are names in a manifest in the Director's style for reasons, by the part of
+	// the VM or by the place in create-env's style.
 	Places     map[string]string
-	SecondDisk SecondDisk // what is recorded about attaching a second disk
-	Lost       bool       // the VM went silent when a second disk was attached
+	SecondDisk SecondDisk // the record about attaching a second disk
+	Lost       bool       // the agent stopped answering when a second disk was attached
 
-	Differs []string // settings of the agent that were seen to differ from the manifest
+	Differs []string // settings of the agent that differ from the manifest
 	Stays   []string // settings of the agent that cannot change on a running VM
-	Stuck   string   // why
+	Stuck   string   // why the settings in Stays cannot change
 
 	Generated []string // names of variables that the deploy will generate
-	Replaced  []string // those of them whose earlier values the VM uses
+	Replaced  []string // those of Generated whose earlier values the VM uses
 	Asked     Asked
 }
 
-// Details is what a decision needs that the choice does not depend on. What a choice does
-// not need is not asked for: its fields are zero.
+// Details are inputs of a decision that do not affect the choice. Fields that a choice
+// does not need are zero.
 type Details struct {
-	// Addresses is what happens to the instance's addresses, as package network
-	// decides; empty without a cloud config.
+	// Addresses are the changes of the instance's addresses, from package network; empty
+	// without a cloud config.
 	Addresses []network.Change
 	Notes     []string // warnings of the manifest
 
-	NoSwap string // why a new VM cannot be created beside the old one; empty: it can
+	NoSwap string // why a new VM cannot be created while the old one exists; empty: it can
 
-	// What a new VM or disk is made of; zero: there is nothing to say, or none is made.
-	Machine   Reason // of which kind the VM is
-	Network   Reason // what connects the VM
-	Limits    Reason // which limits nothing holds the VM to
-	DiskLimit Reason // why nothing stops the disk at its size
+	// Facts about a new VM or disk; zero: there is nothing to report, or none is created.
+	Machine   Reason // the kind of the VM
+	Network   Reason // the network of the VM
+	Limits    Reason // limits of the VM that are not enforced
+	DiskLimit Reason // why the size of the disk is not enforced
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
 
-	OldScripts []string // that the jobs which run have, or may have: names of Scripts
-	NewScripts []string // that the jobs of the manifest have
+	OldScripts []string // scripts of the running jobs, or scripts that they may have: names of Scripts
+	NewScripts []string // scripts of the manifest's jobs
 	Checks     bool     // the service has health checks
 }
 
-// SecondDisk is what this machine has recorded about a CPI that could not attach
-// a second disk; the zero value: nothing.
+// SecondDisk is this machine's record that a CPI could not attach a second disk; zero:
+// there is none.
 type SecondDisk struct {
 	When time.Time
-	New  bool // it failed on a new VM, too, so that replacing the VM does not help
+	New  bool // it failed on a new VM, too: replacing the VM again would not help
 }
 
-// Asked contains the flags that change a plan; a saved plan contains them, too.
+// Asked has the flags that change a plan; a saved plan contains them, too.
 type Asked struct {
-	Recreate bool `json:"recreate,omitempty"` // replace the VM though nothing changed
-	// CreatedBefore limits Recreate to a VM that was created earlier; zero: to none.
+	Recreate bool `json:"recreate,omitempty"` // replace the VM even if nothing changed
+	// CreatedBefore limits Recreate to a VM that was created earlier; zero: any VM.
 	CreatedBefore time.Time `json:"created_before,omitzero"`
-	RecreateDisks bool      `json:"recreate_disks,omitempty"` // migrate to a new disk though nothing changed
+	RecreateDisks bool      `json:"recreate_disks,omitempty"` // migrate to a new disk even if nothing changed
 	Fix           bool      `json:"fix,omitempty"`            // replace a VM whose agent does not answer
 	SkipDrain     bool      `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
 	AllowShrink   bool      `json:"allow_shrink,omitempty"`   // migrate to a smaller disk

@@ -14,14 +14,14 @@ import (
 
 // Agents creates clients for the agents of one deployment.
 type Agents struct {
-	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
+	Dial        func(ctx context.Context, network, address string) (net.Conn, error) // nil: connect directly
 	TunnelErr   func() error                                                         // why the tunnel is down; may be nil
-	TaskTimeout time.Duration                                                        // for one task; 0: no limit
-	ReplyTo     string                                                               // the id of the Director
+	TaskTimeout time.Duration                                                        // time limit of one task; 0: none
+	ReplyTo     string                                                               // id of the Director
 	Redact      func(string) string
 	Secret      func(values ...string)      // adds values that the redactor hides
 	Trace       func(method, moment string) // may be nil
-	Report      *report.Stage               // the run
+	Report      *report.Stage               // report of the run
 }
 
 // At returns a client for the agent at one access.
@@ -48,17 +48,16 @@ func (a Agents) At(at agent.Access) (*agent.Client, error) {
 	})
 }
 
-// maxPending limits the recorded changes of an agent's settings that were sent
-// and never confirmed.
+// maxPending limits how many unconfirmed changes of an agent's settings are recorded.
 const maxPending = 4
 
-// Accesses lists how an agent may be reached, the likeliest first: as it was
-// last, with settings that it may have taken since, and as the manifest says.
+// Accesses lists the ways to reach an agent, the likeliest first: the last one, those
+// with settings that it may have taken since, and that of the manifest.
 func Accesses(how kept.Agent, wanted agent.Access) []agent.Access {
 	first := how.Access()
 	list := []agent.Access{first}
 	add := func(a agent.Access) {
-		// The password is only sent to the agent at this address.
+		// The password is sent only to this address of the agent.
 		if a.MBus != "" && a.Host() == first.Host() && !slices.Contains(list, a) {
 			list = append(list, a)
 		}
@@ -73,9 +72,9 @@ func Accesses(how kept.Agent, wanted agent.Access) []agent.Access {
 	return list
 }
 
-// Find waits for the agent and returns the client to which it answers, and how
-// it is reached. With an error, the client is the one of the likeliest access,
-// or nil if that is unusable.
+// Find waits for the agent. It returns the client that the agent answers, and its URL and
+// CA. With an error, it returns the client of the likeliest access, or nil if that is
+// unusable.
 func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Duration) (*agent.Client, agent.Access, error) {
 	list = slices.Clone(list)
 	clients := make([]*agent.Client, 0, len(list))
@@ -88,7 +87,7 @@ func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Durati
 		case err == nil:
 			clients = append(clients, client)
 		default:
-			list[i].MBus = "" // it has no usable URL
+			list[i].MBus = "" // its URL is invalid
 		}
 	}
 	list = slices.DeleteFunc(list, func(at agent.Access) bool { return at.MBus == "" })
@@ -103,15 +102,15 @@ func (a Agents) Find(ctx context.Context, list []agent.Access, limit time.Durati
 	return a.narrow(ctx, client, found, list)
 }
 
-// narrow returns a client that trusts only the CA that signed the agent's
-// certificate, if it is known which of the CAs that is.
+// narrow returns a client that trusts only the CA that signed the agent's certificate, if
+// it is known which of the CAs did.
 func (a Agents) narrow(ctx context.Context, client *agent.Client, found agent.Access, list []agent.Access) (*agent.Client, agent.Access, error) {
 	if found.CA == "" {
 		return client, found, nil
 	}
 	peer, err := client.Peer(ctx)
 	if err != nil {
-		return client, found, nil // it has answered with one of these CAs
+		return client, found, nil // The agent has answered with a certificate of one of these CAs.
 	}
 	if !found.Signed(peer.Certificates) {
 		for _, at := range list {

@@ -24,8 +24,7 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// testCA returns a new CA, as PEM, and a certificate for 127.0.0.1 that it
-// signed.
+// testCA returns a new CA as PEM, and a certificate for 127.0.0.1 that it signed.
 func testCA(t *testing.T) (string, tls.Certificate) {
 	t.Helper()
 	issue := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
@@ -52,18 +51,17 @@ func testCA(t *testing.T) (string, tls.Certificate) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})), tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key}
 }
 
-// TestFindAgent reaches an agent that has taken any part of a change of its
-// settings, and sends no password to a peer whose certificate neither CA has
-// signed.
+// TestFindAgent reaches an agent that has taken any part of a change of its settings. It
+// sends no password to a server whose certificate neither CA has signed.
 func TestFindAgent(t *testing.T) {
 	t.Parallel()
 	oldCA, oldCert := testCA(t)
 	newCA, newCert := testCA(t)
 	_, foreign := testCA(t)
 	for name, c := range map[string]struct {
-		password string // that the agent accepts
+		password string // password that the agent accepts
 		cert     tls.Certificate
-		ca       string // that is found
+		ca       string // CA that Find returns
 	}{
 		"nothing was taken":  {"old", oldCert, oldCA},
 		"only the password":  {"new", oldCert, oldCA},

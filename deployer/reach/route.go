@@ -1,5 +1,5 @@
-// Package reach connects to a VM: through jumpboxes and proxies, and to its
-// agent, whose settings may be older or newer than the manifest.
+// Package reach connects to a VM: through jumpboxes and proxies, and to its agent, whose
+// settings may be older or newer than the manifest.
 package reach
 
 import (
@@ -15,10 +15,10 @@ import (
 	"bootstrap/tunnel"
 )
 
-// Route is how the VM is reached and how files are downloaded.
+// Route is the way of connections to the VM and for downloads.
 type Route struct {
-	Dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: directly
-	jumps *tunnel.Route                                                        // nil if no SSH connection is used
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: connect directly
+	jumps *tunnel.Route                                                        // nil: no SSH connection is used
 }
 
 // RouteOptions selects the route.
@@ -27,11 +27,11 @@ type RouteOptions struct {
 	Home   string   // folder of known host keys
 	Getenv func(string) string
 	Secret func(values ...string) // adds values that the redactor hides
-	Report *report.Stage          // the run
+	Report *report.Stage          // report of the run
 }
 
-// OpenRoute opens the route of --via or else of BOSH_ALL_PROXY. It logs in to
-// the jumpboxes of --via at once. The route must be closed, also after an error.
+// OpenRoute opens the route of --via, or that of BOSH_ALL_PROXY. It logs in to the
+// jumpboxes of --via at once. The route must be closed, even after an error.
 func OpenRoute(ctx context.Context, o RouteOptions) (Route, error) {
 	all := o.Getenv("BOSH_ALL_PROXY")
 	switch {

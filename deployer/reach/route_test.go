@@ -11,8 +11,8 @@ import (
 	"bootstrap/agent"
 )
 
-// oneTimeSOCKS is a SOCKS5 server for one client. It connects the client to the
-// host that the client asks for, and returns the name of that host.
+// oneTimeSOCKS is a SOCKS5 server for one client. It connects the client to the requested
+// host, and returns the name of that host.
 func oneTimeSOCKS(t *testing.T, to string) (address string, wanted <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,12 +27,12 @@ func oneTimeSOCKS(t *testing.T, to string) (address string, wanted <-chan string
 			return
 		}
 		defer c.Close()
-		greeting := make([]byte, 3) // version, number of methods, no authentication
+		greeting := make([]byte, 3) // the bytes: version, number of methods, no authentication
 		if _, err := io.ReadFull(c, greeting); err != nil {
 			return
 		}
 		_, _ = c.Write([]byte{5, 0})
-		head := make([]byte, 5) // version, connect, reserved, a name, its length
+		head := make([]byte, 5) // the bytes: version, connect, reserved, a name, its length
 		if _, err := io.ReadFull(c, head); err != nil {
 			return
 		}
@@ -61,8 +61,8 @@ func oneTimeSOCKS(t *testing.T, to string) (address string, wanted <-chan string
 	return l.Addr().String(), names
 }
 
-// The agent is reached through the SOCKS proxy of BOSH_ALL_PROXY, as with
-// create-env, unless NO_PROXY names its host.
+// The agent is reached through the SOCKS proxy of BOSH_ALL_PROXY, as with create-env,
+// unless NO_PROXY contains its host.
 func TestThroughSOCKS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"value":"pong"}`)

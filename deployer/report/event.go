@@ -1,5 +1,5 @@
-// Package report reports what a run does: numbered, nested stages and messages
-// for the person, as typed events.
+// Package report reports the progress of a run: numbered, nested stages, and messages for
+// people, as typed events.
 package report
 
 import (
@@ -22,8 +22,8 @@ type Kind string
 const (
 	Begin    Kind = "begin"    // a stage or group begins: Stage, Parent, Name, Group
 	End      Kind = "end"      // a stage or group ends: Status, Seconds, and Reason or Error
-	Progress Kind = "progress" // within a stage: Done of Total, bytes
-	Waiting  Kind = "waiting"  // within a stage: Seconds, and Message: the cause
+	Progress Kind = "progress" // during a stage: Done of Total, in bytes
+	Waiting  Kind = "waiting"  // during a stage: Seconds, and the cause in Message
 	Info     Kind = "info"     // Message, for the person
 	Warning  Kind = "warning"  // Message, for the person to act on
 	Log      Kind = "log"      // Message, lines of the log Name
@@ -32,7 +32,7 @@ const (
 	Ended    Kind = "ended"    // the last event of a run: Outcome, Timeline
 )
 
-// Status is how a stage ended.
+// Status says how a stage ended.
 type Status string
 
 // The statuses of a stage that has ended.
@@ -40,16 +40,15 @@ const (
 	Finished Status = "finished"
 	Skipped  Status = "skipped"
 	Failed   Status = "failed"
-	Stopped  Status = "interrupted" // by a signal, or because a question got no answer
+	Stopped  Status = "interrupted" // by a signal, or by an unanswered question
 )
 
-// Event is one message of a run; as JSON it is one line of the
-// machine-readable output.
+// Event is one message of a run; as JSON it is one line of the machine-readable output.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Kind   Kind      `json:"kind"`
 	Stage  int       `json:"stage,omitempty"`  // number of the stage in this run, from 1
-	Parent int       `json:"parent,omitempty"` // stage it belongs to, 0 for none
+	Parent int       `json:"parent,omitempty"` // number of the stage that contains it; 0: none
 	Group  bool      `json:"group,omitempty"`
 	Name   string    `json:"name,omitempty"`
 	// Instance is the one that the lines of a log are of, if several are shown: web/0.
@@ -59,36 +58,36 @@ type Event struct {
 	Error    string     `json:"error,omitempty"`
 	Seconds  float64    `json:"seconds,omitempty"`
 	Done     int64      `json:"done,omitempty"`
-	Total    int64      `json:"total,omitempty"` // 0: not known
+	Total    int64      `json:"total,omitempty"` // 0: unknown
 	Message  string     `json:"message,omitempty"`
 	Plan     *plan.View `json:"plan,omitempty"`
-	Down     bool       `json:"down,omitempty"` // during the step the service is down
+	Down     bool       `json:"down,omitempty"` // the service is down during the step
 	Outcome  *Outcome   `json:"outcome,omitempty"`
-	// Timeline is that of a run that has ended.
+	// Timeline is set if the run has ended.
 	Timeline *timeline.Timeline `json:"-"`
 }
 
-// Outcome is what a run left, however it ended.
+// Outcome is the result of a run, however it ended.
 type Outcome struct {
-	Changed   bool     `json:"changed"`                    // a step of the plan began
-	VM        string   `json:"vm,omitempty"`               // its CID
-	Addresses []string `json:"addresses,omitempty"`        // of the instance
+	Changed   bool     `json:"changed"`                    // true: a step of the plan began
+	VM        string   `json:"vm,omitempty"`               // CID of the VM
+	Addresses []string `json:"addresses,omitempty"`        // addresses of the instance
 	Seconds   float64  `json:"seconds"`                    // how long the run took
 	Downtime  *float64 `json:"downtime_seconds,omitempty"` // how long the service was down in this run; absent: nothing changed
 	// Down: the service is down at the end, or was stopped on purpose.
 	Down bool `json:"down,omitempty"`
 }
 
-// Holder is who holds an address that was refused to another deployment.
+// Holder is the deployment that has an address which was refused to another deployment.
 type Holder struct {
-	Address    string `json:"address"` // or a block
-	Network    string `json:"network"` // of the holder
+	Address    string `json:"address"` // an address or a block
+	Network    string `json:"network"` // network of the holder
 	Deployment string `json:"deployment"`
-	Name       string `json:"name,omitempty"` // of the deployment, for people
+	Name       string `json:"name,omitempty"` // name of the deployment, for people
 	Instance   string `json:"instance"`
 }
 
-// reporter numbers stages and passes on events, one at a time.
+// reporter numbers stages, and passes events to a function, one at a time.
 type reporter struct {
 	mu     sync.Mutex
 	stages int
@@ -119,11 +118,10 @@ type Stage struct {
 	started time.Time
 }
 
-// New returns the stage of a run, whose events are passed to the function one at
-// a time.
+// New returns the stage of a run. It passes events to the function, one at a time.
 func New(to func(Event)) *Stage { return &Stage{rep: &reporter{report: to}} }
 
-// Emit passes an event on.
+// Emit reports an event.
 func (s *Stage) Emit(e Event) { s.rep.emit(e) }
 
 // Begin begins a stage inside s; the caller must call End.
@@ -159,19 +157,20 @@ func (s *Stage) Do(name string, fn func(*Stage) error) error {
 	return child.End(fn(child))
 }
 
-// Progress reports how far the stage is, as a function that counts bytes.
+// Progress reports the progress of the stage. It has the form of functions that count
+// bytes.
 func (s *Stage) Progress(done, total int64) {
 	s.rep.emit(Event{Kind: Progress, Stage: s.number, Parent: s.parent, Name: s.name, Done: done, Total: total})
 }
 
-// Info passes on a message for the person.
+// Info reports a message for people.
 func (s *Stage) Info(message string) { s.rep.emit(Event{Kind: Info, Message: message}) }
 
-// Warning passes on a message for the person to act on.
+// Warning reports a message about which people should do something.
 func (s *Stage) Warning(message string) { s.rep.emit(Event{Kind: Warning, Message: message}) }
 
-// Log passes on lines of a log, all at once: only a complete private key is
-// recognized.
+// Log reports lines of a log. They must be complete, because only a complete private key
+// is recognized.
 func (s *Stage) Log(name string, lines []string) {
 	s.rep.emit(Event{Kind: Log, Name: name, Message: strings.Join(lines, "\n")})
 }
@@ -190,11 +189,11 @@ func Unskipped(err error) error {
 	return err
 }
 
-// InterruptedError says that the run stopped after a signal, between two steps
-// or while it waited.
+// InterruptedError says that the run was stopped by a signal, between two steps or while
+// it waited.
 type InterruptedError struct {
-	Row  string // the step
-	Left string // the message that the VM's agent is still working on; empty: none
+	Row  string // name of the step
+	Left string // the agent's message that is still carried out; empty: none
 	Look bool   // the run changes nothing
 }
 

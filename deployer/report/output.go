@@ -1,9 +1,8 @@
 package report
 
-// Output is where one run reports what it does: stages in an open group, or in
-// the run itself.
+// Output reports the progress of one run: stages in an open group, or in the run itself.
 type Output struct {
-	Root *Stage // the run
+	Root *Stage // stage of the run
 	Open *Stage // the open group, or Root
 
 	group string // the name of the open group
@@ -12,14 +11,13 @@ type Output struct {
 // NewOutput returns the output of a run without an open group.
 func NewOutput(root *Stage) *Output { return &Output{Root: root, Open: root} }
 
-// Info passes on a message for the person.
+// Info reports a message for people.
 func (o *Output) Info(message string) { o.Root.Info(message) }
 
-// Warning passes on a message for the person to act on.
+// Warning reports a message about which people should do something.
 func (o *Output) Warning(message string) { o.Root.Warning(message) }
 
-// Enter ends the open group, with err, and begins another one if group is not
-// empty.
+// Enter ends the open group, with err, and begins another one if group is not empty.
 func (o *Output) Enter(group string, err error) {
 	if group == o.group && err == nil {
 		return
@@ -33,7 +31,7 @@ func (o *Output) Enter(group string, err error) {
 	}
 }
 
-// InGroup runs fn in a group of its own and returns to the open one.
+// InGroup runs fn in a new group, and then opens the earlier group again.
 func (o *Output) InGroup(group string, do func() error) error {
 	open := o.Open
 	o.Open = o.Root.Begin(group, true)

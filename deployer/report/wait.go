@@ -10,14 +10,14 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// A wait reports nothing for quiet, because most waits end by then. After that
-// it reports what it waits for when that changes, and at least every interval.
+// A wait reports nothing for the time quiet, because most waits end before that. Then it
+// reports the cause whenever it changes, and at least every interval.
 const (
 	quiet    = 5 * time.Second
 	interval = 30 * time.Second
 )
 
-// Wait reports from time to time what a stage waits for, and since when.
+// Wait reports from time to time why a stage waits, and since when.
 type Wait struct {
 	// End ends the wait.
 	End func()
@@ -27,7 +27,7 @@ type Wait struct {
 
 	mu    sync.Mutex
 	found string
-	told  string // what was reported last; empty: nothing
+	told  string // the last reported cause; empty: nothing was reported
 }
 
 // Wait begins a wait in the stage; the caller must call End.
@@ -46,7 +46,7 @@ func (w *Wait) tell() {
 	w.stage.rep.emit(Event{Kind: Waiting, Stage: w.stage.number, Parent: w.stage.parent, Name: w.stage.name, Message: w.found, Seconds: time.Since(w.began).Seconds()})
 }
 
-// Say records what the wait has found last.
+// Say sets the cause of the wait.
 func (w *Wait) Say(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

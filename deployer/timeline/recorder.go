@@ -9,40 +9,40 @@ import (
 // The limits of a timeline.
 const (
 	maxSpans = 400 // further calls are only counted
-	maxName  = 200 // characters
-	// short is how long a phase lasts that is not listed unless something is in it.
+	maxName  = 200 // in characters
+	// short phases are listed only if they contain something
 	short = 10 * time.Millisecond
 )
 
-// Recorder records the timeline of a run, from any number of goroutines. A nil one
-// records no phases, steps, stages and calls.
+// Recorder records the timeline of a run, from any number of goroutines. A nil Recorder
+// records nothing.
 type Recorder struct {
 	mu      sync.Mutex
 	began   time.Time
 	spans   []*span
-	top     *span // the phase or step that runs
+	top     *span // the running phase or step
 	stages  map[int]*span
-	calls   map[call][]*span // that run, the first one first
-	task    *span            // the message to the agent whose task may be asked for
+	calls   map[call][]*span // running calls, the first one first
+	task    *span            // the agent's message whose task may be asked for
 	down    []Interval
 	since   time.Duration // when the service went down
 	isDown  bool
 	steps   int
 	omitted int
-	status  Status // of the parts of the run that have ended; empty: none has
+	status  Status // the worst status of the parts that have ended; empty: none has
 }
 
-// span is a Span that may still run.
+// span is a Span that may still be running.
 type span struct {
 	kind     Kind
 	name     string
 	in       *span
 	at, end  time.Duration
-	open     int // how many of its calls run
+	open     int // how many of its calls are running
 	calls    int
 	status   Status
 	down     bool
-	unlisted bool // it contains the steps
+	unlisted bool // true: it contains the steps
 }
 
 type call struct {
@@ -65,8 +65,8 @@ func (r *Recorder) Begin(phase string) {
 	r.top = r.add(&span{kind: Phase, name: phase})
 }
 
-// BeginStep begins a step of the plan, in a phase that is not listed itself. down says
-// whether the service is down during the step.
+// BeginStep begins a step of the plan. The phase that contains the steps is not listed.
+// down says whether the service is down during the step.
 func (r *Recorder) BeginStep(name string, down bool) {
 	if r == nil {
 		return
@@ -81,7 +81,7 @@ func (r *Recorder) BeginStep(name string, down bool) {
 	r.setDown(down, r.top.at)
 }
 
-// Up records that the service is up again, without another step.
+// Up records that the service is up again, before the next step.
 func (r *Recorder) Up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *Recorder) Down() (seconds float64, still bool) {
 	return seconds, r.isDown
 }
 
-// outages returns when the service was down until now.
+// outages returns the intervals until now in which the service was down.
 func (r *Recorder) outages(now time.Duration) []Interval {
 	list := slices.Clone(r.down)
 	if r.isDown {
@@ -117,7 +117,7 @@ func (r *Recorder) outages(now time.Duration) []Interval {
 	return list
 }
 
-// End ends the phase or step that runs.
+// End ends the running phase or step.
 func (r *Recorder) End(status Status) {
 	if r == nil {
 		return
@@ -131,8 +131,8 @@ func (r *Recorder) End(status Status) {
 	r.task = nil
 }
 
-// BeginStage begins a stage of that number within the one of the number in, or within
-// the phase or step.
+// BeginStage begins the stage with the number, within the stage in, or within the phase
+// or step.
 func (r *Recorder) BeginStage(number, in int, name string) {
 	if r == nil {
 		return
@@ -162,9 +162,9 @@ func (r *Recorder) EndStage(number int, status Status) {
 	}
 }
 
-// Call records the beginning ("before") or the end ("after") of a call. Calls that
-// only ask are one span as long as they follow each other, and a message to the agent
-// lasts until the last question for its task.
+// Call records the beginning ("before") or the end ("after") of a call. Consecutive
+// questions are one span. A message to the agent lasts until the last question about its
+// task.
 func (r *Recorder) Call(kind Kind, method, moment string) {
 	if r == nil || moment != "before" && moment != "after" {
 		return
@@ -189,7 +189,7 @@ func (r *Recorder) Call(kind Kind, method, moment string) {
 	}
 }
 
-// spanOf returns the span to which a call belongs; nil: it is not listed.
+// spanOf returns the span of a call; nil: it is not listed.
 func (r *Recorder) spanOf(kind Kind, method string) *span {
 	if kind == Agent && method == "get_task" && r.task != nil {
 		return r.task
@@ -209,14 +209,14 @@ func (r *Recorder) spanOf(kind Kind, method string) *span {
 	return s
 }
 
-// asked remembers which message the agent may be asked for the task of.
+// asked records the message whose task the agent may be asked for.
 func (r *Recorder) asked(s *span) {
 	if s.kind == Agent {
 		r.task = s
 	}
 }
 
-// asks reports whether a call of that method only asks.
+// asks reports whether a call of that method is only a question.
 func asks(method string) bool {
 	switch method {
 	case "ping", "get_state", "get_task", "list_disk", "info", "has_vm", "has_disk":
@@ -225,7 +225,7 @@ func asks(method string) bool {
 	return false
 }
 
-// inner returns the stage that began last and runs, or else the phase or step.
+// inner returns the running stage that began last, or the phase or step.
 func (r *Recorder) inner() *span {
 	for i := len(r.spans) - 1; i >= 0; i-- {
 		s := r.spans[i]
@@ -268,9 +268,10 @@ func (r *Recorder) Elapsed() (seconds float64, steps int) {
 	return Rounded(time.Since(r.began).Seconds()), r.steps
 }
 
-// Timeline returns what was recorded so far of a run that ended with a status. Parts that
-// still run end now. A run that continues after a failure has failed, however it ends.
-// clean replaces secrets in the names of stages, which name what the manifest names.
+// Timeline returns the recorded timeline of a run that ended with a status. Parts that
+// are still running end now. If any part has failed, the run has failed, even if it
+// continued. clean replaces secrets in the names of stages, which may contain names from
+// the manifest.
 func (r *Recorder) Timeline(status Status, clean func(string) string) *Timeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +294,7 @@ func (r *Recorder) Timeline(status Status, clean func(string) string) *Timeline 
 		for _, s := range slices.Backward(within[of]) {
 			v := s.until(now, status, number)
 			if v.Kind == Stage {
-				v.Name = shortened(clean(v.Name)) // in this order: a part of a secret would stay
+				v.Name = shortened(clean(v.Name)) // In this order, because a part of a secret would not be recognized.
 			}
 			t.Spans = append(t.Spans, v)
 			list(s, len(t.Spans))
@@ -311,7 +312,8 @@ func shortened(name string) string {
 	return name
 }
 
-// until returns a span of a run that ends now with a status, in the span of a number.
+// until returns the part of a span until now, with a status. in is the number of its
+// parent.
 func (s span) until(now time.Duration, status Status, in int) Span {
 	if s.status == "" || s.open > 0 {
 		s.end, s.status = now, status
@@ -324,7 +326,7 @@ func (s span) until(now time.Duration, status Status, in int) Span {
 	return v
 }
 
-// isListed reports whether a span is worth listing if nothing is in it.
+// isListed reports whether a span is listed even if it contains nothing.
 func (r *Recorder) isListed(s *span) bool {
 	switch {
 	case s.unlisted:

@@ -1,5 +1,5 @@
-// Package timeline records when the parts of a run began and how long they took: what
-// it does before its plan, the steps, their stages, and the calls of the CPI and the
+// Package timeline records when the parts of a run began and how long they took: the
+// phases before the plan, the steps, their stages, and the calls of the CPI and the
 // agent.
 package timeline
 
@@ -17,13 +17,13 @@ type Kind string
 // The kinds of spans.
 const (
 	Phase Kind = "phase" // before the steps of the plan, such as fetching
-	Step  Kind = "step"  // of the plan
+	Step  Kind = "step"  // a step of the plan
 	Stage Kind = "stage" // within a phase or a step, such as compiling one package
 	CPI   Kind = "cpi"   // a call of the CPI
-	Agent Kind = "agent" // a message to the agent, with the questions for its task
+	Agent Kind = "agent" // a message to the agent, including the questions about its task
 )
 
-// Status is how a span or a run ended.
+// Status says how a span or a run ended.
 type Status string
 
 // The statuses.
@@ -34,22 +34,22 @@ const (
 	Interrupted Status = "interrupted"
 )
 
-// Timeline is when the parts of one run happened.
+// Timeline has the times of the parts of one run.
 type Timeline struct {
-	Command string    `json:"command"` // with the names of its flags, without their values
+	Command string    `json:"command"` // with the names of its flags, but without their values
 	User    string    `json:"user,omitempty"`
 	Host    string    `json:"host,omitempty"`
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"` // how long the run took
 	Status  Status    `json:"status"`
 	VM      string    `json:"vm,omitempty"` // CID of the VM at the end
-	// Down are the times when the service was down; the last one reaches to the end of
-	// the run if StillDown.
+	// Down are the intervals in which the service was down; the last one lasts until the
+	// end of the run if StillDown is true.
 	Down      []Interval `json:"down,omitempty"`
 	StillDown bool       `json:"still_down,omitempty"`
-	// Spans are in the order of their beginnings; the parts of one come directly after it.
+	// Spans are sorted by their beginnings; the parts of a span follow directly after it.
 	Spans []Span `json:"spans"`
-	// Omitted is how many calls are not listed, because there were too many.
+	// Omitted is how many further calls are not listed.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -59,17 +59,17 @@ type Interval struct {
 	To   float64 `json:"to"`
 }
 
-// Span is a part of a run that has a name.
+// Span is a named part of a run.
 type Span struct {
 	Kind    Kind    `json:"kind"`
 	Name    string  `json:"name"`
-	In      int     `json:"in,omitempty"` // number of the span that it is in, from 1; 0: none
+	In      int     `json:"in,omitempty"` // number of the span that contains it, from 1; 0: none
 	At      float64 `json:"at"`           // seconds since the beginning of the run
 	Seconds float64 `json:"seconds"`
 	Status  Status  `json:"status"`
 	Down    bool    `json:"down,omitempty"` // the service is down during the step
-	// Calls is how many calls the span is, if more than one: the same question asked
-	// again and again, or a message and the questions for its task.
+	// Calls is the number of calls in the span, if it is more than one: a repeated
+	// question, or a message and the questions about its task.
 	Calls int `json:"calls,omitempty"`
 }
 
@@ -79,10 +79,10 @@ func (s Span) IsCall() bool { return s.Kind == CPI || s.Kind == Agent }
 // IsTop reports whether the span is a phase or a step.
 func (s Span) IsTop() bool { return s.Kind == Phase || s.Kind == Step }
 
-// Until returns when the span ended, in seconds since the beginning of the run.
+// Until returns the end of the span, in seconds since the beginning of the run.
 func (s Span) Until() float64 { return s.At + s.Seconds }
 
-// IsDeploy reports whether the run was one that deploys.
+// IsDeploy reports whether the run was a deploy.
 func (t *Timeline) IsDeploy() bool {
 	word, _, _ := strings.Cut(t.Command, " ")
 	return word == "deploy" || word == "recreate"
@@ -93,7 +93,7 @@ func (t *Timeline) End() time.Time {
 	return t.Began.Add(time.Duration(t.Seconds * float64(time.Second)))
 }
 
-// Depth returns in how many others a span is, by its index.
+// Depth returns how many other spans contain the span with the index.
 func (t *Timeline) Depth(i int) (depth int) {
 	for in := t.Spans[i].In; in > 0 && in <= len(t.Spans) && depth < maxDepth; in = t.Spans[in-1].In {
 		depth++
@@ -104,8 +104,8 @@ func (t *Timeline) Depth(i int) (depth int) {
 // maxDepth ends the search in a file that somebody has changed.
 const maxDepth = 8
 
-// Within returns how long calls of a kind ran in a span and in those within it. Calls
-// at the same time count once.
+// Within returns how long calls of a kind ran within a span. Calls at the same time count
+// once.
 func (t *Timeline) Within(i int, kind Kind) (seconds float64) {
 	var list []Interval
 	for k, s := range t.Spans {
@@ -146,7 +146,7 @@ func (t *Timeline) DownSeconds() (seconds float64) {
 	return Rounded(seconds)
 }
 
-// Longest returns the calls that took longest, at most n, by their indices, the longest
+// Longest returns the indices of the calls that took longest, at most n, the longest
 // first.
 func (t *Timeline) Longest(n int) []int {
 	var list []int
@@ -159,7 +159,7 @@ func (t *Timeline) Longest(n int) []int {
 	return list[:min(n, len(list))]
 }
 
-// Top returns the phase or step in which a span is, by their indices.
+// Top returns the index of the phase or step that contains the span.
 func (t *Timeline) Top(i int) int {
 	for depth := 0; t.Spans[i].In > 0 && t.Spans[i].In <= len(t.Spans) && depth < maxDepth; depth++ {
 		i = t.Spans[i].In - 1
@@ -167,5 +167,5 @@ func (t *Timeline) Top(i int) int {
 	return i
 }
 
-// Rounded returns seconds to the millisecond.
+// Rounded rounds seconds to milliseconds.
 func Rounded(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

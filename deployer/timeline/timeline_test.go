@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// text returns a line for each span: name, beginning, end, and what is unusual.
+// text returns a line for each span: name, beginning, end, and unusual properties.
 func text(t *Timeline) string {
 	var b strings.Builder
 	for i, s := range t.Spans {
@@ -29,9 +29,10 @@ func asIs(name string) string { return name }
 
 func pass(seconds float64) { time.Sleep(time.Duration(seconds * float64(time.Second))) }
 
-// A message to the agent lasts until the last question for its task, questions that
-// follow each other are one, and the parts of a stage come directly after it, even if another
-// stage began meanwhile. Short phases and those that only contain steps are left out.
+// A message to the agent lasts until the last question about its task, consecutive
+// questions are one span, and the parts of a stage follow directly after it, even if
+// another stage began in between. Short phases and phases that only contain steps are
+// left out.
 func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
@@ -99,7 +100,7 @@ step record deployment 6.5-8.5 failed
 		if list := got.Longest(2); !reflect.DeepEqual(list, []int{5, 2}) || got.Top(2) != 0 || got.Top(5) != 4 {
 			t.Errorf("the longest are %v", list)
 		}
-		// A call that ran when the timeline was made may continue.
+		// A call that was running when the timeline was made may continue.
 		pass(1)
 		r.Call(CPI, "delete_vm", "after")
 		r.EndStage(4, Finished)
@@ -119,7 +120,7 @@ step record deployment 6.5-8.5 failed
 	})
 }
 
-// A run with very many calls has a timeline of limited length.
+// The timeline of a run with very many calls is limited.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRecorder()
@@ -145,8 +146,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Without a recorder, calls are not recorded; and a file that somebody has changed does
-// not stop the program.
+// Without a recorder, calls are not recorded; a changed file does not stop the program.
 func TestOdd(t *testing.T) {
 	t.Parallel()
 	var r *Recorder
@@ -159,7 +159,8 @@ func TestOdd(t *testing.T) {
 	}
 }
 
-// A secret is replaced before a long name is shortened: its begin would stay.
+// A secret is replaced before a long name is shortened; otherwise its beginning would
+// stay.
 func TestSecretInLongName(t *testing.T) {
 	const secret = "s3cret-password"
 	r := NewRecorder()

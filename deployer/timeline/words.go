@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// About returns the command, its time and user, and how it ended unless it was successful.
+// About returns the command, its time and user, and its status unless it succeeded.
 func (t *Timeline) About() string {
 	text := t.Command + ", begun " + t.Began.UTC().Format("2006-01-02 15:04 UTC")
 	if t.User != "" {
@@ -17,7 +17,7 @@ func (t *Timeline) About() string {
 	return text
 }
 
-// Text returns the name of a part of a run, with what is unusual about it.
+// Text returns the name of a span, with unusual properties.
 func (s Span) Text() string {
 	text := s.Name
 	if s.IsCall() {
@@ -32,7 +32,7 @@ func (s Span) Text() string {
 	return text
 }
 
-// DownTimes returns how long the service was down in a run, and when.
+// DownTimes describes how long the service was down in a run, and when.
 func (t *Timeline) DownTimes() string {
 	parts := make([]string, len(t.Down))
 	for i, d := range t.Down {
@@ -45,7 +45,7 @@ func (t *Timeline) DownTimes() string {
 	return text
 }
 
-// Took returns a duration in words: 24ms, 3.2s, 1m 15s, 2h 05m.
+// Took formats a duration: 24ms, 3.2s, 1m 15s, 2h 05m.
 func Took(seconds float64) string {
 	switch whole := int(seconds + 0.5); {
 	case seconds < 0.9995:
