@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
@@ -40,6 +41,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	save := func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
 		file.View = r.view
+		file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
@@ -69,6 +71,11 @@ func Start(ctx context.Context, opts Options) error {
 // Restart stops the jobs and starts them again.
 func Restart(ctx context.Context, opts Options) error {
 	return overAgent(ctx, opts, "restarting", plan.RestartSteps, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
+}
+
+// PostDeploy runs the post-deploy scripts of the jobs on the existing VM.
+func PostDeploy(ctx context.Context, opts Options) error {
+	return overAgent(ctx, opts, "running post-deploy", plan.PostDeploySteps, (*run).expectVM)
 }
 
 // overAgent runs steps that only call the agent of the VM, after the checks.

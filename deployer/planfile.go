@@ -28,6 +28,7 @@ type PlanFile struct {
 	Asked        plan.Asked `json:"asked"`
 	Plan         plan.Plan  `json:"plan"`
 	View         plan.View  `json:"-"` // as it was printed
+	PostDeploy   bool       `json:"-"` // the jobs have post-deploy scripts
 }
 
 // PlanFormat is the format of saved plans. OldPlanFormat is the oldest format that a

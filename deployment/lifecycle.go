@@ -43,7 +43,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 				return err
 			}
 		}
-		outcome, err := r.start(ctx, row, hands, rollout.Task{Does: string(does)}, canary)
+		outcome, err := r.start(ctx, row, hands, rollout.Task{Does: string(does)}, Event{Status: Started, Canary: canary})
 		if err != nil {
 			return err
 		}

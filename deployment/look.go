@@ -20,6 +20,7 @@ func (o *Options) about(all *record.Record, in *record.Instance) deployer.Option
 	one := o.Base
 	one.Of = &instance.Member{Record: all, Instance: in}
 	one.Instance, one.StateFile = in.Group+"/"+in.ID, all.StatePath(in)
+	one.SkipPostDeploy = true // it runs at the end, everywhere
 	one.Report, one.Confirm, one.Continued = func(report.Event) {}, nil, nil
 	return one
 }

@@ -64,7 +64,8 @@ type Row struct {
 	Why      string  `json:"why,omitempty"`  // why it is deleted
 	Disk     Fate    `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
 
-	in *record.Instance
+	in      *record.Instance
+	scripts bool // its jobs have post-deploy scripts
 }
 
 // Fate is what happens to the disk of an instance that is deleted.
@@ -86,12 +87,23 @@ type Plan struct {
 	Stages []order.Stage `json:"stages,omitempty"`
 	Shared []Shared      `json:"shared,omitempty"`
 	Groups []Service     `json:"groups,omitempty"`
+	// Create are the instances whose VMs are created before the stages, all at the same
+	// time.
+	Create []string `json:"create,omitempty"`
+	// PostDeploy are the instances whose post-deploy scripts run at the end: all that
+	// have some, if any instance changes, or those that the last run has not reached.
+	PostDeploy []string `json:"post_deploy,omitempty"`
 
 	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
+	rules map[string]manifest.Rules    // by group
 }
 
 // Nothing reports whether the plan changes nothing.
 func (p *Plan) Nothing() bool {
+	return p.changesNothing() && len(p.PostDeploy) == 0
+}
+
+func (p *Plan) changesNothing() bool {
 	return !slices.ContainsFunc(p.Rows, Row.changes)
 }
 
@@ -168,9 +180,9 @@ func (e *UnplannedError) Error() string {
 // atOnce is how many instances are planned at the same time. They mostly wait for agents.
 const atOnce = 8
 
-// program returns the program that runs a command about one instance.
-func (o *Options) program(command string) rollout.Program {
-	return rollout.Program{Self: o.Self, Env: o.Env, Flags: o.Flags(command)}
+// program returns the program that runs a command about one instance, with more flags.
+func (o *Options) program(command string, more ...string) rollout.Program {
+	return rollout.Program{Self: o.Self, Env: o.Env, Flags: append(o.Flags(command), more...)}
 }
 
 // member returns an instance as a member of a fleet. dir is the folder of the record.
@@ -208,6 +220,13 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		return nil, err
 	}
 	p.serve()
+	p.Create = p.missing()
+	changes := !p.changesNothing()
+	for _, row := range p.Rows {
+		if row.Action != Delete && row.Action != Leave && row.scripts && (changes || row.in.PostDeploy) {
+			p.PostDeploy = append(p.PostDeploy, row.Name)
+		}
+	}
 	return p, nil
 }
 
@@ -225,6 +244,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	var reasons []string
 	for i := range p.Rows {
 		row, view := &p.Rows[i], &made[i].file.View
+		row.scripts = made[i].file.PostDeploy
 		switch err := made[i].err; {
 		case row.Action != Keep:
 		case err != nil:
@@ -281,13 +301,15 @@ func keptStemcells(made []planned) map[string]bool {
 func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 	var groups []order.Group
 	known := map[string]bool{}
+	p.rules = map[string]manifest.Rules{}
 	for _, g := range d.Groups {
 		if g.Errand {
 			continue
 		}
-		known[g.Name] = true
+		known[g.Name], p.rules[g.Name] = true, g.Rules
 		group := order.Group{
-			Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, Serial: g.Rules.Serial, ParallelZones: g.Rules.ParallelZones,
+			Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy,
+			Serial: g.Rules.Serial, ParallelZones: g.Rules.ParallelZones,
 		}
 		for _, row := range p.Rows {
 			switch {
@@ -313,4 +335,23 @@ func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 		return !slices.ContainsFunc(s, func(t order.Turn) bool { return len(t.Lots) > 0 || len(t.Delete.IDs) > 0 })
 	})
 	return err
+}
+
+// missing returns the instances whose VMs are created before the groups have their turns.
+// The only instance of a plan that changes is created in its turn.
+func (p *Plan) missing() []string {
+	var list []string
+	changes := 0
+	for _, row := range p.Rows {
+		if row.Action == Create {
+			list = append(list, row.Name)
+		}
+		if row.changes() {
+			changes++
+		}
+	}
+	if changes == 1 {
+		return nil
+	}
+	return list
 }

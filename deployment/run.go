@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
-	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest"
 )
 
 // Event is a change of the status of an instance during a run.
@@ -38,11 +37,13 @@ type Status string
 
 // The statuses.
 const (
-	Started Status = "started"
-	Stepped Status = "step"
-	Done    Status = "done"
-	Deleted Status = "deleted"
-	Failed  Status = "failed"
+	Creating Status = "creating" // its VM is created; its turn comes later
+	Created  Status = "created"
+	Started  Status = "started"
+	Stepped  Status = "step"
+	Done     Status = "done"
+	Deleted  Status = "deleted"
+	Failed   Status = "failed"
 	// Interrupted is an instance that a signal ended at a safe step.
 	Interrupted Status = "interrupted"
 )
@@ -58,8 +59,9 @@ type runner struct {
 	all    *record.Record  // as it was when the run began
 	rows   map[string]*Row // by the name of the instance
 	of     map[string]*Row // by the name of the fleet member
+	rules  map[string]manifest.Rules
 
-	deploys, deletes *rollout.Here
+	creates, deploys, deletes *rollout.Here
 
 	does Lifecycle // empty: a deploy or delete
 
@@ -79,7 +81,7 @@ type runner struct {
 // newRunner returns a runner of a plan, without processes.
 func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
-		Options: o, dir: dir, record: all, all: all.Copy(), rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
+		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
 	}
 	for i := range p.Rows {
@@ -98,25 +100,25 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
+	for _, name := range p.PostDeploy {
+		i := slices.IndexFunc(p.Rows, func(row Row) bool { return row.Name == name })
+		p.Rows[i].in.PostDeploy = true
+	}
 	if err := draft.Record.Save(); err != nil {
 		return err
 	}
 	r := newRunner(o, draft.Record, p, dir)
 	r.change = r.deploy
-	r.deploys = rollout.NewHere(o.program("deploy"), len(p.Rows), r.tell)
+	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)
+	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.tell)
 	r.deletes = rollout.NewHere(o.program("delete"), len(p.Rows), r.tell)
 	stop := guard.AfterDone(ctx, func() {
-		r.deploys.Interrupt("")
-		r.deletes.Interrupt("")
+		for _, hands := range []*rollout.Here{r.creates, r.deploys, r.deletes} {
+			hands.Interrupt("")
+		}
 	})
 	defer stop()
-	r.findRunning(ctx, p)
-	err := r.each(ctx, p.Gone, atOnce, r.delete)
-	for _, stage := range p.Stages {
-		if err == nil {
-			err = r.stage(ctx, stage)
-		}
-	}
+	err := r.run(ctx, p)
 	switch {
 	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
 		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
@@ -131,6 +133,23 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		r.record.Deployed = &now
 	}
 	return r.record.Save()
+}
+
+// run does the parts of a plan, one after another.
+func (r *runner) run(ctx context.Context, p *Plan) error {
+	r.findRunning(ctx, p)
+	if err := r.each(ctx, p.Gone, atOnce, r.delete); err != nil {
+		return err
+	}
+	if err := r.each(ctx, p.Create, atOnce, r.create); err != nil {
+		return err
+	}
+	for _, stage := range p.Stages {
+		if err := r.stage(ctx, stage); err != nil {
+			return err
+		}
+	}
+	return r.postDeploy(ctx, p.PostDeploy)
 }
 
 // stage changes the groups of a stage at the same time.
@@ -197,12 +216,25 @@ func (r *runner) each(ctx context.Context, names []string, width int, do func(co
 	return errors.Join(errs...)
 }
 
+// create creates the VM of an instance, and leaves its jobs to its turn.
+func (r *runner) create(ctx context.Context, row *Row) error {
+	outcome, err := r.start(ctx, row, r.creates, rollout.Task{Action: fleet.UpdateStrategy}, Event{Status: Creating})
+	if err != nil {
+		return err
+	}
+	return r.ended(ctx, row, outcome, Created)
+}
+
 // deploy deploys one instance.
 func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err := r.guard(ctx, row); err != nil {
 		return err
 	}
-	outcome, err := r.start(ctx, row, r.deploys, rollout.Task{Action: fleet.UpdateStrategy}, canary)
+	task := rollout.Task{Action: fleet.UpdateStrategy}
+	if canary && r.Base.WatchTime == nil {
+		task.Watch = r.rules[row.in.Group].CanaryWatch
+	}
+	outcome, err := r.start(ctx, row, r.deploys, task, Event{Status: Started, Canary: canary})
 	if err != nil {
 		return err
 	}
@@ -211,7 +243,7 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 
 // delete deletes one instance, and removes it from the record.
 func (r *runner) delete(ctx context.Context, row *Row) error {
-	outcome, err := r.start(ctx, row, r.deletes, rollout.Task{Action: fleet.DeleteStrategy}, false)
+	outcome, err := r.start(ctx, row, r.deletes, rollout.Task{Action: fleet.DeleteStrategy}, Event{Status: Started})
 	if err != nil {
 		return err
 	}
@@ -222,118 +254,4 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	defer r.mu.Unlock()
 	r.record.Remove(row.ID)
 	return r.record.Save()
-}
-
-// start starts a command about an instance and waits for its end.
-func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, task rollout.Task, canary bool) (rollout.Outcome, error) {
-	m := r.member(row.in, r.dir)
-	end := make(chan rollout.Outcome, 1)
-	r.mu.Lock()
-	if len(r.failure) > 0 || ctx.Err() != nil {
-		r.mu.Unlock()
-		return rollout.Outcome{}, errStopped
-	}
-	r.left--
-	r.ends[m.Name], r.begun[row.Name], r.busy[row.Name] = end, time.Now(), true
-	r.mu.Unlock()
-	r.report(row, Event{Status: Started, Canary: canary})
-	task.Member, task.Killed, task.Logs = m, true, r.Logs
-	if err := hands.Start(ctx, task); err != nil {
-		return rollout.Outcome{}, err
-	}
-	outcome := <-end
-	r.mu.Lock()
-	delete(r.busy, row.Name)
-	r.mu.Unlock()
-	return outcome, nil
-}
-
-// ended reports how a command about an instance ended.
-func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, well Status) error {
-	r.mu.Lock()
-	took := time.Since(r.begun[row.Name])
-	r.mu.Unlock()
-	e := Event{Status: well, Seconds: took.Seconds(), Log: filepath.Join(r.Logs, r.member(row.in, r.dir).Name+".log")}
-	if outcome.Verdict == schedule.Done || outcome.Verdict == schedule.Unchanged {
-		r.mu.Lock()
-		r.ran[row.Name] = well == Done
-		r.mu.Unlock()
-		r.report(row, e)
-		return nil
-	}
-	e.Status, e.Error, e.Hint = Failed, outcome.Error, outcome.Hint
-	r.mu.Lock()
-	if ctx.Err() != nil && outcome.Verdict == schedule.Interrupted {
-		e.Status, e.Error, e.Hint = Interrupted, "", ""
-		r.halted++
-	} else {
-		r.failure = append(r.failure, fmt.Sprintf("%s: %s", row.Name, outcome.Error))
-	}
-	r.mu.Unlock()
-	r.report(row, e)
-	return errStopped
-}
-
-// report reports an event of an instance.
-func (r *runner) report(row *Row, e Event) {
-	e.Time, e.Instance, e.Command = time.Now(), row.Name, r.does
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Report(e)
-}
-
-// tell handles the progress of a command.
-func (r *runner) tell(p rollout.Progress) {
-	switch {
-	case p.Ended != nil:
-		r.mu.Lock()
-		end := r.ends[p.Member]
-		r.mu.Unlock()
-		end <- *p.Ended
-	case p.Step != "":
-		r.report(r.of[p.Member], Event{Status: Stepped, Step: p.Step, Down: p.Down})
-	}
-}
-
-// findRunning finds out which instances are running, if any instance changes.
-func (r *runner) findRunning(ctx context.Context, p *Plan) {
-	var names []string
-	for _, row := range p.Rows {
-		if row.Action == Change || row.Action == Keep || row.Action == Leave {
-			names = append(names, row.Name)
-		}
-	}
-	if !slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Action == Change }) {
-		return // no instance is stopped
-	}
-	_ = r.each(ctx, names, atOnce, func(ctx context.Context, row *Row) error {
-		state, _ := r.status(ctx, r.all, row.in)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.ran[row.Name] = state == rollout.Runs
-		return nil
-	})
-}
-
-// guard refuses to stop an instance if another one of its group was running when the run
-// began, and does not run any more.
-func (r *runner) guard(ctx context.Context, row *Row) error {
-	if row.Action != Change {
-		return nil
-	}
-	for name, other := range r.rows {
-		r.mu.Lock()
-		look := name != row.Name && other.in.Group == row.in.Group && r.ran[name] && !r.busy[name]
-		r.mu.Unlock()
-		if !look {
-			continue
-		}
-		if state, problem := r.status(ctx, r.all, other.in); state != rollout.Runs {
-			r.mu.Lock()
-			r.failure = append(r.failure, fmt.Sprintf("%s is %s (%s), so %s was not stopped", name, state, problem, row.Name))
-			r.mu.Unlock()
-			return errStopped
-		}
-	}
-	return nil
 }

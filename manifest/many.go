@@ -49,6 +49,8 @@ type Origin struct {
 // Director's meaning.
 type Rules struct {
 	Canaries, MaxInFlight string // numbers of instances, or percentages
+	MinHealthy            string // the same; empty: not given
+	CanaryWatch           string // SHORTEST-LONGEST in milliseconds; empty: as for the others
 	Serial                bool
 	ParallelZones         bool // initial_deploy_az_update_strategy: parallel
 }
@@ -271,15 +273,26 @@ func (r *reader) readMany(top document.Value) {
 func (r *reader) readRules(all, own document.Value) Rules {
 	rules := Rules{Canaries: "1", MaxInFlight: "1", Serial: true}
 	for _, c := range []document.Value{all, own} {
-		for key, to := range map[string]*string{"canaries": &rules.Canaries, "max_in_flight": &rules.MaxInFlight} {
-			if text, ok := c.Get(key).Text(); ok && text != "" {
+		number := func(place document.Value, to *string) {
+			if text, ok := place.Text(); ok && text != "" {
 				*to = text
 			}
 		}
+		number(c.Get("canaries"), &rules.Canaries)
+		number(c.Get("max_in_flight"), &rules.MaxInFlight)
+		number(c.Get("min_healthy"), &rules.MinHealthy)
 		if place := c.Get("serial"); !place.IsNull() {
 			rules.Serial = place.LenientFlag(true)
 		}
-		place := c.Get("initial_deploy_az_update_strategy")
+		place := c.Get("canary_watch_time")
+		if text, ok := place.Text(); ok {
+			watch, err := ParseDirectorWatchTime(text)
+			if err != nil {
+				place.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, err)
+			}
+			rules.CanaryWatch = fmt.Sprintf("%d-%d", watch.Min.Milliseconds(), watch.Max.Milliseconds())
+		}
+		place = c.Get("initial_deploy_az_update_strategy")
 		if text, ok := place.Text(); ok {
 			if text != "parallel" && text != "serial" {
 				place.Fail("must be serial or parallel, or be left out, but is %q", text)

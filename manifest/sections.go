@@ -144,9 +144,11 @@ var sections = keys.Table{
 		{Key: "snapshot", Form: keys.Flag, About: "Whether to take a snapshot of the disk before the VM or disk is changed, if the CPI can."},
 		{Key: "crash_loops", Form: keys.Choice, Values: []string{"end", WaitForCrashLoops}, About: "What a deploy does when a process has ended 5 times or fails for 30 s: end at once, or wait as long as update_watch_time allows; end unless given."},
 		{Key: "serial", Form: keys.Flag, About: "Whether the instances of a group are updated before those of the next one; true unless given."},
+		{Key: "canaries", Form: keys.Word, About: "With several instances: how many of a group change before the others, a number or a percentage; 1 unless given."},
+		{Key: "max_in_flight", Form: keys.Word, About: "With several instances: how many of a group change at the same time, a number or a percentage; 1 unless given."},
+		{Key: "canary_watch_time", Form: keys.Watch, About: "With several instances: update_watch_time of the canaries."},
+		{Key: "min_healthy", Form: keys.Share, About: "With several instances: how many of a group must run while others are stopped, a number or a percentage; unless given, all others that ran when the deploy began."},
 		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
-	}, Ignored: []string{
-		"canaries", "canary_watch_time", "max_in_flight",
 	}},
 	{Name: "features", Read: []keys.Field{
 		{Key: "use_dns_addresses", Form: keys.Flag, About: "Whether the VM gets the DNS records of its instance."},

@@ -53,6 +53,10 @@ docs/deployments.md.`,
 	templatesFlag(f, &opts)
 	c.TimingsFlag(f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
+	f.BoolVar(&opts.CreateOnly, "create-only", false, "only create a VM that does not exist; another deploy does the rest")
+	f.Lookup("create-only").Hidden = true // a deploy of several instances uses it
+	f.BoolVar(&opts.SkipPostDeploy, "skip-post-deploy", false, "leave out the post-deploy scripts")
+	f.Lookup("skip-post-deploy").Hidden = true // a deploy of several instances runs them at the end
 	f.BoolVar(&opts.Probe, "probe-addresses", false, "warn of newly reserved addresses that answer already")
 	f.BoolVar(&opts.Previous, "previous", false, "go back to the last version that worked, or the one before it")
 	f.StringVar(&plan, "plan", "", "do exactly the plan in this `FILE` of plan --out, or refuse")

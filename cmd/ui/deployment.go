@@ -33,12 +33,18 @@ func instanceOrder(p *deployment.Plan) []string {
 	if len(p.Gone) > 0 {
 		lines = append(lines, "delete "+strings.Join(p.Gone, ", "))
 	}
+	if n := len(p.Create); n > 0 {
+		lines = append(lines, "create the VMs of "+count(n, "instance")+", which get their jobs afterwards")
+	}
 	for _, stage := range p.Stages {
 		var groups []string
 		for _, turn := range stage {
 			groups = append(groups, groupOrder(turn))
 		}
 		lines = append(lines, strings.Join(groups, "; at the same time "))
+	}
+	if len(p.PostDeploy) > 0 {
+		lines = append(lines, "post-deploy of "+strings.Join(p.PostDeploy, ", "))
 	}
 	return lines
 }
@@ -106,6 +112,10 @@ func DeploymentPlain(out *Writer) func(deployment.Event) {
 		switch e.Status {
 		case deployment.Stepped:
 			return
+		case deployment.Creating:
+			fmt.Fprintf(out, "%s: its VM is being created\n", e.Instance)
+		case deployment.Created:
+			fmt.Fprintf(out, "%s: VM created after %s\n", e.Instance, duration(e.Seconds))
 		case deployment.Started:
 			what := "started"
 			if e.Canary {
@@ -118,7 +128,7 @@ func DeploymentPlain(out *Writer) func(deployment.Event) {
 				line += ": " + out.clean(e.Error, maxMessage)
 			}
 			fmt.Fprintln(out, out.sentences(line, 0))
-			if e.Status == deployment.Failed {
+			if e.Status == deployment.Failed && e.Log != "" {
 				fmt.Fprintf(out, "  its output: %s\n", e.Log)
 			}
 		}

@@ -16,7 +16,7 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
 		AgentID: cmp.Or(st.Own.AgentID, f.Now.AgentID), Applied: f.Now.ConfigurationHash,
-		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk,
+		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly,
 		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
 	if st.Own.Swap != nil {
@@ -101,6 +101,9 @@ func (c *Choice) Decision(x Details) Decision {
 	d := c.begun
 	d.Swap = c.VM.Action == Replace && c.w.Strategy == "create-swap-delete" && x.NoSwap == "" && c.f.Answers && c.st.Own.Swap == nil
 	d.OldScripts, d.NewScripts, d.Checks = x.OldScripts, x.NewScripts, x.Checks
+	if c.w.Asked.SkipPostDeploy {
+		d.NewScripts = slices.DeleteFunc(slices.Clone(d.NewScripts), func(name string) bool { return name == string(PostDeploy) })
+	}
 	d.list(c, x)
 	d.warn(c, x)
 	return d

@@ -39,6 +39,7 @@ type Decision struct {
 	Fix           bool `json:"fix,omitempty"`
 	SkipDrain     bool `json:"skip_drain,omitempty"`
 	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`
+	CreateOnly    bool `json:"create_only,omitempty"`
 	Shrinks       bool `json:"shrinks,omitempty"`
 	DiskAsked     bool `json:"disk_asked,omitempty"`     // the CPI was asked for the current disk
 	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end
@@ -125,7 +126,7 @@ func (d Decision) stops() bool { return d.on(VM) == Replace || d.inPlace() }
 
 // Starts reports whether jobs are started.
 func (d Decision) Starts() bool {
-	return !d.Stopped && (d.NewVM() || d.inPlace() || d.on(Jobs) == Start)
+	return !d.Stopped && !d.CreateOnly && (d.NewVM() || d.inPlace() || d.on(Jobs) == Start)
 }
 
 // Touches reports whether the recorded state is out of date while the plan runs.

@@ -218,8 +218,10 @@ func Steps(d Decision) []Step {
 
 func (l list) steps() []Step {
 	switch d := l.Decision; {
-	case d.Nothing():
+	case d.Nothing(), d.CreateOnly && d.on(VM) != Create:
 		return nil
+	case d.CreateOnly:
+		return l.createOnly()
 	case d.on(VM) == Create:
 		return l.create()
 	case d.Swap:
@@ -245,6 +247,15 @@ func (l list) create() []Step {
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
 		l.stopReplaced(), l.deleteCurrent(), l.newVM(),
 		l.finish())
+}
+
+// createOnly returns the first steps of create, up to those that need the jobs: what is
+// left is the same as after a create that was killed then.
+func (l list) createOnly() []Step {
+	return slices.Concat(
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.stopReplaced(), l.deleteCurrent(),
+		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.compile())
 }
 
 // replace returns the steps that delete the VM and create another one.
@@ -332,6 +343,11 @@ func StartSteps(d Decision) []Step {
 // RestartSteps returns the steps of bootstrap restart.
 func RestartSteps(d Decision) []Step {
 	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStarted}}, list{d}.startJobs())
+}
+
+// PostDeploySteps returns the step that runs the post-deploy scripts of the jobs that run.
+func PostDeploySteps(Decision) []Step {
+	return []Step{{Kind: PostDeploy, Of: StartJobs, Calls: []string{"agent run_script"}}}
 }
 
 // Previous returns the plan of deploy --previous, on the existing VM; stopped

@@ -28,8 +28,13 @@ type world struct {
 func changes() map[string]func(world) {
 	silent := func(x world) { *x.f = Facts{HasVM: true, AgentErr: errors.New("refused")} }
 	return map[string]func(world){
-		"nothing":          func(world) {},
-		"no VM":            func(x world) { *x.st = state.State{}; *x.f = Facts{} },
+		"nothing": func(world) {},
+		"no VM":   func(x world) { *x.st = state.State{}; *x.f = Facts{} },
+		"property, no post-deploy": func(x world) {
+			x.w.Applied["property: web port"] = "z"
+			x.w.NewScripts = startScripts()
+			x.w.Asked.SkipPostDeploy = true
+		},
 		"VM gone":          func(x world) { *x.f = Facts{AgentErr: errors.New("refused")} },
 		"property":         func(x world) { x.w.Applied["property: web port"] = "z" },
 		"package":          func(x world) { x.w.Applied["package: page"] = "z"; x.w.Missing, x.w.MissingNew = 1, 2 },
@@ -285,5 +290,35 @@ func TestFolded(t *testing.T) {
 	}
 	if rows := made.View().Outage(); !slices.Equal(rows, []string{"stop jobs", "apply", "start jobs"}) {
 		t.Errorf("%q", rows)
+	}
+}
+
+// A deploy that only creates does the first steps of the one that creates, up to
+// compiling, and nothing to a VM that exists.
+func TestCreateOnly(t *testing.T) {
+	t.Parallel()
+	kinds := func(d Decision) (list []Kind) {
+		for _, s := range Steps(d) {
+			list = append(list, s.Kind)
+		}
+		return list
+	}
+	for name, change := range changes() {
+		whole, err := decided(change)
+		if err != nil {
+			continue
+		}
+		d, err := decided(change, func(x world) { x.w.Asked.CreateOnly = true })
+		if err != nil || d.Starts() {
+			t.Errorf("%s: it starts jobs, or fails: %v", name, err)
+		}
+		var want []Kind
+		if whole.On(VM) == Create {
+			want = slices.DeleteFunc(kinds(whole), func(k Kind) bool { return k == RenderAgain })
+			want = want[:slices.Index(want, Compile)+1]
+		}
+		if got := kinds(d); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, not %v", name, got, want)
+		}
 	}
 }

@@ -85,5 +85,8 @@ type Asked struct {
 	SkipDrain     bool      `json:"skip_drain,omitempty"`     // stop without pre-stop and drain
 	AllowShrink   bool      `json:"allow_shrink,omitempty"`   // migrate to a smaller disk
 	KeepOldDisk   bool      `json:"keep_old_disk,omitempty"`  // keep the old disk of a migration as an orphan
-	AdoptVM       bool      `json:"adopt_vm,omitempty"`       // accept that the VM was created from this manifest
+	// CreateOnly creates a VM that does not exist, and leaves the rest to another deploy.
+	CreateOnly     bool `json:"create_only,omitempty"`
+	SkipPostDeploy bool `json:"skip_post_deploy,omitempty"` // leave out the post-deploy scripts
+	AdoptVM        bool `json:"adopt_vm,omitempty"`         // accept that the VM was created from this manifest
 }

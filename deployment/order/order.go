@@ -19,7 +19,10 @@ type Group struct {
 	// Canaries and MaxInFlight are a number of instances (2), or a percentage of those
 	// that change (50%).
 	Canaries, MaxInFlight string
-	Serial                bool // true: it changes alone; false: together with its neighbours that are not serial
+	// MinHealthy is how many of all instances must run while others are stopped: a number,
+	// or a percentage, rounded up. Empty: any number.
+	MinHealthy string
+	Serial     bool // true: it changes alone; false: together with its neighbours that are not serial
 	// ParallelZones is initial_deploy_az_update_strategy: parallel.
 	ParallelZones bool
 	Instances     []Instance
@@ -167,11 +170,41 @@ func Sorted(instances []Instance) []Instance {
 	return sorted
 }
 
+// Healthy returns how many of size instances must run by update.min_healthy. A
+// percentage leaves at least one that may be stopped.
+func Healthy(text string, size int) (int, error) {
+	if m := percent.FindStringSubmatch(text); m != nil {
+		n, err := strconv.Atoi(m[1])
+		if err != nil || n > 100 {
+			n = 100
+		}
+		return max(min((n*size+99)/100, size-1), 0), nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
+	}
+	return n, nil
+}
+
 // width returns how many of size instances may change at the same time.
 func (g *Group) width(size int) (int, error) {
 	n, err := number(g.MaxInFlight, size)
 	if err != nil {
 		return 0, fmt.Errorf("update.max_in_flight of the instance group %q %w", g.Name, err)
+	}
+	if g.MinHealthy == "" {
+		return max(n, 1), nil
+	}
+	least, err := Healthy(g.MinHealthy, len(g.Instances))
+	if err != nil {
+		return 0, fmt.Errorf("update.min_healthy of the instance group %q %w", g.Name, err)
+	}
+	stopped := slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New })
+	if spare := len(g.Instances) - least; spare >= 1 {
+		n = min(n, spare)
+	} else if stopped {
+		return 0, fmt.Errorf("update.min_healthy of the instance group %q is %s, so none of its %d instances may be stopped", g.Name, g.MinHealthy, len(g.Instances))
 	}
 	return max(n, 1), nil
 }

@@ -80,3 +80,27 @@ func TestDirector(t *testing.T) {
 		}
 	}
 }
+
+func TestHealthy(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		size, width int
+		wrong       bool
+	}{
+		{"", 5, 3, false}, {"0", 5, 3, false}, {"2", 5, 3, false}, {"3", 5, 2, false}, {"4", 5, 1, false},
+		{"5", 5, 0, true}, {"50%", 5, 2, false}, {"50%", 4, 2, false}, {"50%", 1, 1, false}, {"100%", 3, 1, false},
+		{"half", 3, 0, true}, {"-1", 3, 0, true},
+	} {
+		g := Group{Name: "web", Canaries: "0", MaxInFlight: "3", MinHealthy: c.text, Serial: true}
+		for i := range c.size {
+			g.Instances = append(g.Instances, Instance{ID: string(rune('a' + i)), Index: i, Changes: true})
+		}
+		stages, err := Stages([]Group{g}, false)
+		switch {
+		case (err != nil) != c.wrong:
+			t.Errorf("min_healthy %q of %d: %v", c.text, c.size, err)
+		case err == nil && stages[0][0].Lots[0].Width != c.width:
+			t.Errorf("min_healthy %q of %d: %d at the same time, not %d", c.text, c.size, stages[0][0].Lots[0].Width, c.width)
+		}
+	}
+}

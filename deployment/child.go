@@ -1,0 +1,93 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
+)
+
+// start starts a command about an instance and waits for its end. begins is what is
+// reported before.
+func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rollout.Task, begins Event) (rollout.Outcome, error) {
+	t.Member, t.Killed, t.Logs = r.member(row.in, r.dir), true, r.Logs
+	end := make(chan rollout.Outcome, 1)
+	r.mu.Lock()
+	if len(r.failure) > 0 || ctx.Err() != nil {
+		r.mu.Unlock()
+		return rollout.Outcome{}, errStopped
+	}
+	if begins.Status != Creating {
+		r.left--
+	}
+	r.ends[t.Member.Name], r.begun[row.Name], r.busy[row.Name] = end, time.Now(), true
+	r.mu.Unlock()
+	r.report(row, begins)
+	if err := hands.Start(ctx, t); err != nil {
+		return rollout.Outcome{}, err
+	}
+	outcome := <-end
+	r.mu.Lock()
+	delete(r.busy, row.Name)
+	r.mu.Unlock()
+	return outcome, nil
+}
+
+// ended reports how a command about an instance ended.
+func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, well Status) error {
+	r.mu.Lock()
+	took := time.Since(r.begun[row.Name])
+	r.mu.Unlock()
+	e := Event{Status: well, Seconds: took.Seconds(), Log: filepath.Join(r.Logs, r.member(row.in, r.dir).Name+".log")}
+	if outcome.Verdict == schedule.Done || outcome.Verdict == schedule.Unchanged {
+		r.mu.Lock()
+		r.ran[row.Name] = well == Done
+		r.mu.Unlock()
+		r.report(row, e)
+		return nil
+	}
+	e.Status, e.Error, e.Hint = Failed, outcome.Error, outcome.Hint
+	if ctx.Err() != nil && outcome.Verdict == schedule.Interrupted {
+		e.Status, e.Error, e.Hint = Interrupted, "", ""
+		if well != Created { // that one counts as not started
+			r.mu.Lock()
+			r.halted++
+			r.mu.Unlock()
+		}
+	} else {
+		r.fail("%s: %s", row.Name, outcome.Error)
+	}
+	r.report(row, e)
+	return errStopped
+}
+
+// fail adds a reason for which the run fails.
+func (r *runner) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = append(r.failure, fmt.Sprintf(format, args...))
+}
+
+// report reports an event of an instance.
+func (r *runner) report(row *Row, e Event) {
+	e.Time, e.Instance, e.Command = time.Now(), row.Name, r.does
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Report(e)
+}
+
+// tell handles the progress of a command.
+func (r *runner) tell(p rollout.Progress) {
+	switch {
+	case p.Ended != nil:
+		r.mu.Lock()
+		end := r.ends[p.Member]
+		r.mu.Unlock()
+		end <- *p.Ended
+	case p.Step != "":
+		r.report(r.of[p.Member], Event{Status: Stepped, Step: p.Step, Down: p.Down})
+	}
+}
