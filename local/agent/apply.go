@@ -125,13 +125,13 @@ type bundles struct {
 	blobs blobs
 }
 
-// applier installs one spec; the archive of its jobs is unpacked once.
+// applier installs one spec. It unpacks the archive of the spec's jobs once.
 type applier struct {
 	bundles
 	ctx       context.Context
 	spec      *spec
-	packages  []specPackage // by name
-	unpacked  string        // folder, empty until it is needed
+	packages  []specPackage // packages of the spec, by name
+	unpacked  string        // folder of the unpacked jobs; empty until it is needed
 	installed map[string][]string
 }
 
@@ -143,8 +143,8 @@ func (b bundles) newApplier(ctx context.Context, s *spec) (*applier, error) {
 	return a, checkNames(s, func(version string) string { return version })
 }
 
-// checkNames checks the names in a spec, which become paths; version returns
-// the version to check.
+// checkNames checks the names in a spec, which become paths. version returns a text to
+// check for a version.
 func checkNames(s *spec, version func(string) string) error {
 	for _, key := range slices.Sorted(maps.Keys(s.Packages)) {
 		p := s.Packages[key]
@@ -206,7 +206,7 @@ func versionSum(version string, d digest) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// installJob unpacks the job unless it was unpacked before.
+// installJob unpacks the job, unless it was unpacked before.
 func (a *applier) installJob(t specTemplate) (string, error) {
 	dir, err := a.jobInstall(a.spec, t)
 	if err == nil && t.Name == bpm.Name {

@@ -13,13 +13,13 @@ import (
 	"bootstrap/local/machine"
 )
 
-// blobs is the agent's blobstore: files named by their ids. An embedded VM
-// keeps its blobs itself, whatever blobstore the settings name.
+// blobs is the agent's blobstore: files named by their ids. An embedded VM keeps its
+// blobs itself, whatever blobstore is in the settings.
 type blobs struct {
 	vm        machine.VM
 	log       *slog.Logger
 	dir       string
-	sensitive string // blobs of upload_blob: looked at first and never served
+	sensitive string // blobs of upload_blob, which are found first and never served
 }
 
 func newBlobs(vm machine.VM, log *slog.Logger) blobs {

@@ -21,8 +21,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// readBoot reads boot.json, which takes the place of the metadata service of an
-// IaaS.
+// readBoot reads boot.json, which replaces the metadata service of an IaaS.
 func readBoot(dir string) (agent.Boot, error) {
 	var boot agent.Boot
 	name := filepath.Join(dir, "boot.json")
@@ -102,7 +101,7 @@ func (l *folderLock) write() error {
 func (l *folderLock) ready() {
 	if !l.report.Ready {
 		l.report.Ready = true
-		_ = l.write() // the starter would only wait longer
+		_ = l.write() // the process that waits for it waits a little longer
 	}
 }
 
@@ -110,7 +109,7 @@ func (l *folderLock) ready() {
 func (l *folderLock) ended(err error) {
 	if err != nil {
 		l.report.Ended = err.Error()
-		_ = l.write() // the log contains it, too
+		_ = l.write() // The log has the error, too.
 	}
 }
 
@@ -118,7 +117,7 @@ func (l *folderLock) release() { _ = l.flock.Unlock() }
 
 // makeFolders makes the folders that the real agent makes below /var/vcap at boot, and
 // removes temporary files of a killed agent. If vcap is a user of its own, the agent's
-// group is vcap's, so that vcap may enter them as on a real VM.
+// group is vcap's, so that vcap may enter these folders as on a real VM.
 func makeFolders(vm machine.VM) error {
 	for _, f := range []struct {
 		mode fs.FileMode
@@ -148,7 +147,7 @@ func makeFolders(vm machine.VM) error {
 	}
 	sys := vm.Path("data", "sys")
 	if vm.Mounts() {
-		sys = filepath.Join("data", "sys") // leads to the logs from outside, too
+		sys = filepath.Join("data", "sys") // this path is valid outside of the VM, too
 	}
 	if err := replaceLink(sys, vm.Path("sys")); err != nil {
 		return err
@@ -164,7 +163,8 @@ func makeFolder(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-// newLink begins the name of a folder for a link that is about to replace another one.
+// newLink is the prefix of the name of a folder with a link that will replace another
+// link.
 const newLink = ".link-"
 
 // replaceLink makes link a symbolic link to target atomically. If the agent is killed
@@ -192,7 +192,7 @@ func replaceLink(target, link string) error {
 	return os.Rename(fresh, link)
 }
 
-// readJSON reads a file into value. If the file is missing, value stays as it is.
+// readJSON reads a file into value. If the file does not exist, value is unchanged.
 func readJSON(name string, value any) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

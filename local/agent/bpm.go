@@ -24,7 +24,7 @@ func bpmScript(vm machine.VM) (string, error) {
 	return "#!/bin/sh\n" + bpmMark + `VCAP_ROOT="${VCAP_ROOT:-` + vm.Root() + `}" exec '` + strings.ReplaceAll(self, "'", `'\''`) + `' plugin bpm "$@"` + "\n", nil
 }
 
-// writeBPM makes dir the job or the package bpm: bin/bpm, and a monit file
+// writeBPM writes the files of the job or package bpm into dir: bin/bpm, and a monit file
 // without a process.
 func (b bundles) writeBPM(dir string) error {
 	script, err := bpmScript(b.vm)
@@ -40,8 +40,8 @@ func (b bundles) writeBPM(dir string) error {
 	return atomicfile.WriteMode(filepath.Join(dir, "bin", "bpm"), []byte(script), 0o755)
 }
 
-// provideBPM installs the job and the package bpm when a job of the spec uses them, and
-// reports whether it did. Jobs use them without naming them.
+// provideBPM installs the job and the package bpm if a job of the spec uses them, and
+// reports whether it did. The spec does not contain them.
 func (a *applier) provideBPM() (bool, error) {
 	wanted := false
 	for _, t := range a.spec.templates() {
@@ -54,7 +54,7 @@ func (a *applier) provideBPM() (bool, error) {
 		link := a.vm.Path(kind, bpm.Name)
 		dir := a.vm.Path("data", kind, bpm.Name, "embedded")
 		if kind == "jobs" && a.replacesBPM() {
-			continue // it is installed as the job of the release
+			continue // The spec has it as a job of the release.
 		}
 		if err := a.writeBPM(dir); err != nil {
 			return false, err
@@ -91,8 +91,8 @@ func namesBPM(job string) bool {
 	return false
 }
 
-// refreshBPM makes an installed bpm start the program of this agent, because the path
-// may differ from that of the previous agent.
+// refreshBPM writes the path of this agent's program into an installed bpm, because the
+// previous agent may have had another path.
 func (b bundles) refreshBPM() error {
 	for _, kind := range []string{"jobs", "packages"} {
 		dir := b.vm.Path(kind, bpm.Name)

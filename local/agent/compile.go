@@ -46,7 +46,7 @@ func (cp compiler) compilePackage(ctx context.Context, c *call) (any, error) {
 	return map[string]any{"result": result}, nil
 }
 
-// blobRef names a blob that a message made.
+// blobRef is the reply that names a new blob.
 type blobRef struct {
 	BlobstoreID string `json:"blobstore_id"`
 	SHA1        string `json:"sha1"`
@@ -109,7 +109,7 @@ func (cp compiler) installDependency(ctx context.Context, p specPackage) error {
 	return enable(dir, cp.vm.Path("packages", p.Name), 0o755)
 }
 
-// unpackSource replaces the folder in which a package is compiled.
+// unpackSource replaces the content of the folder for compiling a package.
 func (cp compiler) unpackSource(ctx context.Context, archive, source string) error {
 	if err := removal.Tree(source); err != nil {
 		return err

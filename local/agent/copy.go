@@ -17,7 +17,7 @@ import (
 // copyTree copies everything in from into the folder to. It keeps owners, modes,
 // times, symbolic and hard links and holes, and replaces existing files.
 func copyTree(ctx context.Context, from, to string) error {
-	links := map[fileID]string{} // first copy of a file with several names
+	links := map[fileID]string{} // first copy of each file with several hard links
 	type stamp struct {
 		path string
 		info fs.FileInfo
@@ -42,7 +42,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		if info.IsDir() {
 			folders = append(folders, stamp{target, info})
 			if there, err := os.Lstat(target); err == nil && !there.IsDir() {
-				// Also a symbolic link, whose target is not on this disk.
+				// The target may be a symbolic link that leads out of this disk.
 				if err := os.Remove(target); err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ func copyTree(ctx context.Context, from, to string) error {
 			if err := os.MkdirAll(target, 0o700); err != nil {
 				return err
 			}
-			return os.Chmod(target, 0o700) // until its content is copied
+			return os.Chmod(target, 0o700) // writable until its content is copied
 		}
 		return copyEntry(ctx, path, target, info, links)
 	})

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID is the same for two names of one file.
+// fileID is the same for all hard links of a file.
 type fileID struct{ dev, ino uint64 }
 
-// idOf returns the identity of a file and whether it has several names.
+// idOf returns the identity of a file, and whether it has several hard links.
 func idOf(info fs.FileInfo) (fileID, bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.IsDir() {
@@ -28,7 +28,7 @@ func idOf(info fs.FileInfo) (fileID, bool) {
 func own(name string, like fs.FileInfo) error {
 	stat, ok := like.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 {
-		return nil // only root can
+		return nil // only root can do that
 	}
 	return os.Lchown(name, int(stat.Uid), int(stat.Gid))
 }
@@ -52,15 +52,15 @@ func makePipe(name string, mode fs.FileMode) error {
 	return unix.Mkfifo(name, uint32(mode.Perm()))
 }
 
-// eachExtent calls back for every part of the file that holds data.
+// eachExtent calls do for every part of the file with data.
 func eachExtent(f *os.File, size int64, do func(start, length int64) error) error {
 	for at := int64(0); at < size; {
 		start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		switch {
 		case errors.Is(err, unix.ENXIO):
-			return nil // only a hole is left
+			return nil // only a hole follows
 		case err != nil:
-			start = at // a file system that does not support holes
+			start = at // the file system does not support holes
 		}
 		end := size
 		if err == nil {

@@ -21,8 +21,8 @@ import (
 	"bootstrap/local/machine"
 )
 
-// diskSettings describe a persistent disk. The names and the order of the
-// fields are those of the real agent, which shows them in replies and files.
+// diskSettings describe a persistent disk. The names and the order of the fields are
+// those of the real agent, which writes them in replies and files.
 type diskSettings struct {
 	ID            string
 	DeviceID      string
@@ -59,8 +59,7 @@ func (s *settings) diskFrom(cid string, info any) diskSettings {
 	return d
 }
 
-// disks are all persistent disks; hints of add_persistent_disk come before the
-// settings.
+// disks returns all persistent disks; hints of add_persistent_disk replace the settings.
 func (s *settings) disks() (map[string]diskSettings, error) {
 	all := map[string]diskSettings{}
 	for cid, info := range s.get().Disks.Persistent {
@@ -92,7 +91,7 @@ type disks struct {
 	log      *slog.Logger
 	settings *settings
 
-	mu sync.Mutex // guards what is mounted
+	mu sync.Mutex // guards the mounts
 }
 
 // changeHints changes the stored hints of add_persistent_disk.
@@ -182,7 +181,7 @@ func (d *disks) mount(disk diskSettings) error {
 	return nil
 }
 
-// diskFolder is the folder that takes the place of the disk's device.
+// diskFolder returns the folder that replaces the disk's device.
 func diskFolder(disk diskSettings) (string, error) {
 	folder := disk.Path
 	if folder == "" {
@@ -205,7 +204,7 @@ func diskFolder(disk diskSettings) (string, error) {
 	return folder, nil
 }
 
-// placeOf returns where the disk is mounted, or "".
+// placeOf returns the mount point of the disk, or "".
 func (d *disks) placeOf(disk diskSettings) string {
 	for _, place := range []string{storeName, migrationTarget} {
 		at := d.mountedAt(place)
@@ -242,8 +241,8 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	return map[string]string{"message": message}, nil
 }
 
-// busyTimeout is how long an unmount waits for a disk that is in use, and busySaid the
-// time after which it reports why it waits.
+// busyTimeout is how long an unmount waits for a disk in use. After busySaid it reports
+// the reason.
 const (
 	busyTimeout = 10 * time.Minute
 	busySaid    = 3 * time.Second
@@ -254,7 +253,7 @@ const (
 func (d *disks) awaitUnused(ctx context.Context, place string) error {
 	folder := d.mountedAt(place)
 	if d.vm.Mounts() {
-		folder = d.vm.Path(place) // the path that processes use
+		folder = d.vm.Path(place) // the path in the processes' view
 	}
 	limited, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
@@ -281,7 +280,7 @@ func (d *disks) awaitUnused(ctx context.Context, place string) error {
 	}
 }
 
-// usersText names the processes that use a folder, the first ones with a file.
+// usersText lists the processes that use a folder, the first ones with a file.
 func usersText(pids []int, folder string) string {
 	const most = 3
 	var all []string
@@ -317,7 +316,7 @@ func (d *disks) list(ctx context.Context, _ *call) (any, error) {
 }
 
 // migration records that a disk was empty when a migration to it began. After a kill of
-// the agent, its content therefore comes from the migration and can be removed.
+// the agent, all its files are from that migration and can be removed.
 type migration struct{ From, To string }
 
 func (d *disks) migrateMessage(ctx context.Context, _ *call) (any, error) {
@@ -383,7 +382,7 @@ func emptyForMigration(marker string, m migration) error {
 	return writeJSON(marker, m, 0o600)
 }
 
-// associate gives a disk a name below instance/disks, for update_settings.
+// associate makes a link to a disk below instance/disks, for update_settings.
 func (d *disks) associate(name string, disk diskSettings) error {
 	if err := checkName("disk association", name, "0"); err != nil {
 		return err

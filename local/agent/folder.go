@@ -31,7 +31,8 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 				missed = 0
 				continue
 			}
-			// Twice, because a file system may be unavailable for a moment.
+			// It must be missing twice, because a file system may be unavailable for a
+			// moment.
 			if missed++; missed == 2 {
 				cancel(errFolderGone)
 				break
@@ -42,8 +43,8 @@ func watchFolder(ctx context.Context, dir string) (_ context.Context, stop func(
 	return ctx, func() { cancel(nil); <-done }, nil
 }
 
-// hasFolder reports whether the folder and its boot file still exist. An error other
-// than "does not exist" proves nothing.
+// hasFolder reports whether the folder and its boot file still exist. It returns true
+// after any error other than "does not exist".
 func hasFolder(dir string, mine fs.FileInfo) bool {
 	now, err := os.Stat(dir)
 	if err == nil && !os.SameFile(mine, now) {

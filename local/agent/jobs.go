@@ -29,7 +29,8 @@ const stopTimeout = 5 * time.Minute
 // stateStopped is the job state after a stop, even if processes still run.
 const stateStopped = "stopped"
 
-// jobs are the jobs of the VM, which apply installs and start puts under supervision.
+// jobs are the jobs of the VM: apply installs them, and start puts them under
+// supervision.
 type jobs struct {
 	vm         machine.VM
 	log        *slog.Logger
@@ -45,7 +46,7 @@ type jobs struct {
 // supervisor.
 func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
 	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(ctx, monit.Config{
-		// Releases name the files that they installed below /var/vcap.
+		// Releases use paths below /var/vcap.
 		Command: func(_ context.Context, argv []string) *exec.Cmd {
 			mapped := make([]string, len(argv))
 			for i, arg := range argv {
@@ -66,8 +67,8 @@ func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *set
 
 func (j *jobs) stoppedFile() string { return j.vm.Path("monit", "stopped") }
 
-// unmonitoredFile exists while the jobs are being drained, also across a
-// restart of the agent; monit keeps this in its state file.
+// unmonitoredFile exists while the jobs are being drained, even if the agent restarts;
+// monit has this in its state file.
 func (j *jobs) unmonitoredFile() string { return j.vm.Path("monit", "unmonitored") }
 
 func exists(name string) bool {
@@ -75,8 +76,8 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// boot puts the jobs of the last start under supervision. Those that ran when the
-// agent or the VM ended are found or started again, without any script.
+// boot puts the jobs of the last start under supervision. It finds or starts those again
+// that were running when the agent or the VM ended, without any script.
 func (j *jobs) boot() error {
 	if err := j.forgetPIDs(); err != nil {
 		return fmt.Errorf("cannot remove the pid files from before the machine's restart: %w", err)
@@ -85,13 +86,13 @@ func (j *jobs) boot() error {
 		j.log.Error("bpm cannot be written", "cause", err)
 	}
 	if err := j.reload(); err != nil {
-		// The agent must start anyway: otherwise the VM could not be repaired.
+		// The agent starts anyway, because the VM could not be repaired without it.
 		j.log.Error("the jobs cannot be supervised", "cause", err)
 		return nil
 	}
 	switch {
 	case exists(j.stoppedFile()):
-		j.supervisor.StopAsync() // the agent may have been killed during a stop
+		j.supervisor.StopAsync() // The agent may have been killed during a stop.
 	case !exists(j.unmonitoredFile()):
 		j.supervisor.Start()
 	}
@@ -133,8 +134,8 @@ func (j *jobs) reload() error {
 	return j.supervisor.Load(checks)
 }
 
-// start is the message start: it puts the installed jobs under supervision and
-// starts them, without waiting until they run.
+// start is the message start: it puts the installed jobs under supervision and starts
+// them. It does not wait until they run.
 func (j *jobs) start(_ context.Context, c *call) (any, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -243,7 +244,7 @@ func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
 	return nil, failf("Stopping Monitored Services: Stopping services '%v' errored", names)
 }
 
-// unmonitor leaves the processes alone, so that drain scripts can end them.
+// unmonitor ends the supervision of the processes, so that drain scripts can end them.
 func (j *jobs) unmonitor() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -255,8 +256,8 @@ func (j *jobs) unmonitor() error {
 	return nil
 }
 
-// forget is the part of apply that ends the supervision of the jobs; their processes
-// continue.
+// forget removes all services from the supervision when apply changes the jobs; their
+// processes continue.
 func (j *jobs) forget() error { return removal.Tree(j.vm.Path("monit", "job")) }
 
 func (j *jobs) state() string {
@@ -266,7 +267,7 @@ func (j *jobs) state() string {
 	return j.supervisor.State()
 }
 
-// recordHealth writes the state to the file that jobs read.
+// recordHealth writes the state to a file that jobs read.
 func (j *jobs) recordHealth() {
 	health := struct {
 		State string `json:"state"`
@@ -292,8 +293,8 @@ type jobProcess struct {
 	} `json:"cpu"`
 }
 
-// processes lists the processes as monit does, the last one of the control
-// files first.
+// processes lists the processes in monit's order: the last one of the control files
+// first.
 func (j *jobs) processes() []jobProcess {
 	var all []jobProcess
 	for _, s := range slices.Backward(j.supervisor.Status()) {
@@ -306,8 +307,8 @@ func (j *jobs) processes() []jobProcess {
 }
 
 // forgetPIDs empties sys/run at the first start after a boot of the machine; on a real
-// VM, sys/run is in memory. Otherwise jobs would kill processes that have the numbers
-// in old pid files by then.
+// VM, sys/run is in memory. Otherwise jobs could kill new processes that have the ids in
+// old pid files.
 func (j *jobs) forgetPIDs() error {
 	file, now := j.vm.Path("bosh", "machine_boot"), process.BootID()
 	last, err := os.ReadFile(file)

@@ -1,7 +1,6 @@
-// Package local is the embedded agent, which runs on an embedded VM like bosh-agent on
-// a real one. The VM is a folder and this process. The messages, their effects on the
-// folder and their error texts are those of the real agent, so that a client cannot
-// distinguish the two.
+// Package agent is the embedded agent, which runs on an embedded VM in place of
+// bosh-agent. The VM is a folder and this process. Messages, their effects on the folder
+// and error texts are those of the real agent, so that clients see no difference.
 package agent
 
 import (
@@ -22,12 +21,12 @@ import (
 	"bootstrap/local/sshd"
 )
 
-// settingsDeadline ends an agent that never got settings; create_vm has given
-// up long before.
+// settingsDeadline ends an agent that never gets settings; create_vm gives up long
+// before.
 const settingsDeadline = time.Hour
 
-// How often the agent tries to listen on an address that is in use: after a restart the
-// last listener may need a moment to release it, at boot another process may use it.
+// How often the agent tries to listen on an address in use: after a restart the previous
+// listener may need a moment to release it, and at boot another process may use it.
 const (
 	listenPause     = 250 * time.Millisecond
 	listenAtBoot    = 8
@@ -75,7 +74,7 @@ func Run(ctx context.Context, dir string, log io.Writer) (err error) {
 	return err
 }
 
-// embeddedAgent is the agent of one VM: the values that answer its messages.
+// embeddedAgent is the agent of one VM, with the parts that answer its messages.
 type embeddedAgent struct {
 	vm   machine.VM
 	boot agent.Boot
@@ -96,8 +95,8 @@ type embeddedAgent struct {
 	restarting   *taskFile // tasks that end when the agent has restarted
 }
 
-// newEmbeddedAgent returns an agent that does nothing yet; the caller must call
-// close. It does not end with ctx, whose run gets its panics.
+// newEmbeddedAgent returns an agent that does nothing yet; the caller must call close. It
+// continues after the end of ctx, to whose run it reports panics.
 func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
 	server := sshd.New(ctx, sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
 	settings := newSettings(vm, log, boot, server.Dial)
@@ -127,8 +126,8 @@ func (a *embeddedAgent) close() {
 	a.jobs.supervisor.Close()
 }
 
-// messageBus answers messages with one set of settings of the bus. A change of these
-// settings, for which the real agent restarts, creates a new messageBus.
+// messageBus answers messages with one version of the bus's settings. If these change, a
+// new messageBus is made; the real agent restarts.
 type messageBus struct {
 	agent    *embeddedAgent
 	tasks    *tasks
@@ -143,7 +142,7 @@ func (a *embeddedAgent) run(ctx context.Context) error {
 	}
 	if err := a.awaitSettings(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // somebody asked it to end
+			return nil // It was asked to end.
 		}
 		return err
 	}
@@ -200,7 +199,7 @@ func (a *embeddedAgent) serve(ctx context.Context, tries int) error {
 	return err
 }
 
-// awaitSettings waits for settings; those of an earlier boot are sufficient.
+// awaitSettings waits for settings; those of an earlier boot are also valid.
 func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsDeadline)
 	defer cancel()
@@ -224,8 +223,8 @@ func (a *embeddedAgent) awaitSettings(ctx context.Context) error {
 	}
 }
 
-// listen opens the message bus. It tries again while the address is in use, and
-// its error names the process that uses it, if that is known.
+// listen opens the message bus. It tries again while the address is in use; its error
+// names the process that uses it, if that is known.
 func (a *embeddedAgent) listen(ctx context.Context, tries int) (net.Listener, error) {
 	bus, err := a.settings.bus()
 	if err != nil {

@@ -27,7 +27,7 @@ type logs struct {
 	blobs blobs
 }
 
-// fetch is the message fetch_logs: it makes a blob of the logs.
+// fetch is the message fetch_logs: it makes a blob from the logs.
 func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	var kinds string
 	var filters []string
@@ -46,8 +46,8 @@ func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	return blob, nil
 }
 
-// bundle is the message bundle_logs: it makes a file of the logs on the VM,
-// which the client removes.
+// bundle is the message bundle_logs: it makes a file on the VM from the logs. The client
+// must remove it.
 func (l logs) bundle(ctx context.Context, c *call) (any, error) {
 	var request struct {
 		OwningUser string   `json:"owning_user"`
@@ -128,7 +128,7 @@ func copyLogs(ctx context.Context, source, target string, filters []string) erro
 		}
 		info, err := os.Stat(name)
 		if !matched || err != nil || !info.Mode().IsRegular() {
-			return nil // also a broken link, and a log that was just rotated
+			return nil // also a broken link, or a log that was just rotated
 		}
 		copied := filepath.Join(target, rel)
 		if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
@@ -192,8 +192,7 @@ type dnsRecords struct {
 	blobs blobs
 }
 
-// sync is the message sync_dns: it stores records that are newer than those of
-// the VM.
+// sync is the message sync_dns: it stores the records if they are newer than the VM's.
 func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
 	var id string
 	var sum digest

@@ -15,12 +15,12 @@ type operation struct {
 	// background is the lowest protocol in which the reply is a task.
 	background int
 	cancelable bool
-	// resumed returns the result of a task that restarts the agent; nil for tasks that
-	// a restart loses.
+	// resumed returns the result of a task that restarts the agent; nil: a restart loses
+	// the task.
 	resumed any
 }
 
-// never is higher than all protocols: the message is always answered at once.
+// never is higher than all protocols: the message is always answered directly.
 const never = 1 << 30
 
 // operations is the table of all messages.
@@ -70,8 +70,8 @@ type call struct {
 	protocol int
 }
 
-// bind decodes the arguments by position. At least need of them are required;
-// surplus ones are ignored.
+// bind decodes the arguments by position. At least need arguments are required; surplus
+// ones are ignored.
 func (c *call) bind(need int, into ...any) error {
 	const prefix = "Extracting method arguments from payload: "
 	if len(c.args) < need {
@@ -112,7 +112,7 @@ type request struct {
 	Protocol  int             `json:"protocol"`
 }
 
-// answer executes a message and returns the reply; an error means that the body is not
+// answer carries out a message and returns the reply; an error means that the body is not
 // a message.
 func (b *messageBus) answer(ctx context.Context, body []byte) (any, error) {
 	var r request
@@ -163,7 +163,7 @@ type rememberedTask struct {
 	Method string `json:"method"`
 }
 
-// taskFile stores tasks for the time after a restart of the agent.
+// taskFile stores tasks while the agent restarts.
 type taskFile struct {
 	path string
 	log  *slog.Logger
@@ -171,7 +171,7 @@ type taskFile struct {
 	mu sync.Mutex // one change at a time
 }
 
-// add remembers a task.
+// add stores a task.
 func (f *taskFile) add(id, method string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// The two places where a disk can be mounted. Mounting makes the place a link to the
-// folder of the disk, and keeps the folder that was there before as hiddenStore. If the
-// VM has mounts of its own, the links are in bosh/mounts: they record the mounts, also
-// for the next start of the VM.
+// The two mount points. Mounting replaces the mount point by a link to the folder of the
+// disk, and keeps the previous folder as hiddenStore. If the VM has mounts of its own,
+// the links are in bosh/mounts: they record the mounts, also for the next start of the
+// VM.
 const (
 	storeName       = "store"
 	migrationTarget = "store_migration_target"
@@ -35,7 +35,7 @@ func (d *disks) linkOf(place string) string {
 	return d.vm.Path(place)
 }
 
-// remount mounts at the place the folder that its link names, or nothing if there is no
+// remount mounts the target of the place's link at the place; nothing if there is no
 // link.
 func (d *disks) remount(place string) error {
 	want, at := d.mountedAt(place), d.vm.Path(place)
@@ -63,7 +63,7 @@ func (d *disks) remount(place string) error {
 	return enterable(at)
 }
 
-// enterable makes the root of a disk accessible for all users of the VM, if only its
+// enterable gives all users of the VM access to the root folder of a disk, if only its
 // owner has access.
 func enterable(disk string) error {
 	info, err := os.Stat(disk)
@@ -73,8 +73,8 @@ func enterable(disk string) error {
 	return err
 }
 
-// moveMount mounts the folder of the migration's new disk at the store, after
-// everything was copied to it.
+// moveMount mounts the new disk of a migration at the store, after all files were copied
+// to it.
 func (d *disks) moveMount(folder string) error {
 	if err := replaceLink(folder, d.linkOf(storeName)); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (d *disks) repairLinks() error {
 	store := d.vm.Path(storeName)
 	if target := d.mountedAt(storeName); target != "" {
 		if target == d.mountedAt(migrationTarget) {
-			return os.Remove(d.linkOf(migrationTarget)) // the migration was finished
+			return os.Remove(d.linkOf(migrationTarget)) // the migration was complete
 		}
 		all, err := d.settings.disks()
 		if err != nil {

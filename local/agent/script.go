@@ -24,7 +24,7 @@ import (
 	"bootstrap/internal/process"
 )
 
-// The time that a script gets to end when a message canceled it, and when the agent
+// How long a script may take to end after a message canceled it, and when the agent
 // itself must end.
 const (
 	cancelGrace = 10 * time.Second
@@ -75,8 +75,8 @@ type scriptOptions struct {
 	Env map[string]string `json:"env"`
 }
 
-// runScript is the message run_script: it runs the script of every job that has
-// it, all at once.
+// runScript is the message run_script: it runs the script with one name of every job, all
+// at the same time.
 func (sc scripts) runScript(ctx context.Context, c *call) (any, error) {
 	var name string
 	var options scriptOptions
@@ -138,7 +138,7 @@ func (sc scripts) eachJob(s *spec, name string, run func(job, script string) err
 	return failf("%d of %d %s scripts failed. %s.", len(failed), started, name, text)
 }
 
-// logged runs a script with its output appended to the job's log files.
+// logged runs a script and appends its output to the job's log files.
 func (sc scripts) logged(ctx context.Context, job, name, script string, env []string) error {
 	cmd := sc.vm.Command([]string{script}, env...)
 	for _, out := range []struct {

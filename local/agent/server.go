@@ -35,8 +35,8 @@ import (
 
 const (
 	maxMessage   = 256 << 20
-	stallTimeout = 2 * time.Minute // limit for a body of which nothing arrives
-	closeGrace   = 2 * time.Second // for the last replies when the agent ends
+	stallTimeout = 2 * time.Minute // limit for a body from which no data arrives
+	closeGrace   = 2 * time.Second // time for the last replies when the agent ends
 )
 
 // serveHTTP serves the message bus until ctx ends.
@@ -100,11 +100,11 @@ func authorized(bus *url.URL, handle http.HandlerFunc) http.HandlerFunc {
 // certificates are the certificates that the message bus can have.
 type certificates struct {
 	vm       machine.VM
-	name     string // of the VM
+	name     string // name of the VM
 	settings *settings
 }
 
-// of returns the certificate in the settings, or else the VM's own certificate.
+// of returns the certificate in the settings, or the VM's own certificate.
 func (c certificates) of(bus *url.URL) (tls.Certificate, error) {
 	given := c.settings.cert()
 	if given.Certificate == "" && given.PrivateKey == "" {
@@ -174,7 +174,7 @@ func (c certificates) own(bus *url.URL) (tls.Certificate, error) {
 	return tls.X509KeyPair(text.Bytes(), text.Bytes())
 }
 
-// moving is a body that fails if nothing arrives for stallTimeout.
+// moving is a body that fails if no data arrives for stallTimeout.
 type moving struct {
 	io.Reader
 	control *http.ResponseController

@@ -29,10 +29,10 @@ const (
 	maxSettings  = 16 << 20
 )
 
-// settings are the settings from the CPI, and the changes that messages made to them.
+// settings are the settings from the CPI, with the changes that messages made.
 type settings struct {
 	fetch                 func(context.Context) ([]byte, error)
-	cache, updates, hints string // files
+	cache, updates, hints string // names of files
 	log                   *slog.Logger
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ type updateSettings struct {
 	TrustedCerts string `json:"trusted_certs"`
 }
 
-// merge adopts another update and reports whether the agent has to restart.
+// merge adds another update and reports whether the agent has to restart.
 func (u *updateSettings) merge(other updateSettings) bool {
 	u.TrustedCerts, u.DiskAssociations = other.TrustedCerts, other.DiskAssociations
 	restart := false
@@ -151,7 +151,7 @@ func (s *settings) apply(other updateSettings) (bool, error) {
 	next := s.update
 	restart := next.merge(other)
 	if restart {
-		// An agent that cannot restart with these settings could never get other ones.
+		// If the agent could not restart with these settings, it could never get others.
 		if len(next.MBus.URLs) > 0 {
 			if _, err := parseBus(next.MBus.URLs[0]); err != nil {
 				return false, err
@@ -208,8 +208,8 @@ func (s *settings) cert() agent.Cert {
 	return s.current.Env.Bosh.MBus.Cert
 }
 
-// newSettings makes settings that are fetched from a file, or from the registry
-// through a port that is forwarded to the VM.
+// newSettings returns settings that are fetched from a file, or from the registry through
+// a port that is forwarded to the VM.
 func newSettings(vm machine.VM, log *slog.Logger, boot agent.Boot, dial func(ctx context.Context, network, address string) (net.Conn, error)) *settings {
 	s := &settings{
 		cache: vm.Path("bosh", "settings.json"), updates: vm.Path("bosh", "update_settings.json"),
@@ -227,7 +227,7 @@ func newSettings(vm machine.VM, log *slog.Logger, boot agent.Boot, dial func(ctx
 		data, err := fetchRegistry(ctx, client, boot.Registry, boot.Name)
 		var inner *url.Error
 		if errors.As(err, &inner) {
-			err = inner.Err // the error without the URL, which contains credentials
+			err = inner.Err // the URL in the error contains credentials
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot get the settings from the registry: %w", err)

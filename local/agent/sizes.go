@@ -11,8 +11,8 @@ import (
 	"bootstrap/local/machine"
 )
 
-// countTime limits the measuring of disks. A disk with so many files that it takes
-// longer counts as full as its file system.
+// countTime limits the measuring of disks. If a disk has so many files that measuring
+// takes longer, its file system's use is reported.
 const countTime = 3 * time.Second
 
 // fullness is the size and the use of a disk that is a folder.
@@ -22,7 +22,7 @@ type fullness struct {
 	sized uint64 // bytes
 }
 
-// fullnesses measures the disks whose size is known.
+// fullnesses measures the disks with known sizes.
 func (d *disks) fullnesses(ctx context.Context) []fullness {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
@@ -66,8 +66,8 @@ func (d *disks) persistent(sizes map[string]int) (folder string, size int) {
 	return "", 0
 }
 
-// onDisk returns the number of bytes of the files in a folder. Each file counts once,
-// and files that disappear during the count do not.
+// onDisk returns the number of bytes of the files in a folder. Each file counts once;
+// files that disappear are ignored.
 func onDisk(ctx context.Context, folder string) (uint64, error) {
 	var total uint64
 	seen := map[fileID]bool{}
@@ -101,7 +101,7 @@ func (f fullness) addTo(v *vitals) {
 	v.Disk[f.name] = now
 }
 
-// note is a sentence about a disk with more data than its size; empty otherwise.
+// note returns a sentence about a disk with more data than its size; empty: it has less.
 func (f fullness) note() string {
 	if f.used <= f.sized {
 		return ""

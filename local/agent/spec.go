@@ -90,8 +90,7 @@ func (s *spec) templates() []specTemplate {
 }
 
 // digest is a multi-digest with the error texts of the real agent. Its text is part of
-// the names of folders: the algorithm is left out for sha1, and written before other
-// digests.
+// folder names: for sha1 only the hex digits, for others the algorithm comes first.
 type digest struct {
 	sum  multidigest.Multi
 	text string
@@ -157,7 +156,7 @@ func (f specs) write(s *spec) error {
 	return nil
 }
 
-// address fills in the addresses that the spec leaves to the settings, and refuses
+// address fills in addresses from the settings if the spec lacks them, and refuses
 // networks that the VM does not have.
 func (s *settings) address(target *spec) error {
 	known := s.get().Networks

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	taskQueue = 5    // more requests wait, as with the real agent
-	taskKept  = 1000 // results; the real agent keeps them all
+	taskQueue = 5    // further requests wait, as with the real agent
+	taskKept  = 1000 // number of kept results; the real agent keeps all
 )
 
 var errNotSupported = errors.New("not supported")
@@ -40,8 +40,8 @@ type task struct {
 	id         string
 	run        func(context.Context) (any, error)
 	cancelable bool
-	ended      func()                 // after the result is known; may be nil
-	waits      atomic.Pointer[string] // for what, if that takes long
+	ended      func()                 // called after the result is known; may be nil
+	waits      atomic.Pointer[string] // the cause of a long wait
 
 	running bool
 	cancel  context.CancelCauseFunc
@@ -93,7 +93,7 @@ func (t *tasks) runOne(ctx context.Context, task *task) {
 	stop()
 	task.cancel(nil)
 	if errors.Is(err, errRestart) {
-		return // it ends when the agent has restarted, not before
+		return // it ends only when the agent has restarted
 	}
 	if err != nil {
 		t.log.Error("a task failed", "task", task.id, "cause", err)
@@ -104,8 +104,8 @@ func (t *tasks) runOne(ctx context.Context, task *task) {
 	t.finish(task, value, err)
 }
 
-// runSafely turns a panic into an error, because one bad message must not end
-// the supervision of the jobs.
+// runSafely turns a panic into an error: a bad message must not end the supervision of
+// the jobs.
 func runSafely(ctx context.Context, run func(context.Context) (any, error)) (value any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -129,7 +129,7 @@ func (t *tasks) finish(task *task, value any, err error) {
 // taskKey is the key of the task in its context.
 type taskKey struct{}
 
-// waitsFor has the task of a context say what it waits for.
+// waitsFor sets the cause of the wait of a context's task.
 func waitsFor(ctx context.Context, what string) {
 	if task, ok := ctx.Value(taskKey{}).(*task); ok {
 		task.waits.Store(&what)
@@ -144,8 +144,8 @@ func (t *tasks) add(id string, value any) {
 	t.finish(t.byID[id], value, nil)
 }
 
-// stateValue is the reply to a message that becomes a task, and of get_task
-// while the task runs.
+// stateValue is the reply to a message that becomes a task, and the value of get_task
+// while the task is running.
 type stateValue struct {
 	ID    string `json:"agent_task_id"`
 	State string `json:"state"`

@@ -18,9 +18,9 @@ import (
 	"bootstrap/local/machine"
 )
 
-// vitals are the resources that the VM uses, if its cgroup counts them; otherwise those
-// of this machine. The load is always the machine's. Numbers are texts, as in the real
-// agent's replies.
+// vitals are the resources that the VM uses, if it has a cgroup that counts them;
+// otherwise those of this machine. The load is always the machine's. Numbers are texts,
+// as in the real agent's replies.
 type vitals struct {
 	CPU struct {
 		Sys  string `json:"sys,omitempty"`
@@ -65,7 +65,7 @@ func vitalsOf(vm machine.VM, disks *disks) *vitals {
 	return all
 }
 
-// measureMachine fills in what the system reports.
+// measureMachine fills in the machine's values.
 func (all *vitals) measureMachine() {
 	if avg, err := load.Avg(); err == nil {
 		for _, n := range []float64{avg.Load1, avg.Load5, avg.Load15} {
@@ -94,7 +94,7 @@ func (all *vitals) measureMachine() {
 	all.CPU.User, all.CPU.Sys, all.CPU.Wait = share(t.User+t.Nice), share(t.System), share(t.Iowait)
 }
 
-// measure fills in the resources of the VM's processes, as parts of their limits.
+// measure fills in the resources of the VM's processes, relative to their limits.
 func (all *vitals) measure(use machine.Usage, limits agent.BootLimits) {
 	first, ok := process.Identify(1)
 	if !ok {
@@ -124,7 +124,7 @@ func limitsOf(vm machine.VM) agent.BootLimits {
 	return limits
 }
 
-// notesOf returns sentences about the VM's limits that a person should know.
+// notesOf returns warnings about the VM's limits.
 func notesOf(vm machine.VM) []string {
 	limits := limitsOf(vm)
 	notes := slices.Concat(limits.NotHeld, sizesOf(vm).NotHeld)
@@ -160,7 +160,7 @@ func diskUse(place string) (diskVitals, bool) {
 	}, true
 }
 
-// percent returns the used part in percent, rounded up like df does.
+// percent returns the used part in percent, rounded up as df does.
 func percent(used, whole uint64) string {
 	if whole == 0 {
 		return "0"

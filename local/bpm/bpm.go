@@ -1,8 +1,7 @@
-// Package bpm runs the processes of a job's config/bpm.yml on an embedded VM, as
-// the program bpm of bpm-release does on a real one. Commands, flags, paths and
-// the environment of processes are those of bpm-release, so that monit files and
-// scripts find what they expect; containers are not made: docs/local.md lists
-// what that means.
+// Package bpm runs the processes of a job's config/bpm.yml on an embedded VM, in place of
+// the program bpm of bpm-release. Commands, flags, paths and the environment of processes
+// are those of bpm-release, so that monit files and scripts work. It makes no containers;
+// docs/local.md lists the differences.
 package bpm
 
 import (
@@ -31,7 +30,7 @@ const Name = "bpm"
 type Call struct {
 	Args           []string
 	Root           string // $VCAP_ROOT; empty: /var/vcap
-	Version        string // of this program
+	Version        string // version of this program
 	Stdout, Stderr io.Writer
 }
 
@@ -58,7 +57,7 @@ type options struct {
 	lines                    int
 }
 
-// Run executes one command and returns the exit status; an error is printed.
+// Run carries out one command and returns the exit status. It prints the error.
 func Run(ctx context.Context, c Call) int {
 	status, err := c.run(ctx)
 	if err != nil {
@@ -141,7 +140,7 @@ func (o *options) flags(command string) *pflag.FlagSet {
 	return flags
 }
 
-// with executes a command with a process.
+// with carries out a command for a process.
 func (c Call) with(ctx context.Context, p process, command string, o options) (status int, err error) {
 	switch command {
 	case "start":
@@ -166,7 +165,7 @@ func (c Call) with(ctx context.Context, p process, command string, o options) (s
 	return 0, p.logs(o)
 }
 
-// list prints the processes of all jobs, in the form of bpm-release.
+// list prints the processes of all jobs in the format of bpm-release.
 func list(vm machine.VM, stdout, stderr io.Writer) error {
 	jobs, err := os.ReadDir(vm.Path("jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

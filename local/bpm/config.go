@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// settings are one process of a config/bpm.yml. The fields, and that unknown ones
-// are ignored, are those of bpm-release.
+// settings describe one process in a config/bpm.yml. The fields are those of bpm-release,
+// which also ignores unknown ones.
 type settings struct {
 	Name              string            `yaml:"name"`
 	Executable        string            `yaml:"executable"`
@@ -69,14 +69,14 @@ type unsafe struct {
 	UnrestrictedVolumes []volume `yaml:"unrestricted_volumes"`
 }
 
-// UnmarshalYAML also remembers the line, for messages.
+// UnmarshalYAML also stores the line, for messages.
 func (s *settings) UnmarshalYAML(n *yaml.Node) error {
 	type plain settings
 	s.line = n.Line
 	return n.Decode((*plain)(s))
 }
 
-// UnmarshalYAML also remembers the line, for messages.
+// UnmarshalYAML also stores the line, for messages.
 func (v *volume) UnmarshalYAML(n *yaml.Node) error {
 	type plain volume
 	v.line = n.Line
@@ -86,8 +86,8 @@ func (v *volume) UnmarshalYAML(n *yaml.Node) error {
 // configOf is the path of a job's bpm.yml.
 func configOf(vm machine.VM, job string) string { return vm.Path("jobs", job, "config", "bpm.yml") }
 
-// readConfig reads and checks the bpm.yml of a job. Each message begins with the
-// file and, where it is known, the line.
+// readConfig reads and checks the bpm.yml of a job. Each message begins with the file
+// and, if it is known, the line.
 func readConfig(vm machine.VM, job string) ([]settings, error) {
 	file := configOf(vm, job)
 	data, err := readFile(file)
@@ -125,10 +125,10 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// mostErrors is how many values of a wrong type are reported.
+// mostErrors is how many wrong types are reported at most.
 const mostErrors = 3
 
-// ofTypes rewords errors about types, without the names of Go's types.
+// ofTypes rewords errors about types without the names of Go types.
 func ofTypes(errs []string) string {
 	var list []string
 	for i, text := range errs {
@@ -178,7 +178,7 @@ func ofTypes(errs []string) string {
 	return strings.Join(list, "; ")
 }
 
-// cutLast is strings.Cut at the last separator.
+// cutLast splits a text at the last separator.
 func cutLast(text, at string) (before, after string, found bool) {
 	i := strings.LastIndex(text, at)
 	if i < 0 {
@@ -244,7 +244,7 @@ func (v volume) check(vm machine.VM, job string) error {
 	return nil
 }
 
-// parseVolume reads a volume as the flag -v of bpm run has it: PATH[:OPTION,...].
+// parseVolume reads a volume in the form of the flag -v of bpm run: PATH[:OPTION,...].
 func parseVolume(text string) (volume, error) {
 	path, options, found := strings.Cut(text, ":")
 	v := volume{Path: path}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// environ returns the environment of the process, the tag first: the variables of
-// bpm.yml, and the defaults of bpm-release.
+// environ returns the environment of the process: first the tag, then the defaults of
+// bpm-release and the variables of bpm.yml.
 func (p process) environ(s *settings) []string {
 	home := p.vm.Path("data", p.job)
 	values := map[string]string{
@@ -17,7 +17,7 @@ func (p process) environ(s *settings) []string {
 		"LANG":      "en_US.UTF-8",
 		"PATH":      p.vm.Path("jobs", p.job, "bin") + ":/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin:.",
 		"HOME":      home,
-		"VCAP_ROOT": p.vm.Root(), // by which the CPI recognizes the processes of a VM
+		"VCAP_ROOT": p.vm.Root(), // the CPI finds the processes of a VM by it
 	}
 	for key, value := range s.Env {
 		if key != "VCAP_ROOT" {
@@ -31,8 +31,8 @@ func (p process) environ(s *settings) []string {
 	return env
 }
 
-// lookPath finds a program, given without a folder, in the PATH of the process's
-// environment env, not in that of this process.
+// lookPath finds a program in the PATH of the process's environment env. It does not use
+// the PATH of this process.
 func lookPath(program string, env []string) string {
 	if strings.ContainsRune(program, '/') {
 		return program

@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	stopTimeout = 15 * time.Second      // until a process gets QUIT, as with bpm-release
-	quitTimeout = 2 * time.Second       // for its stack, before it is killed
-	endPause    = 20 * time.Millisecond // between two looks whether it has ended
+	stopTimeout = 15 * time.Second      // time before a process gets QUIT, as with bpm-release
+	quitTimeout = 2 * time.Second       // time for printing its stack, before it is killed
+	endPause    = 20 * time.Millisecond // pause between two checks whether it has ended
 	hookTimeout = 5 * time.Minute
 	lockTimeout = 5 * time.Minute
 	lockPause   = 50 * time.Millisecond
 )
 
-// errNotRunning has the words of bpm-release.
+// errNotRunning has the text of bpm-release.
 var errNotRunning = errors.New("process is not running or could not be found")
 
 // process is one process of a job.
 type process struct {
 	vm        machine.VM
 	job, name string
-	log       *slog.Logger // bpm.log, for commands that change something
+	log       *slog.Logger // bpm.log, for commands that change the process
 }
 
 // String returns the name as bpm list shows it.
@@ -55,14 +55,13 @@ func (p process) logFile(stream string) string {
 	return p.vm.Path("sys", "log", p.job, p.name+"."+stream+".log")
 }
 
-// recordFile contains the process that was started last: "PID BIRTH". It is needed
-// because jobs may remove their pid file, and the id alone may belong to another
-// process by now.
+// recordFile is the path of the record of the last started process: "PID BIRTH". A pid
+// file is not enough: jobs may remove it, and another process may get the same id.
 func (p process) recordFile() string { return p.vm.Path("data", "bpm", "processes", p.String()) }
 
-// tag is a variable in the environment of the process and its descendants, by which bpm
-// finds the ones that the process leaves running. In a container they would end with
-// it.
+// tag is a variable in the environment of the process and its descendants. bpm uses it to
+// find processes that are left when the main process has ended; in a container they would
+// end with it.
 func (p process) tag() string { return "BPM_PROCESS=" + p.vm.Path("jobs", p.job, p.name) }
 
 func (p process) workDir(s *settings) string {
@@ -72,7 +71,7 @@ func (p process) workDir(s *settings) string {
 	return p.vm.Path("jobs", p.job)
 }
 
-// recorded returns the process that was started last, if it was not stopped.
+// recorded returns the record of the last started process, if it was not stopped.
 func (p process) recorded() (record string, known bool) {
 	data, err := os.ReadFile(p.recordFile())
 	return strings.TrimSpace(string(data)), err == nil
@@ -89,8 +88,8 @@ func (p process) running() (int, error) {
 	return pid, nil
 }
 
-// logged calls do while no other bpm changes this process. It writes what happens, and
-// the error, to the job's bpm.log.
+// logged calls do while no other bpm changes this process. It writes the changes, and the
+// error, to the job's bpm.log.
 func (p process) logged(ctx context.Context, command string, do func(process) error) error {
 	dir := p.vm.Path("sys", "log", p.job)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -183,7 +182,7 @@ func (p process) run(ctx context.Context, o options, stdout, stderr io.Writer) (
 	defer errLog.Close()
 	cmd := p.command(s)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(outLog, stdout), io.MultiWriter(errLog, stderr)
-	cmd.WaitDelay = quitTimeout // a process that it leaves running may keep the streams open
+	cmd.WaitDelay = quitTimeout // A process that it leaves running may keep the streams open.
 	if err := p.launch(cmd, s); err != nil {
 		return 0, err
 	}
@@ -203,8 +202,7 @@ func (p process) run(ctx context.Context, o options, stdout, stderr io.Writer) (
 	return status, err
 }
 
-// prepare does everything that comes before the start of the process, and opens
-// its logs.
+// prepare prepares the start of the process, and opens its logs.
 func (p process) prepare(ctx context.Context, s *settings) (stdout, stderr *os.File, err error) {
 	if err := errors.Join(p.endRest(ctx), p.forget()); err != nil {
 		return nil, nil, err
@@ -249,7 +247,7 @@ func (p process) makeFolders(s *settings) error {
 				return fmt.Errorf("cannot use the volume %s: %w", v.Path, err)
 			}
 		} else if err == nil {
-			continue // a file
+			continue // it is a file
 		}
 		folders = append(folders, path)
 	}
@@ -322,8 +320,8 @@ func (p process) command(s *settings) *exec.Cmd {
 	return cmd
 }
 
-// findProgram reports an executable that cannot be run. Otherwise the program that
-// changes the user would fail later, with an error only in the process's log.
+// findProgram reports an executable that cannot be run. Without this check, the program
+// that changes the user would fail later, with an error only in the process's log.
 func (p process) findProgram(s *settings) error {
 	program := lookPath(p.vm.ResolveAll(s.Executable), p.environ(s))
 	_, err := exec.LookPath(program)
@@ -374,7 +372,7 @@ func (p process) launch(cmd *exec.Cmd, s *settings) error {
 		err = p.writePID(pid)
 	}
 	if err != nil {
-		system.KillGroup(pid) // otherwise nothing could find the process again
+		system.KillGroup(pid) // Without a record, the process could not be found again.
 		return fmt.Errorf("cannot record the process: %w", err)
 	}
 	return nil
@@ -394,9 +392,9 @@ func (p process) forget() error {
 	return nil
 }
 
-// stop ends the process with its shutdown_signal, then with QUIT and KILL, and then
-// kills all processes that it left running. As with bpm-release, only the process
-// itself gets the signals: it ends its children in its own way.
+// stop ends the process with its shutdown_signal, then with QUIT and KILL, and then kills
+// all processes that are left. As with bpm-release, only the main process gets the
+// signals, because it ends its children in its own way.
 func (p process) stop(ctx context.Context) error {
 	signal := "TERM"
 	if s, err := readProcess(p.vm, p.job, p.name); err != nil {
@@ -435,7 +433,7 @@ func (p process) end(ctx context.Context, pid int, first string) error {
 	return fmt.Errorf("the process %d does not end", pid)
 }
 
-// endRest kills the processes that the process left running.
+// endRest kills the processes that are left after the main process has ended.
 func (p process) endRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -449,5 +447,5 @@ func (p process) endRest(ctx context.Context) error {
 	return err
 }
 
-// cgroup is the name of the cgroup with the limits of the process.
+// cgroup returns the name of the cgroup with the limits of the process.
 func (p process) cgroup() string { return "bpm-" + p.String() }

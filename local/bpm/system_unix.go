@@ -23,8 +23,8 @@ func replaceThis(argv, env []string) error {
 	return fmt.Errorf("cannot run %s: %w", argv[0], err)
 }
 
-// set sets the limits of a single process, which the next process that it starts
-// inherits. It returns the limits that are not enforced.
+// set sets the limits of a single process; the next child inherits them. It returns the
+// limits that are not enforced.
 func (l limits) set() (missing []string) {
 	if l.OpenFiles != nil && !setLimit(syscall.RLIMIT_NOFILE, *l.OpenFiles) {
 		missing = append(missing, "limits.open_files")
@@ -39,7 +39,7 @@ func (l limits) set() (missing []string) {
 	return missing
 }
 
-// setLimit sets both limits of a resource. Without the privileges for that, it sets the
+// setLimit sets both limits of a resource. Without the necessary privileges, it sets the
 // largest possible value and returns false.
 func setLimit(resource int, n uint64) bool {
 	if syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: n}) == nil {

@@ -4,7 +4,7 @@ import "errors"
 
 var errUnsupported = errors.New("bpm runs no processes on Windows")
 
-// On Windows, whose releases do not use bpm, this package only compiles.
+// On Windows, where no release uses bpm, this package only compiles.
 
 func send(int, string) error { return errUnsupported }
 

@@ -15,8 +15,8 @@ type bus struct {
 	hello bool // the socket belongs to a bus, which needs a greeting; otherwise to systemd
 }
 
-// startScope makes systemd create a scope with the process in it: a cgroup that ends
-// with its processes. An error contains the text of systemd.
+// startScope makes systemd create a scope with the process in it: a cgroup that ends with
+// its processes. Errors have the text of systemd.
 func (b bus) startScope(ctx context.Context, name string, pid int, limits Limits) error {
 	conn, err := dbus.Dial("unix:path="+dbus.EscapeBusAddressValue(b.path), dbus.WithContext(ctx))
 	if err != nil {
@@ -35,7 +35,7 @@ func (b bus) startScope(ctx context.Context, name string, pid int, limits Limits
 		Name       string
 		Properties []property
 	}
-	const replaceNone = "fail" // fail if a unit with that name exists
+	const replaceNone = "fail" // it fails if a unit with that name exists
 	systemd := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
 	return systemd.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.StartTransientUnit", 0,
 		name, replaceNone, properties(pid, limits), otherUnits).Err

@@ -1,9 +1,9 @@
 // Package cgroup gives all processes of a VM one cgroup (version 2) of their own, which
 // limits their memory, CPU and number, and counts what they use. If the machine has
-// systemd, it makes the cgroup: for a user, there is no other way.
+// systemd, systemd makes the cgroup: a user has no other way.
 //
-// A VM's cgroup has the limits. Its child InnerDir is the root of what the VM can see,
-// and the VM may divide it; the VM starts in the child FirstDir of that.
+// A VM's cgroup has the limits. Its child InnerDir is the root of the VM's view, and the
+// VM may divide it; the VM starts in the child FirstDir of that.
 package cgroup
 
 import (
@@ -14,7 +14,7 @@ import (
 // Names of the folders in the cgroup of a VM.
 const (
 	InnerDir = "vm"
-	FirstDir = "vm-processes" // its presence shows the VM that it sees only its own cgroups
+	FirstDir = "vm-processes" // if the VM sees it, the VM sees only its own cgroups
 )
 
 // Limits are the limits for all processes of a VM together; zero: no limit.
@@ -24,7 +24,7 @@ type Limits struct {
 	PIDs   int     // processes and threads
 }
 
-// RefusedError says why this user's VMs can have no cgroup, or why certain limits
+// RefusedError says why this user's VMs cannot have a cgroup, or why certain limits
 // cannot be enforced.
 type RefusedError struct {
 	Cause  string
@@ -33,11 +33,11 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Cause }
 
-// prefix is the beginning of the names of cgroups of VMs.
+// prefix is the prefix of the names of VMs' cgroups.
 const prefix = "bootstrap-"
 
 // nameOf returns the name of a VM's cgroup at its nth start.
 func nameOf(vm, start string) string { return prefix + vm + "-" + start }
 
-// IsOf reports whether the name of a cgroup is that of the VM's.
+// IsOf reports whether the name is that of a cgroup of the VM.
 func IsOf(dir, vm string) bool { return strings.HasPrefix(filepath.Base(dir), prefix+vm+"-") }

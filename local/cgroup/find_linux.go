@@ -14,10 +14,10 @@ import (
 
 // Home is a place for the cgroups of VMs.
 type Home struct {
-	mount       string   // where the file system of all cgroups is
-	dir         string   // the cgroup in which those of VMs are made; systemd may make them in a cgroup below it
-	buses       []bus    // of the systemd that makes them; none: this program makes them
-	controllers []string // the controllers of the cgroups of VMs
+	mount       string   // mount point of the file system of cgroups
+	dir         string   // the parent of VMs' cgroups; systemd may make them in one of its descendants
+	buses       []bus    // sockets of the systemd that makes them; none: this program makes them
+	controllers []string // the controllers of VMs' cgroups
 }
 
 // Find returns the place for the cgroups of this user's VMs, or a RefusedError. It
@@ -46,16 +46,17 @@ func findBelow(mount string) (Home, error) {
 	return h, nil
 }
 
-// isFull reports whether the first cgroup belongs to a container and contains
-// processes, so that it cannot control more cgroups below it than before.
+// isFull reports whether the first cgroup belongs to a container and contains processes:
+// then more controllers cannot be enabled below it.
 func (h Home) isFull() bool {
 	return len(h.read("cgroup.type")) > 0 && len(h.read("cgroup.procs")) > 0
 }
 
-// unified describes how a machine gets cgroups of version 2.
+// unified says how a machine gets cgroups of version 2.
 const unified = "start this machine's kernel with systemd.unified_cgroup_hierarchy=1"
 
-// mountPoint is where the file system of cgroups is mounted; empty if it is not.
+// mountPoint returns the mount point of the file system of cgroups; empty: it is not
+// mounted.
 func mountPoint() string {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -89,8 +90,8 @@ func (h *Home) findRoot() error {
 	return nil
 }
 
-// findUser finds the systemd of this user. Its processes end when the user's last
-// session ends, unless lingering is enabled for the user.
+// findUser finds the systemd of this user. Its processes end with the user's last
+// session, unless lingering is enabled for the user.
 func (h *Home) findUser() error {
 	uid := strconv.Itoa(os.Getuid())
 	h.dir = filepath.Join("user.slice", "user-"+uid+".slice", "user@"+uid+".service")
@@ -121,8 +122,8 @@ func sockets(public, private string) []bus {
 	})
 }
 
-// Can returns the limits that cgroups of VMs can enforce here, and a RefusedError if
-// these are not all.
+// Can returns the limits that VMs' cgroups can enforce here, and a RefusedError if some
+// cannot be enforced.
 func (h Home) Can(limits Limits) (Limits, error) {
 	var missing []string
 	for _, of := range []struct {
@@ -150,5 +151,5 @@ func (h Home) Can(limits Limits) (Limits, error) {
 	return limits, refused
 }
 
-// delegate describes how users get more controllers.
+// delegate says how users get more controllers.
 const delegate = `as root: mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu memory pids\n' >/etc/systemd/system/user@.service.d/delegate.conf && systemctl daemon-reload; then end all your sessions or restart the machine`

@@ -18,18 +18,18 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The time that systemd gets to make a cgroup, and the processes of a cgroup to end.
+// Time limits for systemd to make a cgroup, and for the processes of a cgroup to end.
 const (
 	makeTime   = 10 * time.Second
 	removeTime = 30 * time.Second
 	pause      = time.Millisecond
 )
 
-// period is the time in which the limit of CPU is measured, in microseconds.
+// period is the interval in which the use of CPU is limited, in microseconds.
 const period = 100_000
 
 // Hold makes the cgroup of a VM with limits, and moves a process, which must have no
-// children yet, to its InnerDir. Everything below belongs to the user and group. It
+// children yet, to its InnerDir. All cgroups below belong to the user and group. It
 // returns the path of the VM's cgroup.
 func (h Home) Hold(ctx context.Context, vm string, pid int, limits Limits, uid, gid int) (dir string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, makeTime, fmt.Errorf("it took longer than %s", makeTime))
@@ -49,12 +49,12 @@ func (h Home) Hold(ctx context.Context, vm string, pid int, limits Limits, uid, 
 	return dir, check(dir, limits)
 }
 
-// parentDir contains the cgroups of VMs that are made without systemd.
+// parentDir is the parent of VMs' cgroups that are made without systemd.
 const parentDir = "bootstrap"
 
 // makeFolder makes a cgroup without systemd.
 func (h Home) makeFolder(name string, limits Limits) (string, error) {
-	_ = control(h.mount) // after an error, check finds out whether the limits are enforced
+	_ = control(h.mount) // after an error, the function check reports which limits are missing
 	parent := filepath.Join(h.mount, parentDir)
 	dir := filepath.Join(parent, name)
 	made := func() error {
@@ -64,7 +64,7 @@ func (h Home) makeFolder(name string, limits Limits) (string, error) {
 		return errors.Join(control(parent), os.Mkdir(dir, 0o755)) // #nosec G301 -- a cgroup, as all are
 	}
 	err := made()
-	if errors.Is(err, fs.ErrNotExist) { // another VM was the last one and removed it
+	if errors.Is(err, fs.ErrNotExist) { // another call has removed it with the last VM
 		err = made()
 	}
 	if err != nil {
@@ -78,12 +78,12 @@ func (h Home) makeFolder(name string, limits Limits) (string, error) {
 	return dir, nil
 }
 
-// files are the files of a cgroup that hold the limits.
+// files returns the files of a cgroup with their limits.
 func files(limits Limits) map[string]string {
 	all := map[string]string{}
 	if limits.Memory > 0 {
 		all["memory.max"] = strconv.FormatUint(limits.Memory, 10)
-		all["memory.swap.max"] = "0" // otherwise the VM would fill the machine's swap
+		all["memory.swap.max"] = "0" // otherwise the VM could use up the machine's swap
 	}
 	if limits.CPU > 0 {
 		all["cpu.max"] = fmt.Sprintf("%d %d", int(math.Round(limits.CPU*period)), period)
@@ -121,7 +121,7 @@ func (h Home) makeScope(ctx context.Context, name string, pid int, limits Limits
 	return dir, err
 }
 
-// cgroupOf is the path of the cgroup of a process below the mount point.
+// cgroupOf returns the path of a process's cgroup below the mount point.
 func cgroupOf(pid int) (string, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
@@ -234,7 +234,7 @@ func Remove(ctx context.Context, dir string) error {
 		return fmt.Errorf("cannot remove the cgroup %s: %w", dir, err)
 	}
 	if parent := filepath.Dir(dir); filepath.Base(parent) == parentDir {
-		_ = unix.Rmdir(parent) // fails if others are in it
+		_ = unix.Rmdir(parent) // it fails if other cgroups are in it
 	}
 	return nil
 }

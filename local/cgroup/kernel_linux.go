@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CountsByNamespace reports whether the kernel counts the processes of a user in
-// each user namespace apart, so that RLIMIT_NPROC limits one VM.
+// CountsByNamespace reports whether the kernel counts a user's processes separately in
+// each user namespace: then RLIMIT_NPROC limits a single VM.
 func CountsByNamespace() bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {

@@ -12,23 +12,21 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// attachedFolder contains a folder for each VM of namespaces, which the VM can see,
-// with the data of the disks that are attached to it. In the folder of such a disk,
-// data is a link to its data there.
+// attachedFolder has a folder for each VM of namespaces, which the VM can see, with the
+// data of its attached disks. In the folder of such a disk, data is a link to that place.
 const attachedFolder = "attached"
 
 func (r *root) attachedDir(vm string) string { return filepath.Join(r.dir, attachedFolder, vm) }
 
-// handOver moves the data of a disk to the folder that a VM sees. It first makes a link
-// there and then exchanges link and data, so that the name data always leads to the
-// data.
+// handOver moves the data of a disk to the folder that a VM sees. It makes a link there
+// and then exchanges link and data, so that the name data always leads to the data.
 func (r *root) handOver(ctx context.Context, disk, vm string) error {
 	data, there := filepath.Join(r.path(disks(), disk), "data"), filepath.Join(r.attachedDir(vm), disk)
 	if isFolder(there) {
 		if !isFolder(data) {
 			return nil
 		}
-		// A job has made a folder with that name: the VM does not have the data yet.
+		// A job has made a folder with that name, so the VM does not have the data yet.
 		if err := r.removeTree(ctx, there); err != nil {
 			return err
 		}
@@ -39,7 +37,7 @@ func (r *root) handOver(ctx context.Context, disk, vm string) error {
 	if err := namespace.GiveTree(data); err != nil {
 		return err
 	}
-	if err := os.Remove(there); err != nil && !errors.Is(err, fs.ErrNotExist) { // the link of a killed call
+	if err := os.Remove(there); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link that a killed call left
 		return err
 	}
 	if err := os.Symlink(filepath.Join("..", "..", attachedFolder, vm, disk), there); err != nil {
@@ -61,7 +59,7 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	case err != nil:
 		return err
 	case r.isImage(disk):
-		// The mount there ends when its folder is removed.
+		// Removing the folder also ends its mount.
 		return r.removeTree(ctx, there)
 	case isFolder(there) && isFolder(data):
 		return r.removeTree(ctx, there) // a job has made this folder
@@ -73,7 +71,7 @@ func (r *root) takeBack(ctx context.Context, disk, vm string) error {
 	return errors.Join(atomicfile.SyncDir(filepath.Dir(data)), os.Remove(there))
 }
 
-// takeBackAll moves the data of all disks back whose VM has ended.
+// takeBackAll moves the data of all disks of a VM that has ended back to their folders.
 func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	entries, err := os.ReadDir(r.attachedDir(vm))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,8 +83,7 @@ func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	for _, entry := range entries {
 		disk := entry.Name()
 		if !r.isAttached(disk, vm) {
-			// A job has made this folder, or somebody has removed the folder of the
-			// disk.
+			// A job has made this folder, or somebody has removed the folder of the disk.
 			if err := r.removeTree(ctx, filepath.Join(r.attachedDir(vm), disk)); err != nil {
 				return err
 			}
@@ -99,7 +96,7 @@ func (r *root) takeBackAll(ctx context.Context, vm string) error {
 	return os.Remove(r.attachedDir(vm))
 }
 
-// isAttached reports whether the record of a disk says that a VM has it.
+// isAttached reports whether the disk is attached to the VM, according to its record.
 func (r *root) isAttached(cid, vm string) bool {
 	var d disk
 	return r.load(disks(), cid, &d) == nil && d.VM == vm

@@ -42,10 +42,10 @@ type sshConfig struct {
 	User           string   `json:"user"`
 	Password       string   `json:"password"`
 	AuthorizedKeys []string `json:"authorized_keys"`
-	Jumpbox        bool     `json:"jumpbox"` // connects the user with addresses that the VM reaches
+	Jumpbox        bool     `json:"jumpbox"` // log users in to connect them with addresses that the VM reaches
 }
 
-// port is a port, which may be a string in JSON.
+// port is a port number, which may be a string in JSON.
 type port int
 
 func (p *port) UnmarshalJSON(text []byte) error {
@@ -104,8 +104,7 @@ func rootDir(dir string) (string, error) {
 	return filepath.Abs(filepath.Join(user, rest))
 }
 
-// url is the registry's base URL with credentials, nil if no registry is
-// configured.
+// url returns the registry's base URL with credentials; nil: no registry is configured.
 func (r registryConfig) url() (*url.URL, error) {
 	base := &url.URL{Scheme: "http", Host: net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))}
 	switch {
@@ -127,7 +126,7 @@ func (r registryConfig) url() (*url.URL, error) {
 	return base, nil
 }
 
-// server is the SSH server of a VM at address, nil if none is configured.
+// server returns the SSH server of a VM at the address; nil: none is configured.
 func (s sshConfig) server(address string) *agent.BootSSH {
 	if s.Port == 0 {
 		return nil

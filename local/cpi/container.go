@@ -41,8 +41,8 @@ const (
 		"VCAP_ROOT=/var/vcap exec " + namespace.GuestProgram + " plugin bpm \"$@\"\n"
 )
 
-// sshService starts the stemcell's SSH server. In this VM it could log nobody in, nor
-// listen at this machine's port 22. sshScript only makes the host key that the agent
+// sshService starts the stemcell's SSH server, which cannot log in users or listen at
+// port 22 in this VM. sshScript replaces it: it only makes the host key that the agent
 // reports.
 const (
 	sshService = "etc/sv/ssh/run"
@@ -61,7 +61,7 @@ const (
 	monitAccessScript = "# Written by the embedded CPI: nothing guards the port of monit in this VM.\npermit_monit_access() { :; }\n"
 )
 
-// monitAddress is where the monit of every stemcell listens.
+// monitAddress is the address of monit in every stemcell.
 const monitAddress = "127.0.0.1:2822"
 
 // knock is the limit for one attempt to reach an agent, and the pause between two.
@@ -94,8 +94,8 @@ func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spe
 	return func(ended <-chan error) error { return awaitPort(ctx, spec.Dir, mbus, dial, ended) }, nil
 }
 
-// portsFree refuses a VM whose agent or monit could not listen at the ports of this
-// machine.
+// portsFree returns an error if the agent or monit of a VM could not listen at the ports
+// of this machine.
 func portsFree(ctx context.Context, mbus, image string) error {
 	ports := map[string]string{mbus: "its agent"}
 	if regular(image, monitProgram) {
@@ -135,7 +135,7 @@ func mbusOf(dir string) (string, error) {
 	return target.Host, nil
 }
 
-// free returns an error if a process listens at an address, and names the process.
+// free returns an error if a process listens at the address, and names the process.
 func free(ctx context.Context, address string) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -149,8 +149,8 @@ func free(ctx context.Context, address string) error {
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// awaitPort waits until the agent listens, or the VM ends. An agent that does not
-// listen after agentStart and has logged no error is only slow, which is not an error.
+// awaitPort waits until the agent listens, or the VM ends. If the agent does not listen
+// after agentStart and has logged no error, it counts as slow, which is not an error.
 func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-chan error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, agentStart, errStarting)
 	defer cancel()
@@ -175,16 +175,16 @@ func awaitPort(ctx context.Context, dir, address string, dial dialFunc, ended <-
 	return err
 }
 
-// How much of the end of an agent's log is read, and how much of a line is shown.
+// Limits for the part of an agent's log that is read, and for a line of it that is shown.
 const (
 	logEnd    = 64 << 10
 	lineLimit = 400
 )
 
-// agentError returns the last error in the log of the agent of a VM, which the agent or
-// its runit service writes; empty: there is none.
+// agentError returns the last error in the log of a VM's agent, or in that of its runit
+// service; empty: there is none.
 func agentError(dir string) string {
-	// The VM can write there, so links are not followed out of the folder.
+	// The VM can write there, so links out of the folder are not followed.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return ""
@@ -247,8 +247,8 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	})
 }
 
-// containerAgent returns the agent.json of a stemcell, changed for a VM of this CPI to
-// what warden stemcells have: settings come from a file, and disks are folders.
+// containerAgent returns the agent.json of a stemcell, changed to that of warden
+// stemcells: settings are in a file, and disks are folders.
 func containerAgent(image string) (string, error) {
 	root, err := os.OpenRoot(image)
 	if err != nil {
@@ -277,7 +277,7 @@ func containerAgent(image string) (string, error) {
 	return string(text) + "\n", err
 }
 
-// mostAgentConfig is the limit for the size of an agent.json; real ones have less than
+// mostAgentConfig is the largest accepted size of an agent.json; real ones have less than
 // 2 KiB.
 const mostAgentConfig = 64 << 10
 
@@ -300,7 +300,7 @@ func readAgentConfig(image *os.Root) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mostAgentConfig))
 }
 
-// section returns the object at a key, which it makes if it is missing.
+// section returns the object at a key. If it is missing, it is added.
 func section(of map[string]any, key string) map[string]any {
 	value, ok := of[key].(map[string]any)
 	if !ok {
@@ -310,8 +310,8 @@ func section(of map[string]any, key string) map[string]any {
 	return value
 }
 
-// addNameservers makes the agent, which writes resolv.conf, use the name servers of
-// the VM's network if the manifest names none.
+// addNameservers adds the name servers of the VM's network to the settings, if the
+// manifest names none: the agent writes them into resolv.conf.
 func addNameservers(given networks, own *network.Spec) {
 	for _, one := range given {
 		if servers, ok := one["dns"].([]any); ok && len(servers) > 0 {
@@ -323,7 +323,8 @@ func addNameservers(given networks, own *network.Spec) {
 	}
 }
 
-// nameservers returns those of a VM's network; nil: of this machine's.
+// nameservers returns the name servers of a VM's network; nil: those of this machine are
+// used.
 func nameservers(own *network.Spec) []string {
 	servers := []string{}
 	if own != nil {

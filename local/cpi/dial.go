@@ -20,12 +20,12 @@ import (
 // sshPort is the port that the agent of a stemcell reports for the VM's SSH server.
 const sshPort = "22"
 
-// Dialer returns how this program reaches the VM below the CPI's folder root, if the VM
-// has a network or a root file system of its own. For a network of its own, it connects
-// from inside the VM, so that the addresses of agent and SSH server mean the same to
-// both. It is nil if this machine's network is sufficient, or if the VM does not exist.
-// If the process that connects the VM to its network was killed, the first connection
-// starts it again, with the program self.
+// Dialer returns a function for connections to the VM below the CPI's folder root, if the
+// VM has a network or a root file system of its own. With a network of its own, it
+// connects from inside of the VM, where the addresses of agent and SSH server are valid.
+// It is nil if this machine's network is sufficient, or if the VM does not exist. If the
+// process that connects the VM to its network was killed, the first connection starts it
+// again, with the program self.
 func Dialer(self, root, cid string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	machine, ok := localVM(root, cid)
 	if !ok {
@@ -51,7 +51,7 @@ func Dialer(self, root, cid string) func(ctx context.Context, network, address s
 	}
 }
 
-// has reports whether an address is the VM's.
+// has reports whether an address belongs to the VM.
 func (m vm) has(address string) bool {
 	for _, one := range m.Networks {
 		if one["ip"] == address {
@@ -77,7 +77,8 @@ func dialLogin(ctx context.Context, dir string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ownDialer connects from inside a VM with a network of its own.
+// ownDialer returns a function that connects from inside of a VM with a network of its
+// own.
 func ownDialer(self, folder string, machine vm) dialFunc {
 	cid := machine.CID
 	var first sync.Once
@@ -125,7 +126,7 @@ func ownVM(root, cid string) (machine vm, ok bool) {
 	return machine, ok && machine.Own != nil && len(machine.Own.Interfaces) > 0
 }
 
-// whoHas returns the folder of a VM with the address.
+// whoHas returns the folder of the VM that has the address.
 func whoHas(root string, addr netip.Addr) (dir string, ok bool) {
 	entries, _ := os.ReadDir(filepath.Join(root, vms().folder))
 	for _, entry := range entries {

@@ -16,15 +16,15 @@ import (
 	"bootstrap/local/volume"
 )
 
-// disk is the record of a disk. Its data are in the folder data or in the file disk.img
-// in the same folder.
+// disk is the record of a disk. Its data is in the folder data or in the file disk.img in
+// the same folder.
 type disk struct {
 	CID             string         `json:"cid"`
-	Size            int            `json:"size"` // MiB; the agent compares it with the size of the files
+	Size            int            `json:"size"` // in MiB; the agent compares it with the size of the files
 	CloudProperties map[string]any `json:"cloud_properties"`
-	VM              string         `json:"vm,omitempty"`       // the VM to which it is attached; that may not exist any more
-	Owners          string         `json:"owners,omitempty"`   // of its files
-	NotHeld         string         `json:"not_held,omitempty"` // why the size is not enforced, if enforcing it was tried
+	VM              string         `json:"vm,omitempty"`       // the VM to which it is attached; it may not exist any more
+	Owners          string         `json:"owners,omitempty"`   // of the files on it
+	NotHeld         string         `json:"not_held,omitempty"` // why the size is not enforced, although that was tried
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
@@ -41,7 +41,7 @@ type snapshot struct {
 func (c *call) createDisk(ctx context.Context) (any, error) {
 	var size int
 	var props map[string]any
-	var near any // the VM for which it is created
+	var near any // the VM for which the disk is created
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *call) loadDisk(cid string) (disk, error) {
 	return d, nil
 }
 
-// dataDir is the folder of a disk's data, which are not a file system.
+// dataDir returns the folder of a disk's data, if the data is not a file system.
 func (c *call) dataDir(d disk) string {
 	if d.VM != "" {
 		if there := filepath.Join(c.root.attachedDir(d.VM), d.CID); isFolder(there) {
@@ -122,7 +122,7 @@ func (c *call) deleteDisk(ctx context.Context) (any, error) {
 	return nil, c.root.remove(ctx, disks(), cid)
 }
 
-// detached loads a disk, and refuses one that is attached.
+// detached loads a disk; it returns an error if the disk is attached.
 func (c *call) detached(cid, verb string) (disk, error) {
 	d, err := c.loadDisk(cid)
 	if err == nil && d.VM != "" {
@@ -202,7 +202,7 @@ func (c *call) detachDisk(ctx context.Context) (any, error) {
 	return nil, c.root.save(disks(), diskCID, d)
 }
 
-// lend makes the data of a disk visible in a VM, and returns their path there.
+// lend makes the data of a disk visible in a VM, and returns its path there.
 func (c *call) lend(ctx context.Context, d disk, machine vm) (string, error) {
 	switch {
 	case !agent.Isolated(machine.Machine):
@@ -335,7 +335,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	return cid, nil
 }
 
-// copyTree copies a folder with modes, times, links and holes by cp.
+// copyTree copies a folder with modes, times, links and holes, with the program cp.
 func copyTree(ctx context.Context, from, to string) error {
 	cmd := exec.CommandContext(ctx, "cp", "-a", from, to)
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -20,9 +20,9 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// imagesFolder contains the unpacked images of stemcells, each in a folder named by the
-// digest of the image. An image is removed when no stemcell and no VM uses it. Folders
-// with other names were left by a call that was killed while it unpacked an image.
+// imagesFolder has the unpacked images of stemcells, each in a folder named by the digest
+// of the image. An image is removed when no stemcell and no VM uses it. Folders with
+// other names were left by calls that were killed while unpacking.
 const imagesFolder = "images"
 
 // Files of the root file system of a stemcell.
@@ -75,8 +75,8 @@ func digestOf(ctx context.Context, file string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unpackImage unpacks an image into a folder, flushes it to the disk and gives it
-// to the VMs.
+// unpackImage unpacks an image into a folder, flushes it to the disk and gives it to the
+// users of VMs.
 func unpackImage(ctx context.Context, file, dir string) error {
 	// Links may be absolute: only VMs follow them, and for a VM dir is the root.
 	limits := archive.Limits{AnyLinks: true, Skip: notOfImage}
@@ -102,9 +102,9 @@ func unpackImage(ctx context.Context, file, dir string) error {
 	return nil
 }
 
-// notOfImage reports whether an entry of an image does not belong into the unpacked
-// image: it is in a folder where a VM sees the kernel's files, or exists only on a
-// running machine. The images of stemcells contain devices and pipes there.
+// notOfImage reports whether an entry of an image is left out: it is in a folder in which
+// a VM sees the kernel's files, or it exists only on a running machine. The images of
+// stemcells contain devices and pipes there.
 func notOfImage(name string, h *tar.Header) bool {
 	top, _, below := strings.Cut(name, "/")
 	switch {
@@ -116,7 +116,7 @@ func notOfImage(name string, h *tar.Header) bool {
 	return top == "dev" || top == "proc" || top == "sys"
 }
 
-// checkImage refuses an image that is not the root file system of a stemcell.
+// checkImage returns an error if an image is not the root file system of a stemcell.
 func checkImage(dir string) error {
 	if regular(dir, agentProgram) {
 		if _, err := containerAgent(dir); err != nil {
@@ -134,7 +134,7 @@ func checkImage(dir string) error {
 	return fail(cpi.TypeCloudError, "cannot use the stemcell's image: it has no /%s", agentProgram)
 }
 
-// regular reports whether an image has a file, without following links.
+// regular reports whether an image has a regular file. It does not follow links.
 func regular(dir, name string) bool {
 	image, err := os.OpenRoot(dir)
 	if err != nil {
@@ -145,7 +145,7 @@ func regular(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// sweepImages removes the images that nothing uses.
+// sweepImages removes images that are not used.
 func (r *root) sweepImages() error {
 	entries, err := os.ReadDir(filepath.Join(r.dir, imagesFolder))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -165,7 +165,7 @@ func (r *root) sweepImages() error {
 				Image string `json:"image"`
 			}
 			if err := r.load(k, cid, &user); err != nil {
-				return nil // what it uses is unknown
+				return nil // it is unknown which image it uses
 			}
 			used[user.Image] = true
 		}

@@ -14,13 +14,13 @@ import (
 	"bootstrap/local/volume"
 )
 
-// imageFile is the name of a file in the folder of a disk that contains its data as a
+// imageFile is the name of a file in the folder of a disk. It has the disk's data as a
 // file system, whose size limits the disk. Other disks have the folder data.
 const imageFile = "disk.img"
 
 func (r *root) imageOf(disk string) string { return filepath.Join(r.path(disks(), disk), imageFile) }
 
-// isImage reports whether the data of a disk are a file system.
+// isImage reports whether the data of a disk is a file system.
 func (r *root) isImage(disk string) bool {
 	// If both exist, a killed call has copied the data to the folder.
 	if _, err := os.Lstat(filepath.Join(r.path(disks(), disk), "data")); !errors.Is(err, fs.ErrNotExist) {
@@ -30,8 +30,8 @@ func (r *root) isImage(disk string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// DisksNotHeld returns why the size of new persistent disks is not enforced for VMs
-// made of machine; nil: it is.
+// DisksNotHeld returns why the size of new persistent disks is not enforced for VMs of
+// the kind machine; nil: it is enforced.
 func DisksNotHeld(machine string) *NotHeldError {
 	err := error(&volume.RefusedError{Cause: "a VM that is a folder has no mounts"})
 	if agent.Isolated(machine) {
@@ -48,8 +48,8 @@ func DisksNotHeld(machine string) *NotHeldError {
 	return e
 }
 
-// makeData makes the data of a new disk for the VM near, which may be nil: a file
-// system if the VM and this machine support it, else a folder. notHeld says why a file
+// makeData makes the data of a new disk for the VM near, which may be nil: a file system
+// if the VM and this machine support that; otherwise a folder. notHeld says why a file
 // system was tried and failed.
 func (c *call) makeData(ctx context.Context, dir string, size int, near any) (notHeld string, err error) {
 	if cid, ok := near.(string); ok {
@@ -70,7 +70,7 @@ func (c *call) makeData(ctx context.Context, dir string, size int, near any) (no
 	return notHeld, os.Mkdir(filepath.Join(dir, "data"), 0o700)
 }
 
-// mountPoint makes the folder at which a VM has a disk that is a file system.
+// mountPoint makes the mount point of a disk for a VM.
 func (r *root) mountPoint(disk, vm string) error {
 	place := filepath.Join(r.attachedDir(vm), disk)
 	if isFolder(place) {
@@ -82,7 +82,7 @@ func (r *root) mountPoint(disk, vm string) error {
 	return os.MkdirAll(place, 0o700)
 }
 
-// openImage returns a disk that is a file system, for a VM.
+// openImage opens a disk that is a file system, for a VM.
 func (r *root) openImage(disk, vm string) (namespace.Disk, error) {
 	d := namespace.Disk{CID: disk}
 	err := r.mountPoint(disk, vm)
@@ -104,8 +104,8 @@ func needs(err error) error {
 	return err
 }
 
-// lendImage mounts a disk that is a file system in a VM, if that runs; otherwise its
-// next start does.
+// lendImage mounts a disk that is a file system in a running VM. If the VM is not
+// running, its next start does so.
 func (r *root) lendImage(ctx context.Context, disk, vm string) error {
 	d, err := r.openImage(disk, vm)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *root) lendImage(ctx context.Context, disk, vm string) error {
 	return namespace.Attach(ctx, r.path(vms(), vm), d)
 }
 
-// openImages returns the disks of a VM that are file systems.
+// openImages opens the disks of a VM that are file systems.
 func (c *call) openImages(vm string) ([]namespace.Disk, error) {
 	attached, err := c.attachedTo(vm)
 	if err != nil {
@@ -142,13 +142,13 @@ func closeImages(all []namespace.Disk) {
 	}
 }
 
-// toFolder turns the data of a disk into a folder, for a VM that is one itself.
+// toFolder converts the data of a disk to a folder, for a VM that is a folder.
 func (c *call) toFolder(ctx context.Context, disk string) error {
 	dir := c.root.path(disks(), disk)
 	data, image := filepath.Join(dir, "data"), c.root.imageOf(disk)
 	if c.root.isImage(disk) {
 		copied := data + ".new"
-		if err := c.root.removeTree(ctx, copied); err != nil { // of a killed call
+		if err := c.root.removeTree(ctx, copied); err != nil { // a copy that a killed call left
 			return err
 		}
 		if err := volume.Copy(ctx, image, copied); err != nil {

@@ -14,16 +14,15 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// The cloud_properties of a VM that limit its processes.
+// Names of the cloud_properties of a VM that limit its processes.
 const (
 	ramProperty  = "ram"  // MiB
 	cpuProperty  = "cpu"  // cores
 	pidsProperty = "pids" // processes and threads
 )
 
-// usualPIDs is the default limit for processes and threads of a VM: enough for every
-// job, and few enough that a job which creates more and more of them does not stop this
-// machine.
+// usualPIDs is the default limit for processes and threads of a VM: enough for every job,
+// but a job that creates more and more of them does not stop this machine.
 const usualPIDs = 4096
 
 // limitsOf returns the limits of a VM, and the names of the limits that its
@@ -48,13 +47,13 @@ func limitsOf(properties map[string]any) (limits cgroup.Limits, asked []string) 
 	return limits, asked
 }
 
-// limiter describes how the limits of a VM can be enforced here.
+// limiter says how the limits of a VM can be enforced here.
 type limiter struct {
 	home   cgroup.Home
-	limits cgroup.Limits // enforced by a cgroup
-	none   bool          // there is no cgroup
-	pids   int           // enforced by a limit of the user in the VM's namespace
-	err    *NotHeldError // the requested limits that are not enforced; nil: all are
+	limits cgroup.Limits // limits that a cgroup enforces
+	none   bool          // true: there is no cgroup
+	pids   int           // limit of the user in the VM's namespace
+	err    *NotHeldError // the requested limits that are not enforced; nil: all are enforced
 }
 
 func findLimiter(machine string, properties map[string]any) limiter {
@@ -94,7 +93,7 @@ func findLimiter(machine string, properties map[string]any) limiter {
 
 // NotHeldError lists limits that are not enforced for a VM.
 type NotHeldError struct {
-	Names  []string // of cloud_properties
+	Names  []string // names in cloud_properties
 	Cause  error
 	Remedy string // what a person can do about it; may be empty
 }
@@ -107,8 +106,8 @@ func (e *NotHeldError) Error() string {
 	return fmt.Sprintf("%s of its cloud_properties %s not enforced: %v", strings.Join(e.Names, " and "), verb, e.Cause)
 }
 
-// NotHeld returns which requests of its cloud_properties cannot be fulfilled for a VM
-// made of machine: limits, or many users; nil: all can.
+// NotHeld returns which cloud_properties cannot be fulfilled for a VM of the kind
+// machine: limits, or several users; nil: all can.
 func NotHeld(machine string, properties map[string]any) *NotHeldError {
 	if properties[usersProperty] == manyUsers {
 		err := errOneUser
@@ -122,8 +121,7 @@ func NotHeld(machine string, properties map[string]any) *NotHeldError {
 	return findLimiter(machine, properties).err
 }
 
-// hold sets up the limits of a VM with the process pid, and records how they are
-// enforced.
+// hold sets the limits of a VM with the process pid, and records how they are enforced.
 func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, error) {
 	h := findLimiter(machine.Machine, machine.CloudProperties)
 	limits, asked := limitsOf(machine.CloudProperties)
@@ -151,7 +149,7 @@ func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, e
 	return held, errors.Join(writeJSON(file, recorded), namespace.GiveFile(file))
 }
 
-// release removes the cgroup of the VM in dir, whose processes have ended.
+// release removes the cgroup of the VM in dir after its processes have ended.
 func release(ctx context.Context, dir string) error {
 	cid := filepath.Base(dir)
 	all := cgroup.Stray(cid)

@@ -15,10 +15,10 @@ import (
 	"bootstrap/local/network"
 )
 
-// NewMachine returns what a new VM consists of: what its cloud_properties ask for, else
-// the best kind that this machine allows to the program self; with an image of a
-// stemcell always a container. The error says why the VM does not, or cannot, consist
-// of namespaces, and the remedy what a person can do about it, if that is known.
+// NewMachine returns the kind of a new VM: the one in its cloud_properties, or the best
+// one that this machine allows to the program self; with an image of a stemcell always a
+// container. The error says why the VM does not, or cannot, use namespaces, and remedy
+// what a person can do about it, if that is known.
 func NewMachine(ctx context.Context, self, asked string, image bool) (machine, remedy string, refused error) {
 	if asked == agent.MachineFolder && !image {
 		return asked, "", nil
@@ -36,7 +36,8 @@ func NewMachine(ctx context.Context, self, asked string, image bool) (machine, r
 	return cmp.Or(asked, agent.MachineFolder), remedy, refused
 }
 
-// needContainers returns why this machine cannot run VMs of stemcells with an image.
+// needContainers returns an error if this machine cannot run VMs of stemcells with an
+// image.
 func (c *call) needContainers(ctx context.Context) error {
 	_, remedy, refused := NewMachine(ctx, c.self, "", true)
 	if refused == nil {
@@ -49,7 +50,7 @@ func (c *call) needContainers(ctx context.Context) error {
 	return fail(cpi.TypeCloudError, "cannot use a stemcell with a root file system, whose VMs are made of namespaces: %v; %s", refused, advice)
 }
 
-// machine returns what the VM that create_vm makes consists of.
+// machine returns the kind of the VM that create_vm makes.
 func (c *call) machine(ctx context.Context, properties map[string]any, image string) (string, error) {
 	asked, _ := properties[machineProperty].(string)
 	switch {
@@ -67,7 +68,7 @@ func (c *call) machine(ctx context.Context, properties map[string]any, image str
 	return machine, nil
 }
 
-// machineOf returns what the VM in dir consists of, also before it has a record.
+// machineOf returns the kind of the VM in dir, even before it has a record.
 func machineOf(dir string) string {
 	var start agent.Boot
 	if readJSON(filepath.Join(dir, bootFile), &start) == nil && start.Machine != "" {
@@ -108,7 +109,7 @@ func (c *call) start(ctx context.Context, machine vm) error {
 	}
 	defer log.Close()
 	spec.Program = program
-	// await waits until the agent is ready.
+	// waits until the agent is ready
 	var await func(ended <-chan error) error
 	if machine.Machine == agent.MachineContainer {
 		await, err = c.bootStemcell(ctx, machine, &spec)
@@ -142,18 +143,18 @@ func (c *call) start(ctx context.Context, machine vm) error {
 	return await(ended)
 }
 
-// bootAgent makes a VM run the embedded agent.
+// bootAgent sets up a VM for the embedded agent.
 func bootAgent(ctx context.Context, spec *namespace.Spec) (await func(ended <-chan error) error, err error) {
 	spec.Files = []string{lockFile, logFile}
 	spec.Args = []string{"plugin", "agent-inside", spec.Dir}
-	// The report of an earlier agent proves nothing about this one.
+	// The report of an earlier agent would be mistaken for that of this one.
 	if err := os.WriteFile(filepath.Join(spec.Dir, lockFile), nil, 0o600); err != nil {
 		return nil, err
 	}
 	return func(ended <-chan error) error { return awaitAgent(ctx, spec.Dir, anyPID, ended) }, nil
 }
 
-// giveFiles gives the files that the agent of the VM in dir reads to the VM.
+// giveFiles makes the files for the agent of the VM in dir readable inside of the VM.
 func giveFiles(dir string) error {
 	for _, name := range []string{bootFile, settingsFile} {
 		if err := namespace.GiveFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

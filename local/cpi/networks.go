@@ -33,13 +33,13 @@ const (
 	NetworkIsolated = "isolated"
 )
 
-// networksFolder contains the networks of VMs.
+// networksFolder is the folder for the networks of VMs.
 const networksFolder = "networks"
 
 func (r *root) networks() string { return filepath.Join(r.dir, networksFolder) }
 
-// kindOf returns the kind of a network: the one in its cloud_properties, else own if
-// this machine does not have its address.
+// kindOf returns the kind of a network: the one in its cloud_properties, or own if this
+// machine does not have the address.
 func kindOf(name string, fields map[string]any) (string, error) {
 	props, _ := fields["cloud_properties"].(map[string]any)
 	ip, _ := fields["ip"].(string)
@@ -68,7 +68,7 @@ func kindOf(name string, fields map[string]any) (string, error) {
 	return NetworkOwn, nil
 }
 
-// isMine reports whether this machine has an address.
+// isMine reports whether this machine has the address.
 func isMine(ip string) (bool, error) {
 	address, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -131,7 +131,7 @@ func networkSpec(asked networks) (*network.Spec, error) {
 	return spec, nil
 }
 
-// inOrder lists the names of the networks, the main one first.
+// inOrder returns the names of the networks, the main one first.
 func (n networks) inOrder() []string {
 	names := slices.Sorted(maps.Keys(n))
 	main := slices.IndexFunc(names, func(name string) bool {
@@ -184,11 +184,11 @@ func nameServers(name string, fields map[string]any) (servers []netip.Addr, err 
 	return servers, nil
 }
 
-// helperRemedy says what a person can do if there is no helper.
+// helperRemedy is what a person can do if there is no helper.
 const helperRemedy = "install the package slirp4netns or passt"
 
-// wayOut returns the program that connects the VM's networks to the outside; empty:
-// they do not need one.
+// wayOut returns the program that connects the VM's networks to others; empty: they need
+// none.
 func wayOut(spec *network.Spec) (string, error) {
 	if spec == nil || !slices.ContainsFunc(spec.Interfaces, func(i network.Interface) bool { return i.Out }) {
 		return "", nil
@@ -200,8 +200,8 @@ func wayOut(spec *network.Spec) (string, error) {
 	return program, nil
 }
 
-// withResolver is a VM's network with the name server of the program that leads out,
-// if the manifest names none.
+// withResolver returns the VM's network with the name server of that program, if the
+// manifest names none.
 func withResolver(spec *network.Spec, program string) *network.Spec {
 	if spec == nil || len(spec.DNS) > 0 || program == "" {
 		return spec
@@ -222,7 +222,7 @@ func (c *call) ownNetwork(machine *vm) error {
 	return c.addressFree(machine.Own)
 }
 
-// wishNetwork finds out which network is requested for the VM.
+// wishNetwork sets the requested network of the VM.
 func (c *call) wishNetwork(machine *vm) (err error) {
 	if machine.Own, err = networkSpec(machine.Networks); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (c *call) wishNetwork(machine *vm) (err error) {
 	return nil
 }
 
-// addressFree refuses an address that another VM of the network has.
+// addressFree returns an error if another VM of the network has the address.
 func (c *call) addressFree(spec *network.Spec) error {
 	return c.eachOwn(func(other vm) error {
 		for _, theirs := range other.Own.Interfaces {
@@ -280,7 +280,7 @@ func (c *call) eachOwn(do func(vm) error) error {
 }
 
 // connect starts the process that connects a VM to its network. open are its published
-// ports, and out is the program that leads to the outside.
+// ports, and out is the program that connects to other networks.
 func (c *call) connect(ctx context.Context, machine vm, program, out string, open []*os.File) error {
 	dir := c.root.path(vms(), machine.CID)
 	cable := network.Cable{Dir: dir, Networks: c.root.networks(), Spec: machine.Own, Ports: machine.Ports, Out: out}
@@ -288,7 +288,7 @@ func (c *call) connect(ctx context.Context, machine vm, program, out string, ope
 	return cable.Start(ctx, program, environment(dir), open)
 }
 
-// reconnect connects VMs again whose connecting process has died.
+// reconnect connects VMs again if their connecting process has ended.
 func (c *call) reconnect(ctx context.Context) error {
 	return c.eachOwn(func(machine vm) error {
 		c.reconnectVM(ctx, machine)
@@ -299,8 +299,8 @@ func (c *call) reconnect(ctx context.Context) error {
 // reconnectTime is how long connecting a VM again may take.
 const reconnectTime = 10 * time.Second
 
-// reconnectVM connects a VM again whose connecting process has died. An error is
-// written to the log of the agent, because the present command is about something else.
+// reconnectVM connects a VM again if its connecting process has ended. An error is
+// written to the agent's log, because it is not an error of the present command.
 func (c *call) reconnectVM(ctx context.Context, machine vm) {
 	ctx, cancel := context.WithTimeout(ctx, reconnectTime)
 	defer cancel()
@@ -333,15 +333,15 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// NewNetwork returns how a new VM of a kind, with these networks and published ports,
-// would be connected: whether the network is the VM's own and, if so, the program that
-// leads to the outside, if any, and the ports. The error says why the VM cannot have
-// the network, as far as that is known before it has addresses.
+// NewNetwork returns the network of a new VM of a kind, with these networks and published
+// ports: whether it is the VM's own and, if so, the program that connects to other
+// networks, and the ports. The error says why the VM cannot have the network, as far as
+// that is known before it has addresses.
 func NewNetwork(asked map[string]map[string]any, published any, machine string) (own bool, out string, ports []string, err error) {
 	var nets networks
 	var list []string
 	if text, failed := json.Marshal(asked); failed != nil || json.Unmarshal(text, &nets) != nil {
-		return false, "", nil, nil // the CPI reports it
+		return false, "", nil, nil // the CPI reports this error
 	}
 	if text, failed := json.Marshal(published); failed != nil || json.Unmarshal(text, &list) != nil {
 		return false, "", nil, errors.New("cannot use local_cpi.ports: it must be a list of texts such as 8080:80")

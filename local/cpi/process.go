@@ -19,21 +19,21 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// The time between TERM and KILL, and the limit for ending all processes.
+// Time between TERM and KILL, and the limit for ending all processes.
 const (
 	gracePeriod = 5 * time.Second
 	endPeriod   = 30 * time.Second
 )
 
-// agentStart is how long a call waits for the agent to come up. An agent that
-// still runs then is slow, which is not an error.
+// agentStart is how long a call waits for the agent. If the agent is still running then,
+// it counts as slow, which is not an error.
 const agentStart = 30 * time.Second
 
 var errStarting = errors.New("it is still starting")
 
-// startAgent starts the agent of a VM that is a folder, detached, so that it survives
-// this call and inherits nothing from it. It returns when the agent is ready. If the
-// agent ended, the error contains the agent's own error.
+// startAgent starts the agent of a VM that is a folder as a process that survives this
+// call and inherits nothing from it. It returns when the agent is ready. If the agent has
+// ended, the error is the agent's.
 func startAgent(ctx context.Context, self, dir string) error {
 	log, program, err := prepareStart(self, dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func startAgent(ctx context.Context, self, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := guard.Start(ctx, cmd.Wait) // the agent's report explains more than its exit status
+	ended := guard.Start(ctx, cmd.Wait) // The agent's report explains more than its exit status.
 	return awaitAgent(ctx, dir, cmd.Process.Pid, ended)
 }
 
@@ -79,7 +79,7 @@ func environment(dir string) []string {
 	return env
 }
 
-// anyPID stands for an agent whose process id has no meaning outside of its VM.
+// anyPID is used if the agent's process id is valid only inside of its VM.
 const anyPID = 0
 
 // awaitAgent waits until the agent reports that it is ready, or ends.
@@ -101,8 +101,8 @@ func awaitAgent(ctx context.Context, dir string, pid int, ended <-chan error) er
 	return err
 }
 
-// lastWords returns why an agent ended: its report, or else the end of its log. The
-// report may come from an earlier agent.
+// lastWords returns why an agent ended: its report, or the end of its log. The report may
+// be that of an earlier agent.
 func lastWords(dir string, pid int) string {
 	if report, err := reportOf(dir); err == nil && (report.PID == pid || pid == anyPID) && report.Ended != "" {
 		return report.Ended
@@ -123,12 +123,12 @@ func reportOf(dir string) (agent.BootReport, error) {
 	return report, err
 }
 
-// mark is the environment variable of every process of the VM in dir.
+// mark returns the environment variable of every process of the VM in dir.
 func mark(dir string) string { return "VCAP_ROOT=" + filepath.Join(dir, vcapDir) }
 
-// endVM first ends the agent of the VM in dir, because it would restart the others, and
-// then every other process of the VM. The processes of a VM of namespaces end with its
-// first process, the only one with the mark.
+// endVM ends the agent of the VM in dir first, because it would restart other processes,
+// and then the other processes of the VM. The processes of a VM of namespaces end with
+// its first process, the only one with the mark.
 func endVM(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, endPeriod)
 	defer cancel()
@@ -157,14 +157,14 @@ func endVM(ctx context.Context, dir string) error {
 	return release(ctx, dir)
 }
 
-// agentOf returns the process id of the agent of the VM in dir from its lock
-// file, 0 if the file is not locked.
+// agentOf returns the process id of the agent of the VM in dir from its lock file; 0 if
+// the file is not locked.
 func agentOf(dir string) (int, error) {
 	path := filepath.Join(dir, lockFile)
 	if locked, err := isLocked(path); err != nil || !locked {
 		return 0, err
 	}
-	// An agent that has just locked the file has not written its id yet; its mark
+	// An agent that has just locked the file may not have written its id yet; its mark
 	// identifies it.
 	report, err := reportOf(dir)
 	if err != nil || report.PID <= 1 || report.PID == os.Getpid() {

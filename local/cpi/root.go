@@ -21,16 +21,16 @@ import (
 	"bootstrap/local/network"
 )
 
-// kind is a kind of things that the CPI makes. Each kind has a folder in the root
-// folder, where each thing has a folder named by its CID. A thing exists if its folder
-// contains its record, which is written last and removed first; a folder without a
-// record was left by a killed call.
+// kind is a kind of objects of the CPI. Each kind has a folder in the root folder, where
+// each object has a folder named by its CID. An object exists if its folder has its
+// record, which is written last and removed first. A folder without a record was left by
+// a killed call.
 type kind struct {
 	folder string
-	prefix string // of CIDs
+	prefix string // prefix of CIDs
 	record string
 	name   string
-	absent string // error type
+	absent string // type of the error for a missing object
 }
 
 func stemcells() kind {
@@ -44,19 +44,18 @@ func snapshots() kind {
 
 func kinds() []kind { return []kind{stemcells(), vms(), disks(), snapshots()} }
 
-// lockWait is how long a call waits for others. The slowest, delete_vm, may have to
+// lockWait is how long a call waits for others. The slowest one, delete_vm, may have to
 // kill processes that do not end.
 const lockWait = 5 * time.Minute
 
-// root is the locked folder of all things.
+// root is the locked root folder of all objects.
 type root struct {
 	dir  string
 	self string // this program
 	lock *lockfile.Lock
 }
 
-// openRoot makes the folder if it is missing, and waits until no other call
-// uses it.
+// openRoot makes the folder if it does not exist, and waits until no other call uses it.
 func openRoot(ctx context.Context, dir, self string) (*root, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("other calls held its lock for %s", lockWait))
 	defer cancel()
@@ -66,7 +65,7 @@ func openRoot(ctx context.Context, dir, self string) (*root, error) {
 		}
 		lock, err := lockfile.Try(filepath.Join(dir, "lock"))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed by a call that deleted the last thing
+		case errors.Is(err, fs.ErrNotExist): // a call that deleted the last object has removed it
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
@@ -76,7 +75,7 @@ func openRoot(ctx context.Context, dir, self string) (*root, error) {
 			}
 			continue
 		}
-		// Agents recognize their processes by this path, so it must have only one
+		// Agents identify their processes by this path, so it must have only one
 		// spelling.
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -90,7 +89,7 @@ func openRoot(ctx context.Context, dir, self string) (*root, error) {
 // close unlocks the folder, and removes it if it is empty.
 func (r *root) close() {
 	for _, k := range kinds() {
-		_ = os.Remove(filepath.Join(r.dir, k.folder)) // fails if it is not empty
+		_ = os.Remove(filepath.Join(r.dir, k.folder)) // it fails if the folder is not empty
 	}
 	_ = os.Remove(filepath.Join(r.dir, attachedFolder))
 	_ = network.Tidy(r.networks())
@@ -108,9 +107,9 @@ func (r *root) close() {
 	r.lock.Close()
 }
 
-// sweep removes what killed calls left behind. Those calls have ended, because each
-// call holds the lock while it runs. sweep continues after an error, which concerns
-// things that this call does not use: the next call tries again.
+// sweep removes the rest of killed calls. All earlier calls have ended, because each call
+// holds the lock while it runs. sweep continues after an error, which is about objects
+// that this call does not use: the next call tries again.
 func (r *root) sweep(ctx context.Context) error {
 	var left []error
 	for _, k := range kinds() {
@@ -141,7 +140,7 @@ func (r *root) path(k kind, cid string) string { return filepath.Join(r.dir, k.f
 // create makes the folder of a new thing.
 func (r *root) create(k kind) (cid, dir string, err error) {
 	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
+	_, _ = rand.Read(random) // Read never fails.
 	cid = k.prefix + hex.EncodeToString(random)
 	dir = r.path(k, cid)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -150,7 +149,7 @@ func (r *root) create(k kind) (cid, dir string, err error) {
 	return cid, dir, nil
 }
 
-// save writes the record of a thing. From the first record on, the thing exists.
+// save writes the record of an object. From its first record on, the object exists.
 func (r *root) save(k kind, cid string, record any) error {
 	dir := r.path(k, cid)
 	err := writeJSON(filepath.Join(dir, k.record), record)
@@ -175,7 +174,7 @@ func (r *root) has(k kind, cid string) (bool, error) {
 	return err == nil, err
 }
 
-// load reads the record of a thing. A missing thing is an error of the kind's
+// load reads the record of an object. If it does not exist, the error has the kind's
 // type.
 func (r *root) load(k kind, cid string, record any) error {
 	found, err := r.has(k, cid)
@@ -208,7 +207,7 @@ func (r *root) list(k kind) ([]string, error) {
 	return cids, nil
 }
 
-// remove removes a thing, its record first, so that no incomplete thing exists.
+// remove removes an object, its record first, so that no incomplete object exists.
 func (r *root) remove(ctx context.Context, k kind, cid string) error {
 	dir := r.path(k, cid)
 	err := os.Remove(filepath.Join(dir, k.record))
@@ -221,7 +220,7 @@ func (r *root) remove(ctx context.Context, k kind, cid string) error {
 	return nil
 }
 
-// discard removes the folder of a thing without a record.
+// discard removes the folder of an object without a record.
 func (r *root) discard(ctx context.Context, k kind, dir string) error {
 	if k == vms() {
 		if err := endVM(ctx, dir); err != nil {

@@ -30,8 +30,8 @@ type request struct {
 	Arguments []json.RawMessage `json:"arguments"`
 }
 
-// readRequest reads all of stdin. As in all CPIs, an invalid request has its
-// own error type.
+// readRequest reads all of stdin. An invalid request has its own error type, as in other
+// CPIs.
 func readRequest(stdin io.Reader) (request, error) {
 	var req request
 	text, err := io.ReadAll(stdin)
@@ -54,14 +54,13 @@ type call struct {
 	cfg  config
 	self string // this program
 	req  request
-	root *root // nil for methods that do not use it
-	left error // why files of killed calls could not be removed
+	root *root // nil if the method does not use it
+	left error // why the rest of killed calls could not be removed
 }
 
-// Run answers the one call on stdin, with the configuration at configPath, and
-// returns the exit status: 0 if it wrote a reply, which may be an error, to
-// stdout. New VMs run "self plugin agent DIR". It writes one line, without
-// secrets, to stderr.
+// Run answers the call on stdin, with the configuration at configPath. It returns the
+// exit status: 0 if it wrote a reply to stdout, which may be an error. New VMs run "self
+// plugin agent DIR". It writes one line, without secrets, to stderr.
 func Run(ctx context.Context, configPath string, self string, stdin io.Reader, stdout, stderr io.Writer) int {
 	began := time.Now()
 	var result any
@@ -107,7 +106,7 @@ func respond(result any, err error) (cpi.Response, string) {
 	return cpi.Response{Result: json.RawMessage("null"), Error: refused}, refused.Type + ": " + refused.Message
 }
 
-// summary is the CID or boolean of a result for the log.
+// summary returns the CID or boolean of a result, for the log.
 func summary(result any) string {
 	switch value := result.(type) {
 	case string, bool, []string:
@@ -173,7 +172,7 @@ var methods = map[string]func(*call, context.Context) (any, error){
 	"delete_snapshot":     (*call).deleteSnapshot,
 }
 
-// method returns the method that the request names, nil for an unknown one.
+// method returns the method of the request; nil: it is unknown.
 func (c *call) method() func(*call, context.Context) (any, error) {
 	if c.req.Method == "update_disk" && c.req.APIVersion < 2 {
 		return nil
@@ -196,7 +195,7 @@ func (c *cidArg) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// args reads the call's arguments. Surplus ones are ignored, as in other CPIs.
+// args decodes the call's arguments. Surplus ones are ignored, as in other CPIs.
 func (c *call) args(into ...any) error {
 	if n := len(c.req.Arguments); n < len(into) {
 		return fail(cpi.TypeCloudError, "cannot call %s with %d arguments: it needs %d", c.req.Method, n, len(into))

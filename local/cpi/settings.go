@@ -32,8 +32,8 @@ type settings struct {
 // result.
 type networks map[string]map[string]any
 
-// resolve checks that this machine has the requested addresses, and gives dynamic
-// networks an address.
+// resolve checks that this machine has the requested addresses, and chooses addresses for
+// dynamic networks.
 func resolve(asked networks) (networks, error) {
 	if len(asked) == 0 {
 		return nil, fail(cpi.TypeCloudError, "cannot make a VM without a network")
@@ -88,8 +88,8 @@ func checkAddress(network, ip string) error {
 	return fail(cpi.TypeCloudError, "cannot use network '%s': %s is not an address of this machine, on which the VM runs; use 127.0.0.1 or another of its addresses", network, ip)
 }
 
-// address returns the VM's address: on the network with the default gateway, else on
-// the first network by name.
+// address returns the VM's address: on the network with the default gateway, or on the
+// first network by name.
 func (n networks) address() string {
 	first := ""
 	for _, name := range slices.Sorted(maps.Keys(n)) {
@@ -134,7 +134,7 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	s.Networks = map[string]map[string]any{}
 	for name, network := range machine.Networks {
 		given := maps.Clone(network)
-		given["preconfigured"] = true // the machine has the address already
+		given["preconfigured"] = true // the machine already has the address
 		s.Networks[name] = given
 	}
 	if machine.Machine == agent.MachineContainer {
@@ -152,8 +152,8 @@ func (c *call) settings(machine vm, env map[string]any) (settings, error) {
 	return s, nil
 }
 
-// ownAddress replaces "all addresses" by the address of the VM. A VM with several
-// addresses keeps "all addresses".
+// ownAddress replaces "all addresses" by the address of the VM. If the VM has several
+// addresses, "all addresses" stays.
 func ownAddress(mbus string, nets networks) (string, error) {
 	target, err := url.Parse(mbus)
 	if err != nil {
@@ -237,7 +237,7 @@ func (c *call) forget(ctx context.Context, machine vm) error {
 	return nil
 }
 
-// registryClient is the client of the registry that the CPI is configured with.
+// registryClient is a client of the configured registry.
 type registryClient struct{ base *url.URL }
 
 func (c *call) registry() (*registryClient, error) {
@@ -284,7 +284,7 @@ func (r *registryClient) delete(ctx context.Context, cid string) error {
 	return err
 }
 
-// do sends one request, never through a proxy: the registry is on this machine.
+// do sends one request, never through a proxy, because the registry is on this machine.
 func (r *registryClient) do(ctx context.Context, method, cid string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

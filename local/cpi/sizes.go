@@ -13,8 +13,8 @@ const ephemeralProperty = "ephemeral_disk_size"
 
 const notHeldText = "the size of the persistent disk is not enforced: "
 
-// writeSizes writes the sizes of a VM's disks that are folders for its agent, which
-// compares them with the sizes of the files.
+// writeSizes writes the sizes of a VM's disks that are folders to a file. The agent
+// compares them with the sizes of the files on the disks.
 func (c *call) writeSizes(machine vm) error {
 	sizes := agent.BootSizes{Persistent: map[string]int{}}
 	if size, ok := machine.CloudProperties[ephemeralProperty].(float64); ok {

@@ -13,11 +13,11 @@ import (
 	"bootstrap/cpi"
 )
 
-// stemcell is the record of a stemcell. The VMs of one without an image consist
-// only of this program.
+// stemcell is the record of a stemcell. If it has no image, its VMs only use this
+// program.
 type stemcell struct {
 	CID             string         `json:"cid"`
-	Image           string         `json:"image,omitempty"` // digest
+	Image           string         `json:"image,omitempty"` // digest of the image
 	CloudProperties map[string]any `json:"cloud_properties"`
 	CreatedAt       time.Time      `json:"created_at"`
 
@@ -86,7 +86,7 @@ func (c *call) hasStemcell(context.Context) (any, error) {
 	if err := c.root.load(stemcells(), cid, &made); err != nil {
 		return nil, err
 	}
-	// The image is missing: only another upload helps.
+	// If the image is missing, the stemcell must be uploaded again.
 	return made.Image == "" || isFolder(c.root.imageDir(made.Image)), nil
 }
 
@@ -104,7 +104,7 @@ func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	return nil, c.root.sweepImages()
 }
 
-// known refuses properties that this CPI would ignore.
+// known returns an error for properties that this CPI would ignore.
 func known(where string, props map[string]any, keys ...string) error {
 	var unknown []string
 	for key := range props {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountBelow unmounts everything that jobs of a VM that is a folder have mounted in a
-// folder. Otherwise the folder could not be removed.
+// unmountBelow unmounts what jobs of a VM that is a folder have mounted below a folder,
+// which could not be removed otherwise.
 func unmountBelow(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil // mounts are unknown then; removing the folder reports them
+		return nil // The mounts are unknown; removing the folder reports them.
 	}
 	var places []string
 	for line := range strings.Lines(string(text)) {
@@ -25,7 +25,7 @@ func unmountBelow(dir string) error {
 			}
 		}
 	}
-	slices.Reverse(places) // the last mount is on top
+	slices.Reverse(places) // the last mount covers the others
 	for _, place := range places {
 		if err := unix.Unmount(place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("cannot umount %s, which a job has mounted: %w", place, err)
@@ -34,7 +34,7 @@ func unmountBelow(dir string) error {
 	return nil
 }
 
-// mountPlace decodes a path of the kernel's list of mounts. See proc_pid_mountinfo(5).
+// mountPlace decodes a path in the kernel's list of mounts. See proc_pid_mountinfo(5).
 func mountPlace(text string) string {
 	var out strings.Builder
 	for len(text) > 0 {

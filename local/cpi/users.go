@@ -26,18 +26,18 @@ const (
 
 var errOneUser = errors.New("only VMs of namespaces have several users")
 
-// usersFile is the file, in the root folder, with the ids of the users of all its VMs.
-// It is written once, because files with these owners may be anywhere below.
+// usersFile is the file in the root folder with the ids of the users of all VMs. It is
+// written once, because files with these owners may be anywhere below.
 const usersFile = "users.json"
 
 // The owners of the files on a disk.
 const (
 	ownersOne   = ""      // the person
 	ownersMany  = "many"  // the users of VMs
-	ownersMixed = "mixed" // a call that gives them to the users of VMs has not finished
+	ownersMixed = "mixed" // a call that changes the owners has not finished
 )
 
-// users returns the ids of the users of VMs; none if no VM has had users so far.
+// users returns the ids of the users of VMs; none if no VM has had several users so far.
 func (r *root) users() (namespace.Users, error) {
 	var u namespace.Users
 	err := readJSON(filepath.Join(r.dir, usersFile), &u)
@@ -47,7 +47,7 @@ func (r *root) users() (namespace.Users, error) {
 	return u, err
 }
 
-// newUsers returns the ids for the users of all VMs from now on.
+// newUsers chooses and records the ids for the users of all VMs.
 func (r *root) newUsers() (namespace.Users, error) {
 	found, err := namespace.FindUsers()
 	if err != nil {
@@ -65,13 +65,13 @@ func (r *root) newUsers() (namespace.Users, error) {
 	return found, nil
 }
 
-// ManyUsers returns why no VM of namespaces can have many users here.
+// ManyUsers returns an error if VMs of namespaces cannot have several users here.
 func ManyUsers() error {
 	_, err := namespace.FindUsers()
 	return err
 }
 
-// usersOf returns whether a new VM has many users, as its cloud_properties ask for.
+// usersOf reports whether the cloud_properties of a new VM ask for several users.
 func (c *call) usersOf(machine string, properties map[string]any) (bool, error) {
 	if properties[usersProperty] != manyUsers {
 		return false, nil
@@ -116,12 +116,12 @@ func (r *root) exchange(ctx context.Context, a, b string) error {
 	return users.Exchange(ctx, r.self, a, b)
 }
 
-// giveDisk gives the files on a disk that no VM uses to the users of a VM: to its only
-// user or, if there are many, to vcap, because root can use vcap's files as well.
+// giveDisk gives the files on an unused disk to the users of a VM: to its only user or,
+// if there are several, to vcap, because root can use vcap's files as well.
 func (c *call) giveDisk(ctx context.Context, d *disk, many bool) error {
 	data := filepath.Join(c.root.path(disks(), d.CID), "data")
 	if !isFolder(data) || many == (d.Owners == ownersMany) && d.Owners != ownersMixed {
-		return nil // it is in the VM already, or belongs to its users already
+		return nil // It is in the VM already, or its users own the files already.
 	}
 	users, err := c.root.users()
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *call) copyDisk(ctx context.Context, d disk, to string) error {
 	if c.root.isImage(d.CID) {
 		return needs(volume.Copy(ctx, c.root.imageOf(d.CID), to))
 	}
-	// A link would lead to files of the machine.
+	// If it is a link, it would lead to files of the machine.
 	if data := c.dataDir(d); !isFolder(data) {
 		return fmt.Errorf("%s is not a folder: a job has removed or replaced the disk's data", data)
 	}

@@ -21,13 +21,13 @@ type vm struct {
 	CID             string         `json:"cid"`
 	AgentID         string         `json:"agent_id"`
 	Stemcell        string         `json:"stemcell"`
-	Machine         string         `json:"machine,omitempty"`    // what it is made of; empty: a folder
-	Image           string         `json:"image,omitempty"`      // digest of the stemcell's
-	ManyUsers       bool           `json:"many_users,omitempty"` // its users have the ids in usersFile
+	Machine         string         `json:"machine,omitempty"`    // kind of the VM; empty: a folder
+	Image           string         `json:"image,omitempty"`      // digest of the stemcell's image
+	ManyUsers       bool           `json:"many_users,omitempty"` // true: its users have the ids in usersFile
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Networks        networks       `json:"networks"`
-	Own             *network.Spec  `json:"own_network,omitempty"` // nil: this machine's
-	Ports           []network.Port `json:"ports,omitempty"`       // that this machine publishes
+	Own             *network.Spec  `json:"own_network,omitempty"` // nil: it uses this machine's network
+	Ports           []network.Port `json:"ports,omitempty"`       // published on this machine
 	Metadata        map[string]any `json:"metadata,omitempty"`
 	CreatedAt       time.Time      `json:"created_at"`
 }
@@ -41,18 +41,18 @@ const (
 	vcapDir      = "vcap"
 )
 
-// vmSizes are the cloud_properties that are sizes of a VM.
+// vmSizes returns the cloud_properties that are sizes of a VM.
 func vmSizes() []string {
 	return []string{cpuProperty, ramProperty, pidsProperty, ephemeralProperty}
 }
 
-// The kernel cannot limit to less than a hundredth of a core.
+// The kernel cannot limit CPU to less than a hundredth of a core.
 const (
 	leastCPU = 0.01
 	mostCPU  = 1024
 )
 
-// machineProperty is the cloud property that names what the VM is made of.
+// machineProperty is the cloud property for the kind of the VM.
 const machineProperty = "machine"
 
 func checkProperties(where string, props map[string]any) error {
@@ -93,9 +93,8 @@ func (c *call) calculate() (any, error) {
 	return desired, nil
 }
 
-// createVM makes the folder of the VM, starts its agent and then writes its
-// record. If it is killed before that, the next call ends the agent and removes
-// the folder.
+// createVM makes the folder of the VM, starts its agent and then writes its record. After
+// a kill in between, the next call ends the agent and removes the folder.
 func (c *call) createVM(ctx context.Context) (any, error) {
 	var (
 		machine vm
@@ -138,7 +137,7 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	}
 	machine.CID, machine.CreatedAt = cid, time.Now().UTC()
 	if err := c.boot(ctx, machine, env, dir); err != nil {
-		// The next call removes it if that fails.
+		// If this fails, the next call removes the folder.
 		_ = c.root.discard(context.WithoutCancel(ctx), vms(), dir)
 		return nil, err
 	}
@@ -169,7 +168,7 @@ func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir str
 			return fmt.Errorf("cannot write the agent's settings: %w", err)
 		}
 		if agent.Isolated(machine.Machine) {
-			start.SettingsFile = settingsFile // the folder has another path inside
+			start.SettingsFile = settingsFile // the folder has another path inside of the VM
 		}
 	}
 	if err := writeJSON(filepath.Join(dir, bootFile), start); err != nil {
@@ -201,7 +200,7 @@ func (c *call) hasVM(ctx context.Context) (any, error) {
 	return false, c.endStray(ctx, cid)
 }
 
-// endStray ends the processes of a VM whose folder or record somebody removed by hand.
+// endStray ends the processes of a VM whose folder or record was removed by hand.
 func (c *call) endStray(ctx context.Context, cid string) error {
 	if !isCID(vms(), cid) {
 		return nil
@@ -212,8 +211,8 @@ func (c *call) endStray(ctx context.Context, cid string) error {
 	return nil
 }
 
-// deleteVM ends the processes of the VM first; if one does not end, the VM
-// still exists. Disks that were attached to it are then detached.
+// deleteVM first ends the processes of the VM; if one does not end, the VM still exists.
+// Then it detaches its disks.
 func (c *call) deleteVM(ctx context.Context) (any, error) {
 	var cid string
 	if err := c.args((*cidArg)(&cid)); err != nil {

@@ -15,9 +15,9 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The cgroup of a VM as the VM sees it, and the cgroup below it in which its processes
-// start. A VM without a cgroup of its own, which sees the machine's cgroups, does not
-// find the second one.
+// The VM's cgroup in the VM's view, and its child in which the VM's processes start. If
+// the VM has no cgroup of its own and sees those of the machine, the child does not
+// exist.
 const (
 	cgroupPlace = "/sys/fs/cgroup"
 	cgroupFirst = "vm-processes"
@@ -31,17 +31,17 @@ func (v VM) cgroup() string {
 	return cgroupPlace
 }
 
-// Usage is the resources that all processes of a VM use together.
+// Usage has the resources that all processes of a VM use together.
 type Usage struct {
 	MemoryKB uint64 // without page cache that can be dropped
 	SwapKB   uint64
-	User     time.Duration // CPU since the VM was started
+	User     time.Duration // CPU time since the VM was started
 	System   time.Duration
 	PIDs     uint64 // processes and threads
 	Killed   uint64 // processes that the kernel killed for lack of memory
 }
 
-// Usage returns the resources that the VM uses; false if it has no cgroup that counts
+// Usage returns the resources that the VM uses; false: the VM has no cgroup that counts
 // them.
 func (v VM) Usage() (Usage, bool) {
 	dir := v.cgroup()
@@ -63,8 +63,8 @@ func (v VM) Usage() (Usage, bool) {
 	}, true
 }
 
-// counters reads a file of a cgroup with lines "NAME NUMBER"; a file with one
-// number has no name.
+// counters reads a file of a cgroup with lines "NAME NUMBER". In a file with a single
+// number, the name is empty.
 func counters(dir, file string) map[string]uint64 {
 	text, _ := os.ReadFile(filepath.Join(dir, file))
 	all := map[string]uint64{}
@@ -133,7 +133,7 @@ func (v VM) RemoveCgroup(ctx context.Context, name string) (killed uint64, err e
 	return killed, err
 }
 
-// The time that the processes of a cgroup get to end after KILL.
+// Time limits for the processes of a cgroup to end after KILL.
 const (
 	removeTime  = 5 * time.Second
 	removePause = 5 * time.Millisecond

@@ -1,4 +1,4 @@
-// Package machine is an embedded VM as this machine sees it: a folder and
+// Package machine is the view of an embedded VM from this machine: a folder and
 // processes.
 package machine
 
@@ -11,22 +11,21 @@ import (
 	"strings"
 )
 
-// guestRoot is the path of the folder $VCAP_ROOT on a real VM, and inside of
-// namespaces.
+// guestRoot is the path of the folder $VCAP_ROOT on a real VM, and inside of namespaces.
 const guestRoot = "/var/vcap"
 
 // VM is one embedded VM. Its processes have VCAP_ROOT in their environment.
 type VM struct {
-	dir    string // also contains the files of the CPI and the agent
+	dir    string // has the files of the CPI and the agent, too
 	root   string // $VCAP_ROOT
-	inside bool   // this process runs in the VM's namespaces
+	inside bool   // true: this process runs in the VM's namespaces
 }
 
 // New returns the VM in the folder dir, an absolute path.
 func New(dir string) VM { return VM{dir: dir, root: filepath.Join(dir, "vcap")} }
 
-// Inside returns the VM in whose namespaces this process runs: all processes and
-// mounts that it sees are those of the VM. dir is the VM's folder there.
+// Inside returns the VM of this process, which runs in the VM's namespaces: it sees only
+// processes and mounts of the VM. dir is the VM's folder there.
 func Inside(dir string) VM { return VM{dir: dir, root: guestRoot, inside: true} }
 
 // Mounts reports whether persistent disks are mounted; otherwise they are linked.
@@ -35,11 +34,10 @@ func (v VM) Mounts() bool { return v.inside }
 // Dir is the folder of the VM.
 func (v VM) Dir() string { return v.dir }
 
-// Root returns the folder that is /var/vcap on a real VM.
+// Root returns the folder that stands for /var/vcap of a real VM.
 func (v VM) Root() string { return v.root }
 
-// runAs is the program in a VM of namespaces that runs another program as a user of the
-// VM.
+// runAs is a program in a VM of namespaces that runs another program as a user of the VM.
 const runAs = "/usr/lib/machine/run-as"
 
 // ChangesUsers reports whether As can change the user.
@@ -74,8 +72,8 @@ func (v VM) Path(elem ...string) string {
 // Temp returns the folder of the agent's temporary files; jobs have data/tmp.
 func (v VM) Temp() string { return v.Path("bosh", "tmp") }
 
-// Command returns a command that runs a program inside the VM. Every process of the VM,
-// except packaging scripts, starts with it or with Env.
+// Command returns a command that runs a program inside of the VM. Every process of the
+// VM, except packaging scripts, is started with Command or Env.
 func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204 -- scripts of releases are what an agent runs
 	cmd.Dir = v.Path("bosh")
@@ -84,8 +82,8 @@ func (v VM) Command(argv []string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Env returns the environment of every process in the VM. The CPI recognizes processes
-// that a VM left running by VCAP_ROOT. The agent's own environment is not passed on.
+// Env returns the environment of every process in the VM. The CPI finds the VM's
+// processes by VCAP_ROOT. The agent's own environment is not passed on.
 func (v VM) Env() []string {
 	lang := "C.UTF-8"
 	if runtime.GOOS == "darwin" {
@@ -100,8 +98,8 @@ func (v VM) Env() []string {
 	}
 }
 
-// SearchPath is the PATH of scripts on a real VM, and the folders that a laptop needs
-// in addition.
+// SearchPath returns the PATH of scripts on a real VM, and additional folders that a
+// laptop needs.
 func SearchPath() string {
 	path := "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
 	if runtime.GOOS == "darwin" {
@@ -110,7 +108,7 @@ func SearchPath() string {
 	return path
 }
 
-// Resolve maps a path as jobs write it to its place on this machine.
+// Resolve converts a path of jobs to its path on this machine.
 func (v VM) Resolve(path string) string {
 	if path == guestRoot || strings.HasPrefix(path, guestRoot+"/") {
 		return v.root + path[len(guestRoot):]
@@ -118,7 +116,7 @@ func (v VM) Resolve(path string) string {
 	return path
 }
 
-// ResolveAll maps every path in a text, such as a command for a shell.
+// ResolveAll converts every path in a text, such as a shell command.
 func (v VM) ResolveAll(text string) string {
 	inPath := func(c byte) bool {
 		return c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -141,11 +139,11 @@ func (v VM) ResolveAll(text string) string {
 	}
 }
 
-// Output is a temporary file that takes the output of a command. A file, unlike a
-// pipe, is not kept open by a daemon that the command leaves running.
+// Output is a temporary file for the output of a command. With a pipe, a daemon that the
+// command leaves running would keep it open.
 type Output struct{ *os.File }
 
-// NewOutput makes an empty file for output; Remove it.
+// NewOutput makes an empty file for output. The caller must call Remove.
 func (v VM) NewOutput() (Output, error) {
 	f, err := os.CreateTemp(v.Temp(), "output-")
 	return Output{f}, err

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount shows the folder of a disk at a place below Root.
+// Mount mounts the folder of a disk at a place below Root.
 func (v VM) Mount(folder, place string) error {
 	if err := unix.Mount(folder, v.Path(place), "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount %s at %s: %w", folder, v.Path(place), err)
@@ -18,8 +18,8 @@ func (v VM) Mount(folder, place string) error {
 	return nil
 }
 
-// Unmount ends all mounts at a place below Root. If there is none, that is no error,
-// because jobs can unmount there, too.
+// Unmount ends all mounts at a place below Root. If there is none, that is not an error,
+// because jobs can unmount, too.
 func (v VM) Unmount(place string) error {
 	for {
 		err := unix.Unmount(v.Path(place), unix.UMOUNT_NOFOLLOW)
@@ -32,8 +32,8 @@ func (v VM) Unmount(place string) error {
 	}
 }
 
-// Mounted reports whether something is mounted at a place below Root, and whether that
-// is a folder.
+// Mounted reports whether there is a mount at a place below Root, and whether it is that
+// of the folder.
 func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -41,7 +41,7 @@ func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
 	}
 	name := ""
 	for line := range strings.Lines(string(text)) {
-		// The fourth field is the folder in its file system, the fifth the place.
+		// The fourth field is the folder in its file system, the fifth the mount point.
 		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == v.Path(place) {
 			mounted, name = true, filepath.Base(fields[3])
 		}
@@ -49,8 +49,8 @@ func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
 	if !mounted || folder == "" {
 		return mounted, false, nil
 	}
-	// Outside of the VM the folder has another path, but the same name; it may not
-	// exist any more. A disk that is a file system has no name here.
+	// Outside of the VM the folder has another path, but the same name; it may not exist
+	// any more. A disk that is a file system has no name here.
 	want, err := os.Stat(folder)
 	if err != nil {
 		return true, name == filepath.Base(folder), nil

@@ -11,8 +11,8 @@ import (
 	"bootstrap/internal/process"
 )
 
-// The time between TERM and KILL for the processes of a VM, and the limit for ending
-// all of them.
+// Time between TERM and KILL for the processes of a VM, and the limit for ending all of
+// them.
 const (
 	powerOffGrace = 5 * time.Second
 	powerOffTime  = 4 * powerOffGrace
@@ -29,8 +29,8 @@ func (v VM) Members(ctx context.Context) ([]int, error) {
 	return process.WithVariable(ctx, "VCAP_ROOT="+v.root)
 }
 
-// PowerOff ends every process of the VM except this one: processes whose environment
-// names the VM, and supervised ones.
+// PowerOff ends every process of the VM except this one: processes with the VM's
+// variable, and supervised ones.
 func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 	ctx, cancel := context.WithTimeout(ctx, powerOffTime)
 	defer cancel()
@@ -49,8 +49,8 @@ func (v VM) PowerOff(ctx context.Context, supervised []int) error {
 	return nil
 }
 
-// UsersOf returns the processes of the VM that use a folder, or a file below it: as
-// open file or as working directory. Not all systems show that.
+// UsersOf returns the processes of the VM that use a folder, or a file below it, as open
+// file or working directory. Some systems do not report all of them.
 func (v VM) UsersOf(ctx context.Context, folder string) []int {
 	pids, _ := v.Members(ctx)
 	return slices.DeleteFunc(pids, func(pid int) bool { return process.Use(pid, folder) == "" })

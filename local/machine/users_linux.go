@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// vcapID is the id of the user and the group vcap, if they exist besides root.
+// vcapID is the id of the user and the group vcap, if the VM has users other than root.
 const vcapID = 1000
 
-// ManyUsers reports whether the VM has other users than root. If not, all files belong
-// to one user, whatever chown says.
+// ManyUsers reports whether the VM has users other than root. If not, all files belong to
+// one user, and chown has no effect.
 func (v VM) ManyUsers() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && v.inside && strings.Count(string(text), "\n") > 1

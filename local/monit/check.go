@@ -28,19 +28,19 @@ const (
 // Check is one service of a control file with all its statements.
 type Check struct {
 	Kind Kind
-	Name string // unique in all files that are loaded together
-	File string // as given to Parse
-	Line int    // of the word "check"
+	Name string // unique among all loaded files
+	File string // the name that was passed to Parse
+	Line int    // line of the word "check"
 
-	PidFile  string  // as written; see Config.Resolve
+	PidFile  string  // unchanged; see Config.Resolve
 	Matching string  // "matching" instead of a pid file: not supported
-	Start    Program // Argv nil: none
+	Start    Program // Argv nil: there is none
 	Stop     Program
-	Restart  Program // not in monit 5.2.5; used when a rule restarts the service
+	Restart  Program // not in monit 5.2.5; for restarts by rules
 	Groups   []string
 	Depends  []string // names of checks whose processes must run first
 	Mode     Mode
-	Every    int // the rules are evaluated every so many cycles; 0 and 1: in each
+	Every    int // the rules are evaluated once in so many cycles; 0 and 1: in each
 	Rules    []Rule
 
 	// Unsupported lists the statements that the Supervisor ignores, in the
@@ -52,26 +52,26 @@ type Check struct {
 type Program struct {
 	Argv    []string
 	UID     string        // "as uid": supported by RunAs
-	GID     string        // "and gid": the same
-	Timeout time.Duration // never 0 if Argv is set; 30 s by default
+	GID     string        // "and gid": supported by RunAs
+	Timeout time.Duration // 30 s by default; never 0 if Argv is set
 }
 
-// Mode is what to do with a process that does not run.
+// Mode says what to do with a process that does not run.
 type Mode string
 
-// The modes. A manual process is started only by Supervisor.Start, as every
-// process is here; a passive one is started once and never restarted.
+// The modes. A manual process is started only by Supervisor.Start, like every process
+// here. A passive one is started once and never restarted.
 const (
 	ModeActive  Mode = "active"
 	ModePassive Mode = "passive"
 	ModeManual  Mode = "manual"
 )
 
-// Statement is a part of a control file, with the reason why it is reported.
+// Statement is a part of a control file, with the reason for reporting it.
 type Statement struct {
 	File string
 	Line int
-	Text string // as written, with single spaces
+	Text string // the text with single spaces
 	Why  string // for example "unknown statement"
 }
 
@@ -80,22 +80,22 @@ func (s Statement) String() string {
 	return fmt.Sprintf("%s:%d: %q: %s", s.File, s.Line, s.Text, s.Why)
 }
 
-// RuleKind is what a Rule measures.
+// RuleKind is the value that a Rule measures.
 type RuleKind string
 
 // The supported kinds of rules.
 const (
-	RuleMemory      RuleKind = "memory"      // of the process; bytes or percent
-	RuleTotalMemory RuleKind = "totalmemory" // with its descendants
-	RuleCPU         RuleKind = "cpu"         // percent of one cycle on all processors
+	RuleMemory      RuleKind = "memory"      // memory of the process; bytes or percent
+	RuleTotalMemory RuleKind = "totalmemory" // memory of the process and its descendants
+	RuleCPU         RuleKind = "cpu"         // percent of a cycle's time on all processors
 	RuleTotalCPU    RuleKind = "totalcpu"
 	RuleChildren    RuleKind = "children"
-	RuleConnection  RuleKind = "connection" // failed host, port or unixsocket
+	RuleConnection  RuleKind = "connection" // cannot connect to a host and port, or a unixsocket
 	RuleRestarts    RuleKind = "restarts"   // n restarts within m cycles
-	RuleMissing     RuleKind = "missing"    // does not exist
+	RuleMissing     RuleKind = "missing"    // the process does not exist
 )
 
-// Rule is one if statement: if its condition held in Matches of the last Cycles
+// Rule is one if statement. If its condition was true in Matches of the last Cycles
 // cycles, Action is taken.
 type Rule struct {
 	Statement
@@ -107,23 +107,23 @@ type Rule struct {
 	Matches int
 	Cycles  int
 	Action  Action
-	Exec    []string // of ActionExec
+	Exec    []string // the program of ActionExec
 }
 
 // Connection is the connection that a RuleConnection tries.
 type Connection struct {
 	Network  string // "tcp", "unix"
-	Address  string // host:port, or the path of a socket as written
-	Protocol string // "http": a GET must get a status below 400; otherwise connecting is enough
+	Address  string // host:port, or the unchanged path of a socket
+	Protocol string // "http": a GET must return a status below 400; otherwise a connection is enough
 	Request  string // path of the GET
 	Timeout  time.Duration
-	Retry    int // tries within one cycle; 0 and 1 are one
+	Retry    int // attempts within one cycle; 0 counts as 1
 }
 
 // Action is what a Rule does.
 type Action string
 
-// The actions. "then timeout" is an ActionUnmonitor, too.
+// The actions. ActionUnmonitor also stands for "then timeout".
 const (
 	ActionAlert     Action = "alert"
 	ActionRestart   Action = "restart"
@@ -133,11 +133,11 @@ const (
 	ActionUnmonitor Action = "unmonitor"
 )
 
-// whyOwner is why "as uid" is not supported without RunAs.
+// whyOwner is the reason for reporting "as uid" without RunAs.
 const whyOwner = "programs run as the user of the agent"
 
-// RunAs makes the programs of a check with "as uid" run as that user and group:
-// as returns the command for that.
+// RunAs makes the programs of a check with "as uid" run as that user and group. The
+// function as returns the command for that.
 func (c *Check) RunAs(as func(uid, gid string, argv []string) []string) {
 	for _, p := range []*Program{&c.Start, &c.Stop, &c.Restart} {
 		if p.Argv != nil && (p.UID != "" || p.GID != "") {

@@ -15,10 +15,10 @@ import (
 	"bootstrap/internal/process"
 )
 
-// A ruleState is the result of one rule in the last cycles.
+// A ruleState has the results of one rule in the last cycles.
 type ruleState struct {
-	bits uint64 // lowest: the last cycle
-	on   bool   // it held long enough in the last cycle
+	bits uint64 // the lowest bit is the last cycle
+	on   bool   // true: the condition was true for long enough in the last cycle
 }
 
 type cpuSample struct {
@@ -36,8 +36,8 @@ func (v *service) ruleCycle() time.Duration {
 	return v.s.cfg.RuleCycle * time.Duration(max(v.check.Every, 1))
 }
 
-// judge evaluates the rules of a running service when their cycle is over.
-// Measuring waits for networks, so it has its own goroutine.
+// judge evaluates the rules of a running service at the end of their cycle. Measuring
+// waits for networks, so it has its own goroutine.
 func (v *service) judge(now time.Time) time.Time {
 	if v.fails > 0 && now.Sub(v.settled) >= v.s.cfg.RuleCycle {
 		v.fails = 0
@@ -72,8 +72,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// verdict adds a cycle to the history of each rule and takes the actions that
-// are due.
+// verdict adds a cycle to the history of each rule and takes the necessary actions.
 func (v *service) verdict(now time.Time, m measuring) {
 	v.ruleMsg = ""
 	for i, r := range m.rules {
