@@ -3,7 +3,7 @@ package addresses
 import (
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // Kind is the reason why a ledger cannot be used.
@@ -47,11 +47,11 @@ func (e *Error) Name() string {
 	return "ledger-unusable"
 }
 
-func (e *Error) ExitCode() exitcode.Code {
+func (e *Error) ExitCode() failure.Code {
 	if e.Kind == Busy {
-		return exitcode.Locked
+		return failure.Locked
 	}
-	return exitcode.Failed
+	return failure.Failed
 }
 
 func (e *Error) Unwrap() error { return e.Err }

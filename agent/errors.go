@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/fulldisk"
 )
 
@@ -84,11 +84,11 @@ func (e *TaskLostError) Error() string {
 
 func (e *TaskLostError) Name() string { return "agent-task-lost" }
 
-func (e *TaskLostError) ExitCode() exitcode.Code {
+func (e *TaskLostError) ExitCode() failure.Code {
 	if silent, ok := errors.AsType[*UnreachableError](e.Err); ok {
 		return silent.ExitCode()
 	}
-	return exitcode.Failed
+	return failure.Failed
 }
 
 func (e *TaskLostError) Hint() string {
@@ -187,7 +187,7 @@ func (e *UnreachableError) Name() string {
 	return "agent-unreachable"
 }
 
-func (e *UnreachableError) ExitCode() exitcode.Code { return exitcode.Agent }
+func (e *UnreachableError) ExitCode() failure.Code { return failure.Agent }
 
 func (e *UnreachableError) Hint() string {
 	if e.Last.Cause == Unauthorized {

@@ -18,8 +18,8 @@ import (
 	"bootstrap/artifact/download"
 	"bootstrap/artifact/metadata"
 	"bootstrap/internal/digest"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
-	"bootstrap/internal/named"
 )
 
 // blob is a file of a release that is not in git: one of config/blobs.yml,
@@ -304,7 +304,7 @@ func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *bl
 			continue
 		}
 		if err != nil {
-			return named.As("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(from.URL.String()), err))
+			return failure.Named("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(from.URL.String()), err))
 		}
 		return s.nameBlob(path, bl.name)
 	}

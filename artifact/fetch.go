@@ -17,7 +17,7 @@ import (
 	"bootstrap/artifact/archive"
 	"bootstrap/artifact/cache"
 	"bootstrap/artifact/download"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 )
 
 // Fetch downloads and verifies an http or https source, unless it is in the cache. For
@@ -118,7 +118,7 @@ func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (p
 		return "", false, ErrOffline
 	}
 	if err := s.client.Fetch(ctx, download.File{URL: u, Limit: s.maxDownload}, path, want, p); err != nil {
-		return "", false, named.As("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err))
+		return "", false, failure.Named("download-failed", fmt.Errorf("cannot download %s: %w", download.PublicURL(src.URL), err))
 	}
 	return path, false, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/lockfile"
 )
 
@@ -22,7 +22,7 @@ func (e *BusyError) Error() string {
 
 func (e *BusyError) Name() string { return "cache-in-use" }
 
-func (e *BusyError) ExitCode() exitcode.Code { return exitcode.Locked }
+func (e *BusyError) ExitCode() failure.Code { return failure.Locked }
 
 func (e *BusyError) Hint() string {
 	return "run the same command again when the other run has ended; --dry-run works at any time"

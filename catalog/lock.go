@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest/document"
 )
 
@@ -73,7 +73,7 @@ func (e *LockError) Error() string {
 	return fmt.Sprintf("cannot use the lock file %s: %v; delete it, and `bootstrap update-lock MANIFEST` writes it again, with the newest versions", e.Path, e.Err)
 }
 
-func (e *LockError) ExitCode() exitcode.Code { return exitcode.Manifest }
+func (e *LockError) ExitCode() failure.Code { return failure.Manifest }
 
 func (e *LockError) Unwrap() error { return e.Err }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/fulldisk"
 	"bootstrap/internal/printable"
 )
@@ -39,7 +39,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Name() string { return "cpi-refused" }
 
-func (e *Error) ExitCode() exitcode.Code { return exitcode.CPI }
+func (e *Error) ExitCode() failure.Code { return failure.CPI }
 
 // Is makes the refusal of a CPI whose disk is full an ENOSPC.
 func (e *Error) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Message) }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"bootstrap/deployer/plan"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 )
 
 // NoVMError says that there is no VM.
@@ -28,7 +28,7 @@ func (r *run) expectVM(context.Context) error {
 		r.agent = r.look.Running
 		return nil
 	case r.t.CPI.Connected() && !r.look.Facts.HasVM:
-		return named.As("vm-gone", fmt.Errorf("VM %s does not exist any more: `bootstrap deploy MANIFEST` creates a new one", cid))
+		return failure.Named("vm-gone", fmt.Errorf("VM %s does not exist any more: `bootstrap deploy MANIFEST` creates a new one", cid))
 	}
 	return r.silent(cid)
 }
@@ -40,7 +40,7 @@ func (r *run) expectDisk(context.Context) error {
 	if d == nil || slices.Contains(r.look.Facts.Mounted, d.CID) {
 		return nil
 	}
-	return named.As("disk-not-mounted", fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID))
+	return failure.Named("disk-not-mounted", fmt.Errorf("disk %s is not mounted on VM %s: the jobs would start without their data; `bootstrap deploy MANIFEST` attaches it", d.CID, st.CurrentVMCID))
 }
 
 // expectJobs refuses to start a VM that has lost its jobs.

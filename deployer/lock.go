@@ -8,7 +8,7 @@ import (
 
 	"bootstrap/catalog"
 	"bootstrap/deployer/instance"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/spelling"
 	"bootstrap/manifest/document"
 )
@@ -27,7 +27,7 @@ func (*NoSourcesError) Error() string {
 	return "there are no sources of releases and stemcells: name them with --release NAME=SOURCE and --stemcell OS=SOURCE, or in release_sources and stemcell_sources of bootstrap.yml"
 }
 
-func (*NoSourcesError) ExitCode() exitcode.Code { return exitcode.Usage }
+func (*NoSourcesError) ExitCode() failure.Code { return failure.Usage }
 
 // UpdateLock looks for the newest versions of the named releases and stemcells of a
 // manifest, of all if there are no names, and writes them into the lock file.

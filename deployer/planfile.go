@@ -8,7 +8,7 @@ import (
 
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -53,7 +53,7 @@ func (e *PlanFormatError) Error() string {
 
 func (e *PlanFormatError) Name() string { return "plan-format" }
 
-func (e *PlanFormatError) ExitCode() exitcode.Code { return exitcode.Moved }
+func (e *PlanFormatError) ExitCode() failure.Code { return failure.Moved }
 
 // checkInputs returns an error if the inputs have changed since the plan was saved. It
 // runs before variables are generated. Without a saved plan it does nothing.

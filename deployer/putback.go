@@ -13,7 +13,7 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 )
 
@@ -36,7 +36,7 @@ func (e *PutBackError) Error() string {
 
 func (e *PutBackError) Name() string { return "previous-put-back" }
 
-func (e *PutBackError) ExitCode() exitcode.Code { return exitcode.PutBack }
+func (e *PutBackError) ExitCode() failure.Code { return failure.PutBack }
 
 func (e *PutBackError) Hint() string {
 	return "correct the cause and deploy again"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // What to do if the agent does not answer. With --fix every command except delete reboots
@@ -32,11 +32,11 @@ type NotConfirmedError struct {
 
 func (e *NotConfirmedError) Error() string { return "cancelled: nothing was changed" }
 
-func (e *NotConfirmedError) ExitCode() exitcode.Code {
+func (e *NotConfirmedError) ExitCode() failure.Code {
 	if e.Interrupted {
-		return exitcode.Interrupted
+		return failure.Interrupted
 	}
-	return exitcode.Failed
+	return failure.Failed
 }
 
 // UnaskedError says that a run would destroy data, and there is no terminal for a
@@ -51,4 +51,4 @@ func (e *UnaskedError) Error() string {
 
 func (e *UnaskedError) Name() string { return "needs-yes" }
 
-func (e *UnaskedError) ExitCode() exitcode.Code { return exitcode.Usage }
+func (e *UnaskedError) ExitCode() failure.Code { return failure.Usage }

@@ -10,7 +10,7 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 )
 
@@ -34,7 +34,7 @@ func (e *SecondDiskError) Error() string {
 
 func (e *SecondDiskError) Name() string { return "disk-second" }
 
-func (e *SecondDiskError) ExitCode() exitcode.Code { return exitcode.Agent }
+func (e *SecondDiskError) ExitCode() failure.Code { return failure.Agent }
 
 func (e *SecondDiskError) Unwrap() error { return e.Err }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // EndedError says that a run of a deployment did not end well.
@@ -48,11 +48,11 @@ func (e *EndedError) interruption() string {
 	return strings.Join(append(parts, "nothing is lost: run the same command again to continue"), "; ")
 }
 
-func (e *EndedError) ExitCode() exitcode.Code {
+func (e *EndedError) ExitCode() failure.Code {
 	if e.Signal {
-		return exitcode.Interrupted
+		return failure.Interrupted
 	}
-	return exitcode.Failed
+	return failure.Failed
 }
 
 func (e *EndedError) Name() string {

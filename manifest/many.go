@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 )
@@ -206,7 +206,7 @@ func (e *SeveralError) Error() string {
 	return fmt.Sprintf("%s describes several instances", cmp.Or(e.Path, "the manifest"))
 }
 
-func (e *SeveralError) ExitCode() exitcode.Code { return exitcode.Usage }
+func (e *SeveralError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *SeveralError) Hint() string {
 	return "name one with --instance GROUP/INDEX or --instance GROUP/ID"

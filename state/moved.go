@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // MovedError says that `bootstrap state move` has moved a state to another place.
@@ -17,7 +17,7 @@ func (e *MovedError) Error() string {
 
 func (e *MovedError) Name() string { return "state-moved" }
 
-func (e *MovedError) ExitCode() exitcode.Code { return exitcode.NoState }
+func (e *MovedError) ExitCode() failure.Code { return failure.NoState }
 
 const movedTo = "This deployment state was moved to "
 

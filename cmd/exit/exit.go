@@ -7,25 +7,25 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // The exit codes, as commands return them.
 const (
-	Done        = int(exitcode.Done)
-	Failed      = int(exitcode.Failed)
-	Changes     = int(exitcode.Changes)
-	Usage       = int(exitcode.Usage)
-	Manifest    = int(exitcode.Manifest)
-	NoState     = int(exitcode.NoState)
-	Agent       = int(exitcode.Agent)
-	CPI         = int(exitcode.CPI)
-	Moved       = int(exitcode.Moved)
-	PutBack     = int(exitcode.PutBack)
-	Locked      = int(exitcode.Locked)
-	Unsent      = int(exitcode.Unsent)
-	NotBelieved = int(exitcode.NotBelieved)
-	Interrupted = int(exitcode.Interrupted)
+	Done        = int(failure.Done)
+	Failed      = int(failure.Failed)
+	Changes     = int(failure.Changes)
+	Usage       = int(failure.Usage)
+	Manifest    = int(failure.Manifest)
+	NoState     = int(failure.NoState)
+	Agent       = int(failure.Agent)
+	CPI         = int(failure.CPI)
+	Moved       = int(failure.Moved)
+	PutBack     = int(failure.PutBack)
+	Locked      = int(failure.Locked)
+	Unsent      = int(failure.Unsent)
+	NotBelieved = int(failure.NotBelieved)
+	Interrupted = int(failure.Interrupted)
 )
 
 // Code is the error of a child process that has printed its own message.
@@ -33,15 +33,15 @@ type Code int
 
 func (e Code) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-func (e Code) ExitCode() exitcode.Code { return exitcode.Code(e) }
+func (e Code) ExitCode() failure.Code { return failure.Code(e) }
 
 // An error of this program may have up to three methods; those of the libraries have none:
 //
 //	Name() string            // of the page that explains it; see Names
-//	ExitCode() exitcode.Code // unless it is Failed
+//	ExitCode() failure.Code // unless it is Failed
 //	Hint() string            // what to do, unless the error says that
 type (
-	coded  interface{ ExitCode() exitcode.Code }
+	coded  interface{ ExitCode() failure.Code }
 	hinted interface{ Hint() string }
 )
 
@@ -68,7 +68,7 @@ func Judge(err error) (code int, hint string) {
 func decider(err error) error {
 	var interruption error
 	each(err, func(err error) {
-		if e, ok := err.(coded); ok && interruption == nil && e.ExitCode() == exitcode.Interrupted {
+		if e, ok := err.(coded); ok && interruption == nil && e.ExitCode() == failure.Interrupted {
 			interruption = err
 		}
 	})
@@ -122,7 +122,7 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-func (e *UsageError) ExitCode() exitcode.Code { return exitcode.Usage }
+func (e *UsageError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *UsageError) Hint() string { return "see " + e.Command + " --help" }
 
@@ -133,7 +133,7 @@ type ChangesError struct{}
 
 func (e *ChangesError) Error() string { return "there are changes" }
 
-func (e *ChangesError) ExitCode() exitcode.Code { return exitcode.Changes }
+func (e *ChangesError) ExitCode() failure.Code { return failure.Changes }
 
 // StoppedError says that a second signal stopped the run at once, in the middle
 // of its work.
@@ -149,6 +149,6 @@ func (e *StoppedError) Error() string {
 	return text + "; run the same command again: it finds out what was done, and continues"
 }
 
-func (e *StoppedError) ExitCode() exitcode.Code { return exitcode.Interrupted }
+func (e *StoppedError) ExitCode() failure.Code { return failure.Interrupted }
 
 func (e *StoppedError) Name() string { return "stopped-at-once" }

@@ -37,7 +37,7 @@ import (
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
@@ -170,10 +170,10 @@ func problem(name, message string) error {
 	return &document.Problems{{Message: "a warning", Name: "yaml", Warning: true}, {Pos: document.Position{File: "x", Line: 1, Column: 1}, Name: name, Message: message}}
 }
 
-// byScripts lists the names that errors get where they are made (internal/named): the
+// byScripts lists the names that errors get where they are made (internal/failure): the
 // scripts of testdata/script produce most of them.
 func byScripts() []sample {
-	plain := func(name, text string) sample { return sample{name, Failed, named.As(name, errors.New(text))} }
+	plain := func(name, text string) sample { return sample{name, Failed, failure.Named(name, errors.New(text))} }
 	return []sample{
 		plain("identity-missing", "cannot decrypt x: there is no identity on this machine; make one"),
 		plain("identity-missing", "cannot decrypt x: it is not encrypted to any of these identities: y; ask"),
@@ -318,7 +318,7 @@ func TestNames(t *testing.T) {
 // Names that are given where an error is made are in the list, and so have a page; those
 // that no type of error returns are given somewhere.
 func TestNamesInUse(t *testing.T) {
-	given := regexp.MustCompile(`named\.As\("([^"]*)"|Name: "([a-z-]+)",\s*Message:`)
+	given := regexp.MustCompile(`failure\.Named\("([^"]*)"|Name: "([a-z-]+)",\s*Message:`)
 	found := map[string]bool{}
 	eachSource(t, func(path, text string) {
 		for _, m := range given.FindAllStringSubmatch(text, -1) {

@@ -12,7 +12,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployment/record"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
@@ -48,7 +48,7 @@ func (e *NoneError) Error() string {
 }
 
 // ExitCode returns that of a missing state.
-func (e *NoneError) ExitCode() exitcode.Code { return exitcode.NoState }
+func (e *NoneError) ExitCode() failure.Code { return failure.NoState }
 
 // Select returns the instances that the options select, of those that were deployed; nil if
 // they are about one, or about the only one of a manifest. The error is a *NoneError if

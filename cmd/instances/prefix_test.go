@@ -7,7 +7,7 @@ import (
 
 	"bootstrap/cmd/exit"
 	"bootstrap/deployment/record"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // Lines of several instances are whole, and have the name of the instance.
@@ -37,7 +37,7 @@ type silent struct{}
 
 func (silent) Error() string { return "it is silent" }
 
-func (silent) ExitCode() exitcode.Code { return exitcode.Agent }
+func (silent) ExitCode() failure.Code { return failure.Agent }
 
 // The error of several names each instance, and has the exit code of one of them.
 func TestFailed(t *testing.T) {

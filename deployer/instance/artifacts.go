@@ -12,8 +12,8 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
-	"bootstrap/internal/named"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 )
@@ -313,7 +313,7 @@ func (a *Artifacts) foreign(order []Located) []Located {
 
 // foreignFlaw says why such a package cannot be used.
 func (a *Artifacts) foreignFlaw(p Located) error {
-	f := &Flaw{Err: named.As("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
+	f := &Flaw{Err: failure.Named("release-stemcell", fmt.Errorf("package %s of release %s was compiled for stemcell %s, and the manifest's stemcell is %s/%s: use the release compiled for it, or its source",
 		p.Package.Name, p.Release, p.Package.Stemcell, a.Stemcell.OS, a.Stemcell.Version))}
 	for i, rel := range a.Manifest.Releases {
 		if rel.Name == p.Release {

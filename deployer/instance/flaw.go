@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/spelling"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -56,5 +56,5 @@ func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
 	if list == "" {
 		list = "nothing"
 	}
-	return &Flaw{"job " + ref.Name, ref.Pos, ref.Path, named.As("release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint))}
+	return &Flaw{"job " + ref.Name, ref.Pos, ref.Path, failure.Named("release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint))}
 }

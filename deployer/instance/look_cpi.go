@@ -9,7 +9,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -131,7 +131,7 @@ func (l *Look) ForVM(ctx context.Context, cid string, needed bool) error {
 			l.Facts = found
 			return nil
 		}
-		return named.As("cpi-elsewhere", fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid))
+		return failure.Named("cpi-elsewhere", fmt.Errorf("the CPI does not know VM %s, whose agent answers: the CPI looks in the wrong place (another account, region or home folder?); nothing was changed", cid))
 	}
 	l.Facts = found
 	return err

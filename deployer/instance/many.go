@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"bootstrap/deployment/record"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -39,7 +39,7 @@ func (e *UnknownInstanceError) Error() string {
 	return fmt.Sprintf("there is no %s %s: %s records %s", what, e.Instance, e.Dir, known)
 }
 
-func (e *UnknownInstanceError) ExitCode() exitcode.Code { return exitcode.NoState }
+func (e *UnknownInstanceError) ExitCode() failure.Code { return failure.NoState }
 
 // ManySelectedError says that --instance selects several instances for a command that works
 // on one.
@@ -55,7 +55,7 @@ func (e *ManySelectedError) Error() string {
 	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, listed(e.Names))
 }
 
-func (e *ManySelectedError) ExitCode() exitcode.Code { return exitcode.Usage }
+func (e *ManySelectedError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *ManySelectedError) Hint() string { return "name one with --instance GROUP/INDEX" }
 

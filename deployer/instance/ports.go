@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/listener"
-	"bootstrap/internal/named"
 	"bootstrap/manifest"
 )
 
@@ -158,5 +158,5 @@ func (e *PortError) Error() string {
 func (e *PortError) Unwrap() error { return e.Err }
 
 func portError(err error, remedy string) error {
-	return named.As("port-taken", &PortError{Err: err, Remedy: remedy})
+	return failure.Named("port-taken", &PortError{Err: err, Remedy: remedy})
 }

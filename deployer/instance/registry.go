@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/deployer/report"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/listener"
-	"bootstrap/internal/named"
 	"bootstrap/manifest"
 	"bootstrap/registry"
 	"bootstrap/tunnel"
@@ -27,7 +27,7 @@ func (c *CPI) CheckTunnel(want *manifest.SSHTunnel) error {
 		return nil
 	}
 	if err := tunnel.CheckLogin(c.TunnelConfig(want)); err != nil {
-		return named.As("agent-tunnel", fmt.Errorf("the SSH tunnel to the new VM could not log in: %w; nothing was changed", err))
+		return failure.Named("agent-tunnel", fmt.Errorf("the SSH tunnel to the new VM could not log in: %w; nothing was changed", err))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/deployer/plan"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 )
 
 // Free space that a deploy needs after it has stopped the running VM.
@@ -33,7 +33,7 @@ func (h *Host) CheckRoom(forVM uint64) error {
 		dir := Nearest(f.dir)
 		free, _, err := FileSystem(dir)
 		if err == nil && free < f.need {
-			errs = append(errs, named.As("disk-full", fmt.Errorf("the file system of %s has %s free and %s needs %s: make room (bootstrap cache prune --all frees what can be fetched again); nothing was changed", dir, mebibytes(free), f.what, mebibytes(f.need))))
+			errs = append(errs, failure.Named("disk-full", fmt.Errorf("the file system of %s has %s free and %s needs %s: make room (bootstrap cache prune --all frees what can be fetched again); nothing was changed", dir, mebibytes(free), f.what, mebibytes(f.need))))
 		}
 	}
 	return errors.Join(errs...)

@@ -12,7 +12,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -39,7 +39,7 @@ func (e *UnrecordedVMError) Error() string {
 
 func (e *UnrecordedVMError) Name() string { return "vm-unrecorded" }
 
-func (e *UnrecordedVMError) ExitCode() exitcode.Code { return exitcode.NoState }
+func (e *UnrecordedVMError) ExitCode() failure.Code { return failure.NoState }
 
 // lacksVM reports whether no VM is recorded, or the recorded one does not exist: then a
 // deploy creates one.

@@ -16,7 +16,7 @@ import (
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 )
 
@@ -150,7 +150,7 @@ const fullFrom = 90
 func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, st state.State) (agent.Peer, error) {
 	director := st.DirectorID
 	if how.MBus == "" {
-		if locked, ok := errors.AsType[*named.Error](o.unread); ok && locked.Name() == "identity-missing" {
+		if locked, ok := errors.AsType[*failure.Error](o.unread); ok && locked.Name() == "identity-missing" {
 			c.problem("Cannot reach the agent of VM %s: your key cannot open the vars store. Ask a colleague to run: bootstrap secrets rekey --add RECIPIENT, with the recipient that bootstrap secrets init prints for you", c.VM.CID)
 			return agent.Peer{}, nil
 		}

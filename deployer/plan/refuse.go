@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/fulldisk"
 )
 
@@ -30,7 +30,7 @@ func (e *AgentSilentError) Error() string {
 
 func (e *AgentSilentError) Name() string { return "agent-silent" }
 
-func (e *AgentSilentError) ExitCode() exitcode.Code { return exitcode.Agent }
+func (e *AgentSilentError) ExitCode() failure.Code { return failure.Agent }
 
 func (e *AgentSilentError) Hint() string {
 	if unreachable, ok := errors.AsType[*agent.UnreachableError](e.Err); ok && unreachable.Last.Cause == agent.Unauthorized {
@@ -103,7 +103,7 @@ func (e *MovedError) Error() string {
 
 func (e *MovedError) Name() string { return "plan-outdated" }
 
-func (e *MovedError) ExitCode() exitcode.Code { return exitcode.Moved }
+func (e *MovedError) ExitCode() failure.Code { return failure.Moved }
 
 func (e *MovedError) Hint() string {
 	return `"bootstrap plan MANIFEST --out FILE" makes a new plan; "bootstrap deploy MANIFEST" deploys without one`

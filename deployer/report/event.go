@@ -12,7 +12,7 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/timeline"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // Kind is the kind of an Event.
@@ -210,7 +210,7 @@ func (e *InterruptedError) Error() string {
 
 func (e *InterruptedError) Name() string { return "interrupted" }
 
-func (e *InterruptedError) ExitCode() exitcode.Code { return exitcode.Interrupted }
+func (e *InterruptedError) ExitCode() failure.Code { return failure.Interrupted }
 
 // Minute formats a time for people, to the minute.
 func Minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // Unresolved is the error for all links of a deployment that cannot be connected.
@@ -14,7 +14,7 @@ type Unresolved struct {
 	Problems   []Problem
 }
 
-func (e *Unresolved) ExitCode() exitcode.Code { return exitcode.Manifest }
+func (e *Unresolved) ExitCode() failure.Code { return failure.Manifest }
 
 // Problem is a link that cannot be connected, with the reason.
 type Problem struct {

@@ -7,7 +7,7 @@ import (
 
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // job is what River hands to a worker. It is unique, and contains no secrets.
@@ -42,7 +42,7 @@ type progressRow struct {
 // ended is a rollout.Outcome in the table.
 type ended struct {
 	Verdict  schedule.Verdict `json:"verdict"`
-	ExitCode exitcode.Code    `json:"exit_code"`
+	ExitCode failure.Code     `json:"exit_code"`
 	Error    string           `json:"error,omitempty"`
 	Hint     string           `json:"hint,omitempty"`
 	Killed   bool             `json:"killed,omitempty"`
@@ -61,7 +61,7 @@ func endOf(o rollout.Outcome) ended {
 
 // lost returns the outcome of a member that is to be started again.
 func lost(why string) ended {
-	return ended{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: why, Lost: true}
+	return ended{Verdict: schedule.Interrupted, ExitCode: failure.Interrupted, Error: why, Lost: true}
 }
 
 // withdrawn is the outcome of a member that was never started.

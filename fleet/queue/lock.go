@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -27,7 +27,7 @@ func (e *TakenOverError) Error() string {
 	return fmt.Sprintf("%s@%s has taken over the run of %s while this process could not reach the database; the members go on", e.Holder.User, e.Holder.Host, e.Fleet)
 }
 
-func (e *TakenOverError) ExitCode() exitcode.Code { return exitcode.Locked }
+func (e *TakenOverError) ExitCode() failure.Code { return failure.Locked }
 
 func (e *TakenOverError) Hint() string {
 	return `"bootstrap fleet status FLEET" shows what the other process does`

@@ -21,7 +21,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
 )
@@ -112,9 +112,9 @@ func (w *worker) notStarted(r *running, err error) ended {
 	case w.leaving:
 		return lost("its worker was asked to end")
 	case r.asked > 0:
-		return ended{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: "it was asked to end before it was started"}
+		return ended{Verdict: schedule.Interrupted, ExitCode: failure.Interrupted, Error: "it was asked to end before it was started"}
 	}
-	return ended{Verdict: schedule.Failed, ExitCode: exitcode.Failed, Error: w.opts.Redact(err.Error()), Hint: w.hint()}
+	return ended{Verdict: schedule.Failed, ExitCode: failure.Failed, Error: w.opts.Redact(err.Error()), Hint: w.hint()}
 }
 
 func (w *worker) event(id job, e Event) Event {
@@ -178,7 +178,7 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 
 // refused returns the outcome of a start that this worker refuses.
 func (w *worker) refused(hint, format string, args ...any) *ended {
-	return &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
+	return &ended{Verdict: schedule.Failed, ExitCode: failure.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
 }
 
 // unproven returns why a start is refused whose row the coordinator has not written, or
@@ -226,7 +226,7 @@ func (w *worker) madeBefore(id job, t *taken) *ended {
 // not started.
 func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	refuse := func(format string, args ...any) (fleet.Member, *ended) {
-		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: exitcode.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
+		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: failure.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
 	}
 	f, err := w.opts.Read(id.Fleet)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
@@ -55,7 +55,7 @@ type Progress struct {
 // Outcome is how a start of a member ended.
 type Outcome struct {
 	Verdict  schedule.Verdict
-	ExitCode exitcode.Code
+	ExitCode failure.Code
 	Error    string // one sentence, without secrets
 	Hint     string
 	Killed   bool // a signal that the run did not send ended its process
@@ -242,7 +242,7 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	}
 	h.mu.Lock()
 	if h.asked[name] && outcome.ExitCode == exitTerminated {
-		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: exitcode.Interrupted, Error: "it was asked to end before it began"}
+		outcome = Outcome{Verdict: schedule.Interrupted, ExitCode: failure.Interrupted, Error: "it was asked to end before it began"}
 	}
 	delete(h.running, name)
 	delete(h.asked, name)
@@ -353,22 +353,22 @@ func changes(v *plan.View) []string {
 }
 
 // exitTerminated is the exit code of a process that did not catch the signal yet.
-const exitTerminated exitcode.Code = 143
+const exitTerminated failure.Code = 143
 
 // outcome returns how the process ended.
 func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
-	o := Outcome{ExitCode: exitcode.Code(process.ExitCode(cmd.ProcessState)), Error: f.result.Error, Hint: f.result.advice()}
+	o := Outcome{ExitCode: failure.Code(process.ExitCode(cmd.ProcessState)), Error: f.result.Error, Hint: f.result.advice()}
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit):
 		o.Verdict, o.Error = schedule.Failed, fmt.Sprintf("its process was lost: %v", err)
-	case o.ExitCode == exitcode.Done && (f.plan == nil || f.plan.Nothing()):
+	case o.ExitCode == failure.Done && (f.plan == nil || f.plan.Nothing()):
 		o.Verdict = schedule.Unchanged
-	case o.ExitCode == exitcode.Done:
+	case o.ExitCode == failure.Done:
 		o.Verdict = schedule.Done
-	case o.ExitCode == exitcode.Locked:
+	case o.ExitCode == failure.Locked:
 		o.Verdict = schedule.Busy
-	case o.ExitCode == exitcode.Interrupted:
+	case o.ExitCode == failure.Interrupted:
 		o.Verdict = schedule.Interrupted
 	default:
 		o.Verdict = schedule.Failed
@@ -383,7 +383,7 @@ func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
 // Plan is the plan of a member, or why there is none.
 type Plan struct {
 	View     *plan.View
-	ExitCode exitcode.Code
+	ExitCode failure.Code
 	Error    string
 	Hint     string
 	HeldBy   *report.Holder // who holds the refused address, if that is the error
@@ -402,10 +402,10 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	process.OwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
-		return Plan{ExitCode: exitcode.Failed, Error: fmt.Sprintf("cannot start its process: %v", err)}
+		return Plan{ExitCode: failure.Failed, Error: fmt.Sprintf("cannot start its process: %v", err)}
 	}
 	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
-	made := Plan{ExitCode: exitcode.Code(process.ExitCode(cmd.ProcessState))}
+	made := Plan{ExitCode: failure.Code(process.ExitCode(cmd.ProcessState))}
 	hasResult := false
 	lines := bufio.NewScanner(&out)
 	lines.Buffer(nil, 64<<20)

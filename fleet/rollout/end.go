@@ -9,7 +9,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // EndedError says that a run did not end well.
@@ -31,14 +31,14 @@ func (e *EndedError) Error() string {
 
 func (e *EndedError) Name() string { return "fleet-failed" }
 
-func (e *EndedError) ExitCode() exitcode.Code {
+func (e *EndedError) ExitCode() failure.Code {
 	switch e.Record.Result {
 	case Busy:
-		return exitcode.Locked
+		return failure.Locked
 	case Interrupted, Aborted:
-		return exitcode.Interrupted
+		return failure.Interrupted
 	}
-	return exitcode.Failed
+	return failure.Failed
 }
 
 func (e *EndedError) Hint() string {

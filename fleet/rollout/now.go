@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bootstrap/fleet"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 )
@@ -116,7 +116,7 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 	}
 	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
 	var seen condition
-	failure := fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
+	why := fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
 	for line := range bytes.Lines(out.Bytes()) {
 		var c condition
 		if json.Unmarshal(line, &c) != nil {
@@ -126,7 +126,7 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 		case "status":
 			seen = c
 		case "result":
-			failure = c.Error
+			why = c.Error
 		}
 	}
 	if seen.VM != nil {
@@ -135,14 +135,14 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 	if len(seen.Problems) > 0 {
 		one.Problem = seen.Problems[0]
 	}
-	code := exitcode.Code(process.ExitCode(cmd.ProcessState))
+	code := failure.Code(process.ExitCode(cmd.ProcessState))
 	switch {
-	case code == exitcode.NoState || seen.Kind != "" && seen.VM == nil:
+	case code == failure.NoState || seen.Kind != "" && seen.VM == nil:
 		one.State, one.Problem = NoVM, ""
-	case code == exitcode.Agent || seen.Agent != nil && !seen.Agent.Answers:
+	case code == failure.Agent || seen.Agent != nil && !seen.Agent.Answers:
 		one.State = Unreachable
 	case seen.Kind == "":
-		one.Problem = failure
+		one.Problem = why
 	case seen.Stopped:
 		one.State, one.Problem = Stopped, ""
 	case seen.Well:
@@ -151,7 +151,7 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 		one.State = NotWell
 	}
 	if one.State == Unreachable && one.Problem == "" {
-		one.Problem = failure
+		one.Problem = why
 	}
 	return one
 }

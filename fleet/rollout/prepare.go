@@ -17,7 +17,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/keyorder"
 	"bootstrap/internal/removal"
@@ -304,7 +304,7 @@ func (e *InterruptedError) Error() string {
 	return "interrupted while the members were planned; nothing was changed"
 }
 
-func (e *InterruptedError) ExitCode() exitcode.Code { return exitcode.Interrupted }
+func (e *InterruptedError) ExitCode() failure.Code { return failure.Interrupted }
 
 // planned reports the result of a member's plan.
 func (c *coordinator) planned(m *Member) {
@@ -326,7 +326,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		}
 	}
 	if c.record.Action == fleet.RecreateStrategy && slices.ContainsFunc(c.opts.Only, func(s fleet.Selector) bool { return s.Outdated }) {
-		if p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: fleet.UpdateStrategy}); p.ExitCode == exitcode.Done {
+		if p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: fleet.UpdateStrategy}); p.ExitCode == failure.Done {
 			m.Verdict, m.Reason = schedule.Unchanged, "it is not outdated"
 			return m
 		}
@@ -334,18 +334,18 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	p := c.opts.Program.MakePlan(ctx, Task{Member: one, Action: c.record.Action, Killed: m.killed, Run: c.record.ID})
 	m.heldBy, m.gives = p.HeldBy, givenUp(p.View)
 	switch {
-	case p.ExitCode == exitcode.Done && was == schedule.Done:
+	case p.ExitCode == failure.Done && was == schedule.Done:
 		m.Verdict = schedule.Done
-	case p.ExitCode == exitcode.Done && m.killed:
+	case p.ExitCode == failure.Done && m.killed:
 		m.Verdict = schedule.Done // before its run was killed
 		now := time.Now().UTC()
 		m.Ended = &now
-	case p.ExitCode == exitcode.Done:
+	case p.ExitCode == failure.Done:
 		m.Verdict = schedule.Unchanged
 		if c.stopped(one) {
 			m.Reason = "it was stopped with bootstrap stop"
 		}
-	case p.ExitCode == exitcode.Changes && p.View != nil:
+	case p.ExitCode == failure.Changes && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Outage()
 	case m.killed: // its earlier start may have been in the middle of a change
 	default:

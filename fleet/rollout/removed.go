@@ -8,7 +8,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -153,7 +153,7 @@ func (c *coordinator) planDelete(m Member) Member {
 	}
 	switch {
 	case err != nil:
-		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, int(exitcode.Failed), err.Error()
+		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, int(failure.Failed), err.Error()
 	case found && deployed(st):
 		for what, has := range map[string]bool{"delete vm": st.CurrentVMCID != "", "delete disk": len(st.Disks) > 0, "delete stemcell": len(st.Stemcells) > 0} {
 			if has {

@@ -10,7 +10,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -251,7 +251,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	}
 	c.emit(Event{Kind: OfMember, Member: m.Name, Status: "started", Canary: m.Canary, Wave: m.Wave, Log: m.Log, Counts: c.counts()})
 	if err := c.hands.Start(ctx, task); err != nil {
-		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: exitcode.Failed, Error: err.Error()}, now)
+		return c.verdict(s.Member, Outcome{Verdict: schedule.Failed, ExitCode: failure.Failed, Error: err.Error()}, now)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 )
 
 // Look refuses a ~/.bosh that anybody may write to, and warns if it or one of the
@@ -24,7 +24,7 @@ func Look(warn func(message string), home string, files ...string) error {
 	case err != nil:
 		return fmt.Errorf("cannot find out who may write to %s: %w", home, err)
 	case worldWritable(info):
-		return named.As("home-open", fmt.Errorf("anybody on this machine may write to %s (mode %04o), which contains programs that bootstrap runs: remove that permission with: chmod o-w %s", home, info.Mode().Perm(), home))
+		return failure.Named("home-open", fmt.Errorf("anybody on this machine may write to %s (mode %04o), which contains programs that bootstrap runs: remove that permission with: chmod o-w %s", home, info.Mode().Perm(), home))
 	}
 	owner, another := otherOwner(info)
 	switch {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 )
 
 // Check refuses a server on another machine if the connection could be without
@@ -33,7 +33,7 @@ func Check(address string, config *pgconn.Config) error {
 	if unsafe == "" {
 		return nil
 	}
-	return named.As("database-encryption", fmt.Errorf("the server %s is on another machine, and without sslmode the password and the data could be sent unencrypted: add sslmode=verify-full to the address (with sslrootcert=FILE if its CA is not one of this machine's), or sslmode=require, which does not check who answers, or sslmode=disable if the network is safe; PGSSLMODE does the same", unsafe))
+	return failure.Named("database-encryption", fmt.Errorf("the server %s is on another machine, and without sslmode the password and the data could be sent unencrypted: add sslmode=verify-full to the address (with sslrootcert=FILE if its CA is not one of this machine's), or sslmode=require, which does not check who answers, or sslmode=disable if the network is safe; PGSSLMODE does the same", unsafe))
 }
 
 // isLocal reports whether a host is this machine, or the folder of a socket.
@@ -53,7 +53,7 @@ func Refused(err error, config *pgconn.Config) error {
 	if config.Password != "" {
 		why = "the password is wrong"
 	}
-	return named.As("database-password", fmt.Errorf("the server %s does not let the user %s in (%s): %s; give the password as PGPASSWORD, or in ~/.pgpass as HOST:PORT:DATABASE:USER:PASSWORD", hostOf(config), config.User, server.Message, why))
+	return failure.Named("database-password", fmt.Errorf("the server %s does not let the user %s in (%s): %s; give the password as PGPASSWORD, or in ~/.pgpass as HOST:PORT:DATABASE:USER:PASSWORD", hostOf(config), config.User, server.Message, why))
 }
 
 func hostOf(config *pgconn.Config) string {

@@ -20,7 +20,7 @@ import (
 	"filippo.io/age/armor"
 	"golang.org/x/crypto/ssh"
 
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/regular"
 )
 
@@ -150,9 +150,9 @@ func (f *finder) damaged(err error) error {
 func (f *finder) noIdentity() error {
 	const advice = "give the one that it is encrypted to with --identity FILE or $BOOTSTRAP_IDENTITY, or let somebody who can read it add your recipient, which bootstrap secrets init prints, with bootstrap secrets rekey --add"
 	if len(f.tried) == 0 {
-		return named.As("identity-missing", fmt.Errorf("cannot decrypt %s: there is no identity on this machine; %s", f.name, advice))
+		return failure.Named("identity-missing", fmt.Errorf("cannot decrypt %s: there is no identity on this machine; %s", f.name, advice))
 	}
-	return named.As("identity-missing", fmt.Errorf("cannot decrypt %s: it is not encrypted to any of these identities: %s; %s", f.name, strings.Join(f.tried, ", "), advice))
+	return failure.Named("identity-missing", fmt.Errorf("cannot decrypt %s: it is not encrypted to any of these identities: %s; %s", f.name, strings.Join(f.tried, ", "), advice))
 }
 
 // withPassphrase opens a file that is encrypted with a passphrase.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 )
 
 // Position is a position in a file. Line and Column count from 1, Column in
@@ -83,7 +83,7 @@ func (p Problems) Name() string {
 	return "manifest-wrong"
 }
 
-func (p Problems) ExitCode() exitcode.Code { return exitcode.Manifest }
+func (p Problems) ExitCode() failure.Code { return failure.Manifest }
 
 // Shortened returns at most MaxShown problems in their order, preferring errors
 // to warnings, and a last one with the number of those left out.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 )
 
@@ -245,11 +245,11 @@ func (e *FileError) Name() string {
 	return ""
 }
 
-func (e *FileError) ExitCode() exitcode.Code {
+func (e *FileError) ExitCode() failure.Code {
 	if errors.Is(e, fs.ErrNotExist) {
-		return exitcode.NoState
+		return failure.NoState
 	}
-	return exitcode.Manifest
+	return failure.Manifest
 }
 func (e *FileError) Unwrap() error { return e.Err }
 

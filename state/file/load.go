@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/state"
 )
 
@@ -57,7 +57,7 @@ func load(path string, opts Options) (loaded, error) {
 	return l, nil
 }
 
-func damaged(err error) error { return named.As("state-damaged", err) }
+func damaged(err error) error { return failure.Named("state-damaged", err) }
 
 // start returns the state if there is no file: from a bosh-deployments.yml, from a
 // rescue file, or an empty one.

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/lockfile"
-	"bootstrap/internal/named"
 	"bootstrap/internal/regular"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
@@ -44,7 +43,7 @@ func (e *LockedError) Name() string {
 	return "state-locked"
 }
 
-func (e *LockedError) ExitCode() exitcode.Code { return exitcode.Locked }
+func (e *LockedError) ExitCode() failure.Code { return failure.Locked }
 
 func (e *LockedError) Hint() string {
 	if e.What == Fleet {
@@ -123,7 +122,7 @@ func lockRefused(what, path string, err error) error {
 	if what != theState || !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("cannot lock %s: %w", what, err)
 	}
-	return named.As("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
+	return failure.Named("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
 
 // Fleet is the name of a fleet's run in a *LockedError.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
@@ -82,7 +82,7 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Name() string { return "state-missing" }
 
-func (e *MissingError) ExitCode() exitcode.Code { return exitcode.NoState }
+func (e *MissingError) ExitCode() failure.Code { return failure.NoState }
 
 func (e *MissingError) Hint() string {
 	return "nothing is deployed there; give --state if the state file is elsewhere"
@@ -97,7 +97,7 @@ func (e *FolderError) Error() string {
 
 func (e *FolderError) Name() string { return "manifest-folder" }
 
-func (e *FolderError) ExitCode() exitcode.Code { return exitcode.Manifest }
+func (e *FolderError) ExitCode() failure.Code { return failure.Manifest }
 
 // LegacyName is the name of the file beside the manifest in which the first
 // bosh-init kept its state.

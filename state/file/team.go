@@ -14,7 +14,7 @@ import (
 	"strconv"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
@@ -33,7 +33,7 @@ func (e *UnsentError) Error() string {
 
 func (e *UnsentError) Name() string { return "state-unsent" }
 
-func (e *UnsentError) ExitCode() exitcode.Code { return exitcode.Unsent }
+func (e *UnsentError) ExitCode() failure.Code { return failure.Unsent }
 
 func (e *UnsentError) Hint() string {
 	if lost, ok := errors.AsType[*team.LostError](e.Err); ok {

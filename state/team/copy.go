@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/regular"
 )
 
@@ -109,7 +109,7 @@ func (e *ConflictError) Error() string {
 
 func (e *ConflictError) Name() string { return "state-conflict" }
 
-func (e *ConflictError) ExitCode() exitcode.Code { return exitcode.Unsent }
+func (e *ConflictError) ExitCode() failure.Code { return failure.Unsent }
 
 func (e *ConflictError) Hint() string {
 	return `"bootstrap state push MANIFEST --force" replaces the state in the store, "bootstrap state pull MANIFEST" discards this machine's changes`

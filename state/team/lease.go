@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
 	"bootstrap/internal/wait"
@@ -51,7 +51,7 @@ func (e *HeldError) Error() string {
 
 func (e *HeldError) Name() string { return "state-locked" }
 
-func (e *HeldError) ExitCode() exitcode.Code { return exitcode.Locked }
+func (e *HeldError) ExitCode() failure.Code { return failure.Locked }
 
 func (e *HeldError) Hint() string {
 	return `run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; "bootstrap state unlock MANIFEST" takes the lock from a run that cannot end`
@@ -78,7 +78,7 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Name() string { return "state-lock-lost" }
 
-func (e *LostError) ExitCode() exitcode.Code { return exitcode.Unsent }
+func (e *LostError) ExitCode() failure.Code { return failure.Unsent }
 
 func (e *LostError) Hint() string {
 	return "look at what the other run does, then run the same command again"

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/exitcode"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/printable"
 )
 
@@ -217,7 +217,7 @@ func (e *ProofError) Error() string {
 
 func (e *ProofError) Name() string { return "state-proof" }
 
-func (e *ProofError) ExitCode() exitcode.Code { return exitcode.NotBelieved }
+func (e *ProofError) ExitCode() failure.Code { return failure.NotBelieved }
 
 func (e *ProofError) Hint() string {
 	trust := `"bootstrap state trust --state ` + printable.ShellWord(e.Argument) + `"`

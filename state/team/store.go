@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"bootstrap/internal/named"
+	"bootstrap/internal/failure"
 	"bootstrap/internal/sealed"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
@@ -168,7 +168,7 @@ func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 		return Document{}, nil
 	}
 	if err != nil {
-		return d, named.As("state-store", fmt.Errorf("cannot read %s of %s: %w", name, s.place, err))
+		return d, failure.Named("state-store", fmt.Errorf("cannot read %s of %s: %w", name, s.place, err))
 	}
 	return d, nil
 }

@@ -1,6 +1,6 @@
-// Package exitcode has the exit codes of the program, which scripts may rely on;
-// docs/troubleshooting.md explains them.
-package exitcode
+// Package failure has what an error tells the program about itself: its exit code, which
+// scripts may rely on, and the page that explains it. docs/troubleshooting.md has both.
+package failure
 
 // Code is what the method ExitCode of an error returns. It is not an int: the ExitCode of
 // an *exec.ExitError is that of another program.

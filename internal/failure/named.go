@@ -1,6 +1,4 @@
-// Package named gives an error the name of a page that explains it, where no caller
-// needs a type of its own.
-package named
+package failure
 
 // Error is an error with the name of its page.
 type Error struct {
@@ -8,8 +6,9 @@ type Error struct {
 	err  error
 }
 
-// As returns err with a name: as in port-taken.
-func As(name string, err error) error { return &Error{name, err} }
+// Named gives err the name of a page, such as port-taken, where no caller needs a type of
+// its own.
+func Named(name string, err error) error { return &Error{name, err} }
 
 // Error returns the text of the error alone.
 func (e *Error) Error() string { return e.err.Error() }
