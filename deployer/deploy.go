@@ -95,7 +95,11 @@ func Delete(ctx context.Context, opts Options) error {
 // deleteRecorded runs the steps that delete what the state records.
 func (r *run) deleteRecorded(ctx context.Context) error {
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()
-	return r.runList(ctx, deleting, func(d plan.Decision) []plan.Step { return plan.DeleteSteps(d, r.asked.KeepDisk, ledger) })
+	err := r.runList(ctx, deleting, func(d plan.Decision) []plan.Step { return plan.DeleteSteps(d, r.asked.KeepDisk, ledger) })
+	if err != nil || r.t.From.Of != nil {
+		return err
+	}
+	return UnshareLinks(r.t.Env.Config, r.t.StatePath)
 }
 
 // changesVM reports whether a step belongs to the stages that change the VM.

@@ -2,7 +2,6 @@ package deployer
 
 import (
 	"context"
-	"fmt"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/links"
@@ -17,7 +16,7 @@ import (
 // deployment.
 func (j *jobs) connect(jobs []templates.Job) error {
 	if j.in.Deployment == nil {
-		return nil
+		return j.connectOthers(jobs)
 	}
 	all, err := j.resolve(jobs)
 	if err != nil {
@@ -39,11 +38,37 @@ func (j *jobs) connect(jobs []templates.Job) error {
 	return nil
 }
 
+// connectOthers connects the jobs of the only instance of a manifest to those of other
+// deployments. Rendering connects them to each other.
+func (j *jobs) connectOthers(jobs []templates.Job) error {
+	all, err := links.ResolveOthers(j.in.Manifest.Name, j.groupOf(jobs), j.others)
+	for _, link := range all {
+		for i := range jobs {
+			if c := &jobs[i].Context; jobs[i].Name == link.Consumer.Job {
+				if c.Links == nil {
+					c.Links = map[string]any{}
+				}
+				c.Links[link.Consumer.Name] = link.Content
+			}
+		}
+	}
+	return err
+}
+
+// groupOf returns the group of the run's instance with its jobs.
+func (j *jobs) groupOf(own []templates.Job) links.Group {
+	g := links.Group{Name: j.in.Manifest.Group.Name}
+	for i := range own {
+		g.Jobs = append(g.Jobs, &own[i])
+	}
+	return g
+}
+
 // resolve returns the links of all jobs of the deployment. own are the jobs of the run's
 // group.
 func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
 	d := j.in.Deployment
-	return links.Resolve(d.Name, j.linkGroups(own), unknownDeployment)
+	return links.Resolve(d.Name, j.linkGroups(own), j.others)
 }
 
 // linkGroups returns all groups of the deployment in the form that links.Resolve takes.
@@ -70,11 +95,6 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 		groups[i] = group
 	}
 	return groups
-}
-
-// unknownDeployment says that nothing is known of another deployment.
-func unknownDeployment(name string) ([]links.Provider, error) {
-	return nil, fmt.Errorf("the manifest takes it from the deployment %q, which is unknown here", name)
 }
 
 // inOrder returns the instances of a group in the order in which they change, which is
@@ -127,30 +147,43 @@ func (r *run) fetchAll(ctx context.Context) error {
 	return err
 }
 
-// addConnected adds the links of the instance's jobs to parts, which a later plan
-// compares, and returns where they come from. It does nothing for the only instance of a
-// manifest.
+// addConnected adds what the instance's jobs get by links to parts, which a later plan
+// compares, and returns where the links come from. If the manifest describes only one
+// instance, only links to other deployments are added.
 func (r *run) addConnected(parts map[string]any) (sources map[string]string, err error) {
-	if r.in.Deployment == nil {
-		return nil, nil
-	}
 	jobs := r.jobs.jobsOf(r.in.Manifest)
-	all, err := r.jobs.resolve(jobs)
+	all, err := r.linksOf(jobs)
 	if err != nil {
 		return nil, err
 	}
-	for i := range jobs {
-		delete(parts, "links: "+jobs[i].Name) // what the manifest says of them: the contents count
-	}
 	sources = map[string]string{}
-	for _, l := range all.Links {
+	for _, l := range all {
 		if l.Consumer.Group == r.in.Manifest.Group.Name && l.Content != nil {
 			plan.AddLink(parts, l.Consumer.Job, l.Consumer.Name, l.Content)
 			sources[plan.LinkName(l.Consumer.Job, l.Consumer.Name)] = l.Source()
 		}
 	}
+	if r.in.Deployment == nil {
+		return sources, nil
+	}
+	for i := range jobs {
+		delete(parts, "links: "+jobs[i].Name) // what the manifest says of them: the contents count
+	}
 	if !r.in.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
 		parts["that it is the bootstrap instance"] = false
 	}
 	return sources, nil
+}
+
+// linksOf returns the links that are known before rendering: all of a deployment with
+// several instances, else those to other deployments.
+func (r *run) linksOf(own []templates.Job) ([]links.Link, error) {
+	if r.in.Deployment == nil {
+		return links.ResolveOthers(r.in.Manifest.Name, r.jobs.groupOf(own), r.jobs.others)
+	}
+	all, err := r.jobs.resolve(own)
+	if err != nil {
+		return nil, err
+	}
+	return all.Links, nil
 }

@@ -29,7 +29,7 @@ func (r *run) deployPhases() []phase {
 		{name: "plan", do: r.announcePlan},
 		{name: "check the machine", do: r.checkMachine},
 		{name: "confirm", do: r.confirm},
-		{name: "run the plan", do: r.runPlan},
+		{name: "run the plan", do: r.runAndShare},
 		{name: "say", do: r.sayResult},
 	})
 }
@@ -182,6 +182,16 @@ func (r *run) renderPhases(what RenderOptions) []phase {
 		{name: "start ruby", group: instance.Validating, do: r.startRubyAtOnce},
 		{name: "fetch releases", group: instance.Validating, do: r.fetchForJobs},
 		{name: "render jobs", do: func(ctx context.Context) error { return r.renderFiles(ctx, what) }},
+	}
+}
+
+// sharePhases returns the phases of ShareLinks.
+func (r *run) sharePhases() []phase {
+	return []phase{
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
+		{name: "read state", group: instance.Validating, do: r.peekAtState},
+		{name: "fetch releases", group: instance.Validating, do: r.fetchForJobs},
+		{name: "share links", do: r.shareLinks},
 	}
 }
 

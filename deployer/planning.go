@@ -366,6 +366,9 @@ func (r *run) announcePlan(ctx context.Context) error {
 		r.t.Out.Warning("--on-failure=previous can put back nothing: the VM is replaced, and the previous version was deployed to the old one")
 	}
 	if r.plan.Nothing() {
+		if err := r.shareLinks(ctx); err != nil {
+			return err
+		}
 		r.t.Out.Info("No deployment, stemcell or release changes. Skipping deploy.")
 		if !r.plan.Stopped {
 			r.t.SayAddress(ctx, r.t.State.Get().Own.Address, false)

@@ -25,22 +25,33 @@ func Links(ctx context.Context, opts Options, show bool) (*links.View, error) {
 func (r *run) viewLinks(view *links.View, show bool) error {
 	m := r.in.Manifest
 	view.Deployment = m.Name
-	jobs := r.jobs.jobsOf(m)
+	jobs, err := r.jobs.templateJobs()
+	if err != nil {
+		return err
+	}
+	all, err := r.linksOf(jobs)
+	if err != nil {
+		return err
+	}
+	found := map[[2]string]links.Seen{}
+	for _, l := range all {
+		seen := links.Seen{Consumer: l.Consumer, Optional: l.Optional, Provider: l.Provider, Content: l.Content, Why: l.Why}
+		found[[2]string{l.Consumer.Job, l.Consumer.Name}] = seen
+		if r.in.Deployment != nil {
+			view.Links = append(view.Links, seen)
+		}
+	}
 	if r.in.Deployment == nil {
 		all, err := templates.Links(jobs)
 		if err != nil {
 			return err
 		}
 		for _, l := range all {
-			view.Links = append(view.Links, r.viewOf(l))
-		}
-	} else {
-		all, err := r.jobs.resolve(jobs)
-		if err != nil {
-			return err
-		}
-		for _, l := range all.Links {
-			view.Links = append(view.Links, links.Seen{Consumer: l.Consumer, Optional: l.Optional, Provider: l.Provider, Content: l.Content, Why: l.Why})
+			seen, other := found[[2]string{l.Job.Name, l.Link.Name}]
+			if !other {
+				seen = r.viewOf(l)
+			}
+			view.Links = append(view.Links, seen)
 		}
 	}
 	for i := range view.Links {

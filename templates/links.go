@@ -48,6 +48,9 @@ func connect(jobs []Job, id string) Failures {
 			if job.Context.Unlinked != nil {
 				break
 			}
+			if _, given := job.Context.Links[l.Name]; given {
+				continue
+			}
 			link, missing, err := job.consume(l, offers, id)
 			switch {
 			case err != "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,11 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/page"
 	"bootstrap/deployment/record"
+	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/templates"
 )
@@ -27,12 +30,13 @@ type several struct {
 	cmd   *cobra.Command
 	opts  deployer.Options
 	ask   cli.Asking
-	dir   string              // folder of the record
-	only  string              // names of the selected instances; empty: all
-	flags map[string][]string // more flags, by the command about one instance
-	saved *deployment.Saved   // deploy: the plan to carry out; nil: any
-	shown planOutput          // plan: how the plan is printed and saved
-	ruby  string              // entry of the environment by which processes find the shared Ruby; empty: none
+	dir   string               // folder of the record
+	only  string               // names of the selected instances; empty: all
+	flags map[string][]string  // more flags, by the command about one instance
+	read  *manifest.Deployment // what plan has read
+	saved *deployment.Saved    // deploy: the plan to carry out; nil: any
+	shown planOutput           // plan: how the plan is printed and saved
+	ruby  string               // entry of the environment by which processes find the shared Ruby; empty: none
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
@@ -89,6 +93,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 		return nil, nil, err
 	}
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
+		s.read = of.Deployment
 		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved); err != nil {
 			return err
 		}
@@ -202,15 +207,36 @@ func (s *several) deploy(saved string) (err error) {
 		case p.Nothing() && s.only != "":
 			return nil
 		case p.Nothing():
-			return draft.Settle()
+			if err := draft.Settle(); err != nil {
+				return err
+			}
+			return s.share(ctx, opts, draft.Record)
 		}
 		if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
 			if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
 				return err
 			}
 		}
-		return s.run(ctx, opts, draft, p)
+		if err := s.run(ctx, opts, draft, p); err != nil {
+			return err
+		}
+		return s.share(ctx, opts, draft.Record)
 	})
+}
+
+// share records what the deployment shares with others, once all instances are as the
+// manifest says.
+func (s *several) share(ctx context.Context, opts deployer.Options, all *record.Record) error {
+	opts.Report = func(report.Event) {}
+	i := slices.IndexFunc(all.Instances, func(in *record.Instance) bool { return in.Going == "" })
+	if i < 0 {
+		return deployer.UnshareLinks(opts.Config, s.dir)
+	}
+	if record.Exists(s.dir) { // else only one instance is left
+		opts.Deployment = s.read
+		opts.Select(all, all.Instances[i])
+	}
+	return deployer.ShareLinks(ctx, opts)
 }
 
 // run carries out a plan.
@@ -264,6 +290,10 @@ func (s *several) delete() error {
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err
 		}
-		return s.run(ctx, opts, &deployment.Draft{Record: old}, p)
+		err = s.run(ctx, opts, &deployment.Draft{Record: old}, p)
+		if err == nil && s.only == "" {
+			err = deployer.UnshareLinks(opts.Config, s.dir)
+		}
+		return err
 	})
 }

@@ -104,13 +104,7 @@ func Resolve(deployment string, groups []Group, others Others) (*Connected, erro
 	if len(r.problems) > 0 {
 		return nil, &Unresolved{Deployment: deployment, Problems: r.problems}
 	}
-	done := &Connected{Links: r.links}
-	for _, p := range r.providers {
-		if p.shared {
-			done.Shared = append(done.Shared, p)
-		}
-	}
-	return done, nil
+	return &Connected{Links: r.links, Shared: shared(r.providers)}, nil
 }
 
 // resolver resolves the links of one deployment.

@@ -1,0 +1,177 @@
+package deployer
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bootstrap/deployer/instance"
+	"bootstrap/deployment/links"
+	"bootstrap/deployment/shared"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/templates"
+)
+
+// ShareLinks records what a deployment shares with others. With several instances, opts
+// selects one of them; opts.Deployment is the manifest if it was read.
+func ShareLinks(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = document.Plan
+	r := newRun(opts)
+	source, _, err := r.shareSource()
+	if err != nil {
+		return err
+	}
+	if d := opts.Deployment; d != nil && !shares(d.Groups) && !shared.In(opts.Home, opts.Getenv).Has(source) {
+		return nil
+	}
+	return r.execute(ctx, r.sharePhases())
+}
+
+// UnshareLinks removes what the deployment with the state, or with the folder of a record,
+// has shared.
+func UnshareLinks(cfg instance.Config, source string) error {
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	return shared.In(cfg.Home, cfg.Getenv).Remove(source)
+}
+
+// runAndShare does what the plan says, and then records what the deployment shares.
+func (r *run) runAndShare(ctx context.Context) error {
+	if err := r.runPlan(ctx); err != nil {
+		return err
+	}
+	return r.shareLinks(ctx)
+}
+
+// shareLinks records on this machine what other deployments may consume, and removes it
+// if nothing is shared any more.
+func (r *run) shareLinks(context.Context) error {
+	source, replaced, err := r.shareSource()
+	if err != nil {
+		return err
+	}
+	kept := shared.In(r.t.Env.Home, r.t.Env.Getenv)
+	sharing := sharesAny(r.in.Manifest.Group.Jobs)
+	if r.in.Deployment != nil {
+		sharing = shares(r.in.Deployment.Groups)
+	}
+	if !sharing {
+		return kept.Remove(append(replaced, source)...)
+	}
+	providers, err := r.sharedProviders()
+	if err != nil {
+		return err
+	}
+	e := shared.Entry{Deployment: r.in.Manifest.Name, Source: source, Manifest: r.in.Manifest.Path, Written: time.Now().UTC().Truncate(time.Second), Providers: providers}
+	for _, p := range providers {
+		e.Secrets = append(e.Secrets, r.secretsIn(p.Properties)...)
+	}
+	slices.Sort(e.Secrets)
+	e.Secrets = slices.Compact(e.Secrets)
+	return kept.Save(e, replaced)
+}
+
+// shareSource returns by what the deployment is known to others, and by what it was known
+// before it had several instances.
+func (r *run) shareSource() (source string, replaced []string, err error) {
+	source = r.t.StatePath
+	if of := r.t.From.Of; of != nil {
+		source = of.Record.Dir()
+		for _, in := range of.Record.Instances {
+			path, err := filepath.Abs(of.Record.StatePath(in))
+			if err != nil {
+				return "", nil, err
+			}
+			replaced = append(replaced, path)
+		}
+	}
+	source, err = filepath.Abs(source)
+	return source, replaced, err
+}
+
+// shares reports whether a job of the groups shares a link.
+func shares(groups []manifest.Group) bool {
+	return slices.ContainsFunc(groups, func(g manifest.Group) bool { return sharesAny(g.Manifest.Group.Jobs) })
+}
+
+// sharesAny reports whether one of the jobs shares a link.
+func sharesAny(jobs []manifest.JobRef) bool {
+	for _, ref := range jobs {
+		for _, given := range ref.Provides {
+			if m, ok := given.(map[string]any); ok && m["shared"] == true {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sharedProviders returns the links that the manifest shares.
+func (r *run) sharedProviders() ([]links.Provider, error) {
+	m := r.in.Manifest
+	jobs := r.jobs.jobsOf(m)
+	if r.in.Deployment != nil {
+		all, err := r.jobs.resolve(jobs)
+		if err != nil {
+			return nil, err
+		}
+		return all.Shared, nil
+	}
+	return links.Shared(m.Name, r.onlyGroup(jobs))
+}
+
+// onlyGroup returns the group of a manifest with one instance.
+func (r *run) onlyGroup(jobs []templates.Job) links.Group {
+	address := r.address
+	if address == "" { // a deploy with nothing to do
+		address = r.t.State.Get().Own.Address
+	}
+	g := r.jobs.groupOf(jobs)
+	in := links.Instance{ID: r.rec.InstanceID(r.t.About.Group), Index: r.in.Manifest.Index(), Zone: r.in.Manifest.Zone(), Bootstrap: true, Addresses: map[string]string{}}
+	for name, n := range r.in.Manifest.Interfaces() {
+		ip, _ := n["ip"].(string)
+		main := len(r.in.Manifest.Group.Networks) <= 1 || isDefault(n)
+		if main {
+			g.Default, ip = name, cmp.Or(ip, address)
+		}
+		g.Networks, in.Addresses[name] = append(g.Networks, name), ip
+	}
+	slices.Sort(g.Networks)
+	g.Instances = []links.Instance{in}
+	return g
+}
+
+// secretsIn returns the texts in a value that are secrets.
+func (r *run) secretsIn(value any) []string {
+	var list []string
+	switch v := value.(type) {
+	case string:
+		if r.t.Env.Redact(v) != v {
+			list = append(list, v)
+		}
+	case map[string]any:
+		for _, item := range v {
+			list = append(list, r.secretsIn(item)...)
+		}
+	case []any:
+		for _, item := range v {
+			list = append(list, r.secretsIn(item)...)
+		}
+	}
+	return list
+}
+
+// others returns what another deployment shares. Its secrets are never shown.
+func (j *jobs) others(name string) ([]links.Provider, error) {
+	e, err := shared.In(j.rec.Env.Home, j.rec.Env.Getenv).Find(name)
+	if err != nil {
+		return nil, err
+	}
+	j.rec.Env.Secret(e.Secrets...)
+	return e.Providers, nil
+}
