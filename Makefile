@@ -37,6 +37,10 @@ $(CRUBY)/image/about.json: templates/driver.rb $(addprefix $(CRUBY)/,cache.go im
 profile: image ## chooses which functions of Ruby have machine code in the program, from templates/cruby/build/corpus
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -profile
 
+ruby: ## moves to the Ruby that npm has as RUBY=4.1: fetches it, chooses its functions that have machine code, and makes the image
+	cd $(CRUBY) && $(NPM) pkg delete dependencies && $(NPM) install --save-exact --loglevel=error @ruby/$(RUBY)-wasm-wasi
+	$(MAKE) profile
+
 check-image: image ## compares the image with build/image.sum, and makes its machine code again and compares it; CHECK=-profile builds everything again
 	CGO_ENABLED=0 $(GO) run $(FLAGS) ./$(CRUBY)/build -check $(CHECK)
 

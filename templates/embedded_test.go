@@ -192,11 +192,27 @@ func TestPackageIsPinned(t *testing.T) {
 	if errors.Is(err, cruby.ErrNoImage) {
 		return
 	}
-	const ruby = "@ruby/3.3-wasm-wasi"
-	if err != nil || about.Package != ruby+"@"+pinned.Dependencies[ruby] {
-		t.Errorf("the image is of %s: %v", about.Package, err)
+	name, version, _ := strings.Cut(about.Package[1:], "@")
+	if err != nil || len(pinned.Dependencies) != 1 || pinned.Dependencies["@"+name] != version {
+		t.Errorf("the image is of %s, and %v is pinned: %v", about.Package, pinned.Dependencies, err)
 	}
 	if _, err := os.Stat("cruby/image/README.md"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The embedded Ruby is that of today's Director, and prints what that one prints.
+func TestEmbeddedVersion(t *testing.T) {
+	t.Parallel()
+	job := newJob(t, "job", map[string]string{
+		"x": `<%= RUBY_VERSION[/\d+/] %> <%= { "a" => 1, b: nil }.inspect %> <%= [1, 2].map { it * 2 } %> <%= JSON.pretty_generate("a" => {}, "b" => []).delete("\n") %>` +
+			` <%= begin; require "bigdecimal"; rescue LoadError => e; e.class; end %>`,
+	})
+	dir := t.TempDir()
+	if err := start(t, embedded(t)).Render(t.Context(), []Job{job}, dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := read(t, dir, "job", "x"), `4 {"a" => 1, b: nil} [2, 4] {  "a": {},  "b": []} LoadError`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -24,6 +24,11 @@ import (
 // NoMemoryError.
 const memoryPages = 512 << 20 >> 16
 
+// bootPages is the limit while Ruby boots for an image, 256 MiB: with more, Ruby 4.0
+// fills 256 MiB with zeros for a cache of object shapes, which it does without if that
+// fails, and each machine of the image would have them.
+const bootPages = 256 << 20 >> 16
+
 // Module is compiled code, from which any number of machines can be started.
 type Module struct {
 	runtime wazero.Runtime
@@ -35,7 +40,16 @@ type Module struct {
 // Compile compiles a WebAssembly module, or takes its code from the cache, which may
 // be nil. The caller closes the cache after the module.
 func Compile(ctx context.Context, wasm []byte, cache wazero.CompilationCache) (*Module, error) {
-	config := wazero.NewRuntimeConfig().WithMemoryLimitPages(memoryPages).WithDebugInfoEnabled(false)
+	return compile(ctx, wasm, cache, memoryPages)
+}
+
+// CompileToBoot compiles a module whose machines become images.
+func CompileToBoot(ctx context.Context, wasm []byte) (*Module, error) {
+	return compile(ctx, wasm, nil, bootPages)
+}
+
+func compile(ctx context.Context, wasm []byte, cache wazero.CompilationCache, pages uint32) (*Module, error) {
+	config := wazero.NewRuntimeConfig().WithMemoryLimitPages(pages).WithDebugInfoEnabled(false)
 	if cache != nil {
 		config = config.WithCompilationCache(cache)
 	}

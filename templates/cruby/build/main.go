@@ -44,7 +44,9 @@ var terminal []byte
 // other module has, too: those of the platform.
 const findLibrary = `
 base = "/usr/local/lib/ruby/"
-folders = [base + "3.3.0/"] + %w[matrix prime rexml].flat_map { |gem| Dir.glob(base + "gems/3.3.0/gems/#{gem}-*/lib/").sort }
+version = RUBY_VERSION[/\A\d+\.\d+/] + ".0"
+gems = %w[abbrev base64 benchmark csv drb getoptlong logger matrix mutex_m observer ostruct prime pstore rexml]
+folders = [base + version + "/"] + gems.flat_map { |gem| Dir.glob(base + "gems/#{version}/gems/#{gem}-*/lib/").sort }
 folders.flat_map do |folder|
   Dir.glob(folder + "**/*.rb").sort.reject { |file| file.include?("/wasm32-wasi/") }.map do |file|
     [file[folder.length..-1]].pack("m0") + " " + [File.binread(file)].pack("m0")
@@ -53,7 +55,7 @@ end.join("\n")`
 
 func main() {
 	var b builder
-	flag.StringVar(&b.source, "package", "templates/cruby/node_modules/@ruby/3.3-wasm-wasi", "the folder of the npm package")
+	flag.StringVar(&b.source, "package", "", "the folder of the npm package; default: that of the package.json")
 	flag.StringVar(&b.driver, "driver", "templates/driver.rb", "the Ruby file that the image has loaded")
 	flag.StringVar(&b.out, "out", "templates/cruby", "the folder with the folders that are written to")
 	flag.BoolVar(&b.profile, "profile", false, "make the profile again")
@@ -93,9 +95,13 @@ type builder struct {
 }
 
 func (b *builder) run(ctx context.Context) error {
+	source, err := b.folder()
+	if err != nil {
+		return err
+	}
 	files := map[string][]byte{}
 	for _, name := range []string{"ruby.wasm", "ruby+stdlib.wasm", "NOTICE", "LICENSE", "../package.json"} {
-		data, err := os.ReadFile(filepath.Join(b.source, "dist", name))
+		data, err := os.ReadFile(filepath.Join(source, "dist", name))
 		if err != nil {
 			return fmt.Errorf("%w (npm ci fetches the package)", err)
 		}
@@ -149,6 +155,27 @@ func (b *builder) run(ctx context.Context) error {
 		"image/code.wasm.zst": made.code, "image/memory.zst": made.memory, nativeFile: machineCode,
 	})
 	return b.record(made, lib)
+}
+
+// folder returns the folder of the npm package with Ruby: the only one that the
+// package.json depends on.
+func (b *builder) folder() (string, error) {
+	if b.source != "" {
+		return b.source, nil
+	}
+	text, err := os.ReadFile(filepath.Join(b.out, "package.json"))
+	if err != nil {
+		return "", err
+	}
+	var of struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(text, &of); err != nil {
+		return "", err
+	}
+	names := slices.Collect(maps.Keys(of.Dependencies))
+	if len(names) != 1 {
+		return "", fmt.Errorf("the package.json depends on %d packages, and not on one Ruby", len(names))
+	}
+	return filepath.Join(b.out, "node_modules", filepath.FromSlash(names[0])), nil
 }
 
 const nativeFile = "native/" + runtime.GOARCH + "/code.tar.zst"
@@ -341,7 +368,7 @@ func settings() []string {
 
 // boot starts a plain Ruby, the same one each time.
 func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), error) {
-	m, err := cruby.Compile(ctx, wasm, nil)
+	m, err := cruby.CompileToBoot(ctx, wasm)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,7 +4,7 @@ $LOAD_PATH.unshift("/library")
 ENV.clear
 
 %w[
-  base64 bigdecimal cgi csv date delegate digest digest/md5 digest/sha1 digest/sha2 erb forwardable
+  base64 cgi csv date delegate digest digest/md5 digest/sha1 digest/sha2 erb forwardable
   ipaddr json open3 openssl optparse ostruct pathname pp psych rexml/document securerandom
   rubygems/requirement rubygems/version set shellwords singleton stringio strscan tempfile time timeout tmpdir tsort uri yaml zlib
 ].each do |library|

@@ -97,6 +97,7 @@ func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern strin
 	if err != nil {
 		return err
 	}
+	var errs []error // of all templates: another Ruby may fail in several
 	for _, job := range jobs {
 		text, err := fs.ReadFile(from, job)
 		if err != nil {
@@ -113,14 +114,15 @@ func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern strin
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("template %d of %s: %w", i+1, job, err)
+				errs = append(errs, fmt.Errorf("template %d of %s: %w", i+1, job, err))
+				break
 			}
 		}
 		if err := r.Close(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // rehearse renders one template; only the first of a job has the context.
