@@ -193,3 +193,15 @@ func TestChangelogIsShort(t *testing.T) {
 		}
 	}
 }
+
+// The README has what a stranger reads in five minutes; the pages have the rest.
+func TestReadmeIsShort(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 1200 // words
+	if n := len(strings.Fields(string(data))); n >= most {
+		t.Errorf("README.md has %d words, and must have less than %d", n, most)
+	}
+}
