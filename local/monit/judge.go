@@ -102,7 +102,7 @@ func (v *service) verdict(now time.Time, m measuring) {
 		if r.Action == ActionAlert {
 			continue
 		}
-		// Before the next action, the rule must hold for the full time again.
+		// The condition must be true for the full time again before the next action.
 		v.rules[i].bits = 0
 		v.act(now, r)
 		if v.phase != running || v.want != wantRunning {
@@ -146,7 +146,7 @@ type measuring struct {
 	resolve func(string) string
 
 	now   cpuSample
-	found []string // for each rule its failure; "" for none
+	found []string // the failure of each rule; "" for none
 }
 
 func (m *measuring) run(ctx context.Context) {

@@ -7,11 +7,11 @@ import (
 
 // A token is a word, a quoted string or an operator of a control file.
 type token struct {
-	text       string // without quotes
+	text       string // the text without quotes
 	quote      byte   // '"', '\'' or 0
 	line       int
-	start, end int  // in the file
-	first      bool // of its line
+	start, end int  // line in the file
+	first      bool // it is the first token of its line
 }
 
 // is reports whether t is one of the words in any case; a quoted string is
@@ -35,7 +35,7 @@ func lex(name, text string) ([]token, []error) {
 		toks []token
 		errs []error
 		line = 1
-		nl   = true // no token yet on this line
+		nl   = true // there is no token on this line yet
 	)
 	add := func(t token) {
 		t.first = nl
@@ -110,7 +110,7 @@ func firstLine(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// noise are the words that monit ignores everywhere.
+// noise returns the words that monit ignores everywhere.
 func (t token) noise() bool {
 	return t.is("is", "as", "are", "for", "on", "only", "with", "within", "without", "program", "programs",
 		"and", "has", "using", "use", "the", "sum", "than", "usage", "was", "times", "but", "of", "does")

@@ -10,12 +10,11 @@ import (
 
 const (
 	defaultTimeout = 30 * time.Second
-	maxCite        = 200 // of a statement in a message, in bytes
+	maxCite        = 200 // the largest size of a statement in a message, in bytes
 )
 
-// Parse reads a control file; name is its name in messages. The error contains all
-// faults, each as "file:line: …". The checks that could be read are returned in any
-// case.
+// Parse reads a control file; name is its name in messages. The error has all mistakes,
+// each as "file:line: …". Parse always returns the checks that could be read.
 func Parse(name string, text []byte) ([]Check, error) {
 	toks, errs := lex(name, string(text))
 	p := &parser{name: name, text: string(text), toks: toks, errs: errs}
@@ -37,7 +36,7 @@ type parser struct {
 
 func (p *parser) end() bool { return p.at >= len(p.toks) }
 
-// peek returns the next token; at the end, one that matches nothing.
+// peek returns the next token; at the end, an empty token.
 func (p *parser) peek() token {
 	if p.end() {
 		return token{quote: '"', line: p.lastLine()}
@@ -73,7 +72,7 @@ func (p *parser) lastLine() int {
 	return p.toks[len(p.toks)-1].line
 }
 
-// cite returns the text of the statement from a token up to the next one.
+// cite returns the text of the statement from a token up to the present one.
 func (p *parser) cite(from int, why string) Statement {
 	first, last := p.toks[from], p.toks[max(from, min(p.at, len(p.toks))-1)]
 	text := strings.Join(strings.Fields(p.text[first.start:last.end]), " ")
@@ -88,7 +87,7 @@ func (p *parser) fail(from int, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s:%d: cannot read %q: %s", st.File, st.Line, st.Text, fmt.Sprintf(format, args...)))
 }
 
-// check returns the check that statements belong to, nil before the first.
+// check returns the current check; nil before the first.
 func (p *parser) check() *Check {
 	if len(p.checks) == 0 || p.checks[len(p.checks)-1].Kind == KindOther {
 		return nil
@@ -96,11 +95,11 @@ func (p *parser) check() *Check {
 	return &p.checks[len(p.checks)-1]
 }
 
-// unsupported reports the statement that started at from.
+// unsupported reports the statement that begins at from.
 func (p *parser) unsupported(from int, why string) {
 	st := p.cite(from, why)
 	if c := p.check(); c != nil {
-		// A check that is not supervised is reported one time, as a whole.
+		// An unsupervised check is reported once, as a whole.
 		if c.Kind == KindProcess || len(c.Unsupported) == 0 {
 			c.Unsupported = append(c.Unsupported, st)
 		}
@@ -109,8 +108,8 @@ func (p *parser) unsupported(from int, why string) {
 	p.other(st)
 }
 
-// other reports a statement that belongs to no check. It is inserted before the current
-// check, so that that check stays current.
+// other reports a statement outside of checks. It is inserted before the current check,
+// so that this stays current.
 func (p *parser) other(st Statement) {
 	c := Check{Kind: KindOther, File: st.File, Line: st.Line, Unsupported: []Statement{st}}
 	if n := len(p.checks); n > 0 && p.checks[n-1].Kind != KindOther {
@@ -120,9 +119,8 @@ func (p *parser) other(st Statement) {
 	p.checks = append(p.checks, c)
 }
 
-// starts reports whether the token begins a statement. Words that can also be
-// arguments (start, stop, restart, alert) do so only at the beginning of a
-// line.
+// starts reports whether the token begins a statement. Words that can also be arguments
+// (start, stop, restart, alert) do so only at the beginning of a line.
 func (t token) starts() bool {
 	if t.is("check", "set", "include", "group", "depends", "depend", "mode", "if", "every", "noalert") {
 		return true
@@ -150,7 +148,7 @@ func (p *parser) statement() {
 		p.next()
 		p.other(p.cite(from, "other files are not read"))
 	case t.noise():
-		// "with pidfile" and the like: the next word decides.
+		// After a word such as "with", the next word decides.
 	case p.check() == nil:
 		p.skip()
 		p.unsupported(from, "unknown statement")
@@ -184,8 +182,8 @@ func (p *parser) statement() {
 	}
 }
 
-// skipSet ignores a set statement, which can contain words that begin
-// statements elsewhere ("set daemon 10 with start delay 5", "set alert").
+// skipSet ignores a set statement. It may contain words that begin statements elsewhere
+// ("set daemon 10 with start delay 5", "set alert").
 func (p *parser) skipSet() {
 	for !p.end() && !(p.peek().first && p.peek().starts()) && !p.peek().is("check", "include") {
 		p.at++
@@ -245,7 +243,7 @@ func (p *parser) pidFile(from int) {
 	}
 }
 
-// program reads what follows start, stop or restart.
+// program reads the rest of a start, stop or restart statement.
 func (p *parser) program(from int, into *Program) {
 	prog := Program{Timeout: defaultTimeout}
 	p.accept("program")
@@ -347,7 +345,7 @@ func (p *parser) depends(from int) {
 	found := false
 	for !p.end() {
 		t := p.peek()
-		// The list ends with its line, unless the line ends with a comma.
+		// The list ends at the end of the line, unless the line ends with a comma.
 		if t.first && found && !strings.ContainsRune(p.text[p.toks[p.at-1].end:t.start], ',') {
 			break
 		}

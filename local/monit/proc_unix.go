@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// reap collects a child without waiting. err says how an ended child failed.
+// reap collects a child without waiting. err is the failure of a child that has ended.
 func reap(pid int) (ended bool, err error) {
 	var ws syscall.WaitStatus
 	got, err := syscall.Wait4(pid, &ws, syscall.WNOHANG, nil)
@@ -15,7 +15,7 @@ func reap(pid int) (ended bool, err error) {
 	case err == syscall.EINTR || err == nil && got == 0:
 		return false, nil
 	case err != nil:
-		return true, nil // another part of the program collected it
+		return true, nil // another part of the program has collected it
 	case ws.Signaled():
 		return true, fmt.Errorf("ended by signal: %v", ws.Signal())
 	case ws.ExitStatus() != 0:

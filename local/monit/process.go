@@ -11,7 +11,7 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// runsSince returns when the process began, or the present time if that is unknown.
+// runsSince returns when the process began; if that is unknown, the present time.
 func runsSince(id process.Identity) time.Time {
 	now := time.Now()
 	if at := id.Started(); !at.IsZero() && at.Before(now) {
@@ -20,7 +20,7 @@ func runsSince(id process.Identity) time.Time {
 	return now
 }
 
-// family sums up a process and its descendants; children is the number of
+// family adds up the values of a process and its descendants; children is the number of
 // descendants.
 func family(all map[int]process.Usage, pid int) (sum process.Usage, children int) {
 	below := map[int][]int{}
@@ -44,11 +44,11 @@ func family(all map[int]process.Usage, pid int) (sum process.Usage, children int
 	return sum, children
 }
 
-// staleSlack allows for the rounding of file times and of process starts.
+// staleSlack allows for the rounding of file times and process starts.
 const staleSlack = 2 * time.Second
 
-// readPidFile returns the process in a pid file. A process that began after the
-// file was written is another one with the same number.
+// readPidFile returns the process in a pid file. If a process began after the file was
+// written, it has only got the same id, and is not returned.
 func readPidFile(path string) (process.Identity, bool) {
 	pid, written, err := readPid(path)
 	if err != nil {

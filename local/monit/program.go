@@ -15,9 +15,9 @@ type program struct {
 	pid     int
 	began   time.Time
 	ended   bool
-	err     error     // of one that ended
-	killAt  time.Time // when it is killed, after a request to end
-	cancel  func()    // of the watch; nil: none
+	err     error     // error of a program that has ended
+	killAt  time.Time // when it is killed, after it was asked to end
+	cancel  func()    // goroutine that watches it; nil: none
 	command string
 }
 
@@ -29,7 +29,7 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 		return nil, fmt.Errorf("cannot run %s: %w", argv[0], startError(err))
 	}
 	p := &program{pid: cmd.Process.Pid, began: time.Now(), command: argv[0]}
-	// The loop collects it: a goroutine that waits would live as long as a program that
+	// The loop collects it: a waiting goroutine would live as long as a program that
 	// becomes the service.
 	_ = cmd.Process.Release()
 	p.cancel, _ = process.Watch(s.ctx, p.pid, s.poke)
@@ -37,7 +37,7 @@ func (s *Supervisor) launch(argv []string) (*program, error) {
 	return p, nil
 }
 
-// startError removes the path, which the caller adds in the user's words.
+// startError removes the path, because the caller names it in the user's words.
 func startError(err error) error {
 	if e, ok := err.(*exec.Error); ok {
 		return e.Err
@@ -69,12 +69,12 @@ func (p *program) unwatch() {
 	}
 }
 
-// running reports whether the program still runs; false for nil.
+// running reports whether the program is still running; false for nil.
 func (p *program) running() bool { return p != nil && !p.ended }
 
 const killDelay = 2 * time.Second
 
-// end asks the program and its children to end, and lets collect kill them later.
+// end asks the program and its children to end; collect kills them later.
 func (p *program) end(now time.Time) {
 	if p.killAt.IsZero() {
 		p.killAt = now.Add(killDelay)

@@ -9,11 +9,11 @@ import (
 
 const (
 	defaultConnectTimeout = 5 * time.Second
-	maxCycles             = 64 // as in monit, whose history is one word of bits
+	maxCycles             = 64 // as in monit, whose history is the bits of one word
 )
 
-// rule reads the words after "if": a condition, how often it must hold, "then",
-// an action and the "else" part.
+// rule reads the words after "if": a condition, how often it must be true, "then", an
+// action and the "else" part.
 func (p *parser) rule(from int) {
 	cond, ok := p.condition(from)
 	if !ok {
@@ -32,7 +32,7 @@ func (p *parser) rule(from int) {
 	}
 	c.rate(&r)
 	if len(c.toks) > 0 {
-		// A part of a condition would hold more often than the whole condition.
+		// A part of a condition would be true more often than the whole condition.
 		p.unsupported(from, "condition not supported because of "+strconv.Quote(join(c.toks)))
 		return
 	}
@@ -124,7 +124,7 @@ func (p *parser) recovery() bool {
 	return true
 }
 
-// words are the unread tokens of a condition.
+// words are the rest of a condition's tokens.
 type words struct{ toks []token }
 
 func (w *words) accept(names ...string) bool {
@@ -172,7 +172,7 @@ func (w *words) count() (int, bool) {
 	return int(n), true
 }
 
-// read reads the condition itself and reports whether it is supported.
+// read reads the condition, and reports whether it is supported.
 func (w *words) read(r *Rule) bool {
 	switch {
 	case w.accept("nonexist"), w.accept("not") && w.accept("exist"):
@@ -249,7 +249,7 @@ func (w *words) comparison(r *Rule) bool {
 	return true
 }
 
-// connection reads the words after "failed" about a port or a socket.
+// connection reads the words after "failed" that describe a port or a socket.
 func (w *words) connection(r *Rule) bool {
 	c := Connection{Timeout: defaultConnectTimeout}
 	host, port := "localhost", 0
@@ -305,8 +305,8 @@ func (w *words) connected(r *Rule, c Connection, host string, port int) bool {
 	return true
 }
 
-// rate reads how often the condition must hold: "5 cycles", "3 times within
-// 5 cycles" or nothing.
+// rate reads how often the condition must be true: "5 cycles", "3 times within 5 cycles"
+// or nothing.
 func (w *words) rate(r *Rule) {
 	before := w.toks
 	n, ok := w.count()

@@ -11,7 +11,7 @@ import (
 type want int
 
 const (
-	wantNothing want = iota // not monitored
+	wantNothing want = iota // it is not monitored
 	wantRunning
 	wantStopped
 )
@@ -19,7 +19,7 @@ const (
 type phase int
 
 const (
-	idle     phase = iota // nothing is in progress
+	idle     phase = iota // no start or stop is in progress
 	starting              // the start program was started, and there is no process yet
 	settling              // there is a process, which may still fail to start
 	running
@@ -36,33 +36,33 @@ type service struct {
 
 	want     want
 	phase    phase
-	proc     process.Identity // last known, pid 0: none
-	since    time.Time        // proc began
+	proc     process.Identity // last known process; pid 0: none
+	since    time.Time        // when proc began
 	unwatch  func()
-	run      *program      // start, stop or restart program run last
-	deadline time.Time     // of starting, stopping
+	run      *program      // last started start, stop or restart program
+	deadline time.Time     // when starting or stopping began
 	settled  time.Time     // when settling ends
-	poll     time.Duration // until the next look in starting and stopping
+	poll     time.Duration // pause before the next check while starting or stopping
 	retry    time.Time     // no start before this time
-	fails    int           // consecutive starts without a lasting process
-	message  string        // why it fails
-	down     bool          // of wantStopped: all processes have ended
-	gaveUp   bool          // of wantStopped: the time limit of the stop program has passed
+	fails    int           // consecutive starts whose process ended soon
+	message  string        // reason for the failure
+	down     bool          // with wantStopped: all processes have ended
+	gaveUp   bool          // with wantStopped: the time limit of the stop program is over
 	restarts int
-	started  bool // started since the last Start
-	again    bool // a rule or a dependency wants a restart
+	started  bool // it was started since the last Start
+	again    bool // a rule or a dependency requires a restart
 	cleared  bool // dependents were stopped for the next start or restart
 
-	history  []time.Time // restarts that a rule counts
+	history  []time.Time // times of restarts, for rules
 	rules    []ruleState
-	ruleAt   time.Time // next measuring
+	ruleAt   time.Time // time of the next measurement
 	ruling   bool      // a measurement is in progress
-	ruleMsg  string    // failure that a rule has found
+	ruleMsg  string    // failure found by a rule
 	lastCPU  cpuSample
 	lastRule cpuSample
 }
 
-// snapshot is the state that other services depend on. When it changes, they look
+// snapshot is the state that other services depend on. When it changes, they are checked
 // again.
 type snapshot struct {
 	want         want
@@ -90,7 +90,7 @@ func (v *service) start() {
 			v.phase = idle
 		}
 	} else if _, ok := v.find(); !ok && v.phase == running {
-		v.phase = idle // it ended unnoticed: this start replaces it
+		v.phase = idle // The previous process ended unnoticed: this start replaces it.
 	}
 	v.retry = time.Time{}
 	v.want, v.down, v.gaveUp = wantRunning, false, false
@@ -107,7 +107,7 @@ func (v *service) find() (process.Identity, bool) {
 	path := v.s.cfg.Resolve(v.check.PidFile)
 	known := v.proc.PID != 0 && v.proc.Alive()
 	if known {
-		// A known process needs no comparison of times.
+		// For a known process, times need not be compared.
 		if pid, _, err := readPid(path); err == nil && pid == v.proc.PID {
 			return v.proc, true
 		}
@@ -118,7 +118,7 @@ func (v *service) find() (process.Identity, bool) {
 	return v.proc, known
 }
 
-// look records what find finds.
+// look records the result of find.
 func (v *service) look() bool {
 	id, ok := v.find()
 	if !ok {
@@ -141,7 +141,7 @@ func (v *service) forget() {
 	v.proc, v.since = process.Identity{}, time.Time{}
 }
 
-// step does what is due and returns when to call it again.
+// step takes the next actions and returns when to call it again.
 func (v *service) step(now time.Time) time.Time {
 	before := v.proc
 	alive := v.look()
@@ -154,7 +154,8 @@ func (v *service) step(now time.Time) time.Time {
 	return now.Add(v.s.cfg.Cycle)
 }
 
-// soon returns the time of the next look while a program runs, with growing pauses.
+// soon returns the time of the next check while a program is running, with growing
+// pauses.
 func (v *service) soon(now time.Time) time.Time {
 	at := now.Add(v.poll)
 	v.poll = min(v.poll*3/2, v.s.cfg.Cycle)
@@ -166,7 +167,7 @@ func (v *service) soon(now time.Time) time.Time {
 
 const firstPoll = 20 * time.Millisecond
 
-// keep makes sure that the service runs.
+// keep makes sure that the service is running.
 func (v *service) keep(now time.Time, before process.Identity, alive bool) time.Time {
 	v.again = v.again && alive
 	switch {
@@ -183,7 +184,7 @@ func (v *service) keep(now time.Time, before process.Identity, alive bool) time.
 		v.died(now, before)
 		return now
 	case alive && (v.phase == idle || v.phase == starting):
-		// A process that was found is running; a started one must first survive
+		// A process that was found counts as running; a started one must first survive
 		// for a moment.
 		v.settled = now
 		if v.phase == starting {
@@ -229,8 +230,8 @@ func (v *service) died(now time.Time, was process.Identity) {
 
 const maxBackOff = 30 * time.Second
 
-// backOff sets the time of the next start: at once after a long life of the process,
-// with growing pauses after short ones.
+// backOff sets the time of the next start: at once if the process was running for long;
+// otherwise with growing pauses.
 func (v *service) backOff(now time.Time) {
 	v.retry = now
 	if v.fails > 0 {
@@ -337,9 +338,8 @@ func (v *service) tryStart(now time.Time) time.Time {
 	return now.Add(v.poll)
 }
 
-// clearDependents stops the services that depend on this one before it is
-// restarted; they start again after it. It returns false while some are still
-// stopping.
+// clearDependents stops the services that depend on this one before it is restarted; they
+// start again after it. It returns false while some are still stopping.
 func (v *service) clearDependents() bool {
 	clean := true
 	for _, d := range v.dependents {
@@ -357,13 +357,13 @@ func (v *service) clearDependents() bool {
 	return clean
 }
 
-// restart has keep stop and start the process, after the services that depend
-// on it have stopped.
+// restart makes keep stop and start the process, after the services that depend on it
+// have stopped.
 func (v *service) restart() {
 	v.again, v.cleared, v.retry = true, false, time.Time{}
 }
 
-// halt runs the stop program, or else sends TERM to the process.
+// halt runs the stop program; without one, it sends TERM to the process.
 func (v *service) halt(now time.Time) {
 	prog := v.check.Stop
 	v.phase, v.poll = stopping, firstPoll
@@ -441,8 +441,8 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	case alive:
 		return v.soon(now)
 	case v.run.running():
-		// The start program has not started a process so far, or the stop program still
-		// cleans up within its timeout.
+		// The start program has not started a process yet, or the stop program is still
+		// cleaning up within its timeout.
 		if v.phase != stopping || !now.Before(v.deadline) {
 			v.run.end(now)
 		}
@@ -453,8 +453,8 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 	return now
 }
 
-// status returns the Status without measurements. It looks at the process,
-// because the loop may not have looked since it changed.
+// status returns the Status without measurements. It checks the process, which may have
+// changed since the loop's last check.
 func (v *service) status() Status {
 	st := Status{Name: v.check.Name, Monitored: v.want == wantRunning || v.want == wantStopped && !v.down,
 		Message: v.message, Restarts: v.restarts}

@@ -17,27 +17,26 @@ import (
 // Config configures a Supervisor. Every field may be empty.
 type Config struct {
 	// Command makes the command of a start, stop or exec statement: it chooses
-	// environment, folder and paths (argv is as written). Its output must be nil or an
-	// *os.File, because a daemon keeps it open. The context is never canceled. If
-	// Command is nil, argv runs as it is.
+	// environment, folder and paths (argv is unchanged). Its output must be nil or an
+	// *os.File, because a daemon keeps it open. The context is never canceled. If Command
+	// is nil, argv runs unchanged.
 	Command func(ctx context.Context, argv []string) *exec.Cmd
-	// Resolve maps the path of a pid file or socket to its place on this
-	// machine.
+	// Resolve converts the path of a pid file or socket to its path on this machine.
 	Resolve func(path string) string
 	// Report gets each Event; it must not block or call the Supervisor.
 	Report func(Event)
 
-	Cycle     time.Duration // between looks at a process; 1 s. The end of a process is mostly noticed at once.
-	RuleCycle time.Duration // the "cycle" of rules; 10 s, as releases expect
+	Cycle     time.Duration // pause between two checks of a process; 1 s. The end of a process is usually noticed at once.
+	RuleCycle time.Duration // length of a "cycle" of rules; 10 s, as releases expect
 	Settle    time.Duration // a started process counts as running after this time; 250 ms
-	BackOff   time.Duration // before the second restart in a row, doubling up to 30 s; 1 s
+	BackOff   time.Duration // pause before the second restart in a row, doubling up to 30 s; 1 s
 }
 
-// Event is something that happened to a service.
+// Event is a change of a service.
 type Event struct {
 	Time    time.Time
 	Service string
-	Message string // a sentence part: "process 17 is running"
+	Message string // a part of a sentence: "process 17 is running"
 	Failure bool
 }
 
@@ -46,7 +45,7 @@ const (
 	StateRunning  = "running"
 	StateStarting = "starting"
 	StateFailing  = "failing"
-	StateUnknown  = "unknown" // not monitored
+	StateUnknown  = "unknown" // it is not monitored
 )
 
 // Status is the state of a service.
@@ -54,17 +53,17 @@ type Status struct {
 	Name      string
 	State     string // StateRunning, StateStarting, StateFailing or StateUnknown
 	Monitored bool
-	Message   string // why it fails, in monit's words first: "Does not exist", "Execution failed: exit status 1"
+	Message   string // reason for a failure, beginning with monit's words: "Does not exist", "Execution failed: exit status 1"
 	PID       int    // 0: no process
 	Uptime    time.Duration
-	MemKB     int     // including descendants, like the following fields
-	MemPct    float64 // of the machine's
-	CPUPct    float64 // of all processors, since the last Status
-	Restarts  int     // that Start did not ask for
+	MemKB     int     // including descendants, as in the following fields
+	MemPct    float64 // percent of the machine's memory
+	CPUPct    float64 // percent of all processors, since the last Status
+	Restarts  int     // restarts that Start did not request
 }
 
-// Supervisor runs the processes of a set of checks. Its methods may be called
-// at the same time.
+// Supervisor runs the processes of a set of checks. Its methods may be called at the same
+// time.
 type Supervisor struct {
 	cfg    Config
 	ctx    context.Context // ends with Close
@@ -74,12 +73,12 @@ type Supervisor struct {
 
 	mu       sync.Mutex
 	services []*service
-	children map[int]*program // not yet collected
+	children map[int]*program // programs that were not collected yet
 	changed  chan struct{}    // closed and replaced after each pass
 }
 
-// New returns a Supervisor without services; the caller must call Close. It does
-// not end with ctx, whose run gets its panics.
+// New returns a Supervisor without services; the caller must call Close. It continues
+// after the end of ctx, to whose run it reports panics.
 func New(ctx context.Context, cfg Config) *Supervisor {
 	if cfg.Command == nil {
 		cfg.Command = func(ctx context.Context, argv []string) *exec.Cmd {
@@ -106,10 +105,10 @@ func New(ctx context.Context, cfg Config) *Supervisor {
 	return s
 }
 
-// Load replaces the set of services. Services with the same name keep their state. A
-// new one is not monitored until Start. The process of a removed one continues. Checks
-// of other things than processes are ignored. A duplicate name, a missing dependency
-// and a circle of dependencies are errors that change nothing.
+// Load replaces the set of services. Services with the same name keep their state. A new
+// one is not monitored until Start. The process of a removed one continues. Checks of
+// anything other than processes are ignored. A duplicate name, a missing dependency and a
+// circle of dependencies are errors that change nothing.
 func (s *Supervisor) Load(checks []Check) error {
 	if err := validate(checks); err != nil {
 		return err
@@ -117,7 +116,7 @@ func (s *Supervisor) Load(checks []Check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.services
-	s.services = nil // the services that remain in old are removed
+	s.services = nil // at the end, old has the removed services
 	for _, c := range checks {
 		if c.Kind != KindProcess || c.PidFile == "" {
 			continue
@@ -149,7 +148,7 @@ func (s *Supervisor) Load(checks []Check) error {
 	return nil
 }
 
-// validate returns why the checks cannot be run together.
+// validate returns an error if the checks cannot be run together.
 func validate(checks []Check) error {
 	var errs []error
 	names := map[string]*Check{}
@@ -164,7 +163,7 @@ func validate(checks []Check) error {
 		}
 		names[c.Name] = c
 	}
-	state := map[*Check]int{} // 1: being looked at, 2: done
+	state := map[*Check]int{} // 1: in progress, 2: done
 	var visit func(c *Check)
 	visit = func(c *Check) {
 		state[c] = 1
@@ -189,8 +188,8 @@ func validate(checks []Check) error {
 	return errors.Join(errs...)
 }
 
-// Start monitors and starts every service, dependencies first, and returns at
-// once. A process that already runs is adopted.
+// Start monitors and starts every service, dependencies first, and returns at once. A
+// running process is adopted.
 func (s *Supervisor) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +199,7 @@ func (s *Supervisor) Start() {
 	s.poke()
 }
 
-// StopAsync is Stop without waiting.
+// StopAsync is Stop without the wait.
 func (s *Supervisor) StopAsync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,9 +212,9 @@ func (s *Supervisor) StopAsync() {
 	s.poke()
 }
 
-// Stop stops every service, dependents first, and waits until no process is
-// left, until the stop programs of the rest have failed, or until ctx ends. The
-// error is a *StopError with the services that still run.
+// Stop stops every service, dependents first, and waits until no process is left, until
+// the stop programs of the remaining ones have failed, or until ctx ends. The error is a
+// *StopError with the services that are still running.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.StopAsync()
 	for {
@@ -246,7 +245,7 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	}
 }
 
-// Unmonitor stops monitoring every service; their processes are left alone.
+// Unmonitor stops monitoring all services; their processes continue.
 func (s *Supervisor) Unmonitor() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +257,7 @@ func (s *Supervisor) Unmonitor() {
 
 // Status returns the state of each service, in the order of Load.
 func (s *Supervisor) Status() []Status {
-	all := sync.OnceValue(process.Usages) // not needed if no service runs
+	all := sync.OnceValue(process.Usages) // not needed if no service is running
 	return s.each(func(v *service) Status {
 		status := v.status()
 		v.measure(&status, all)
@@ -266,8 +265,8 @@ func (s *Supervisor) Status() []Status {
 	})
 }
 
-// State returns the state of all services together; see Summary. It does not
-// look at every process of the machine, as Status does.
+// State returns the state of all services together; see Summary. Unlike Status, it does
+// not measure anything.
 func (s *Supervisor) State() string { return Summary(s.each((*service).status)) }
 
 func (s *Supervisor) each(status func(*service) Status) []Status {
@@ -280,9 +279,9 @@ func (s *Supervisor) each(status func(*service) Status) []Status {
 	return out
 }
 
-// Summary returns the state of all services together: StateStarting if one is
-// starting, else StateFailing if one does not run or is not monitored, else
-// StateRunning, also without services.
+// Summary returns the state of all services together: StateStarting if one is starting;
+// otherwise StateFailing if one is not running or not monitored; otherwise StateRunning,
+// even without services.
 func Summary(services []Status) string {
 	sum := StateRunning
 	for _, s := range services {
@@ -310,7 +309,7 @@ func (s *Supervisor) Close() {
 	}
 }
 
-// poke makes the loop check at once.
+// poke makes the loop run a pass at once.
 func (s *Supervisor) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -332,16 +331,16 @@ func (s *Supervisor) loop() {
 	}
 }
 
-// pass does everything that is due until nothing changes any more, and returns when to
-// look again.
+// pass takes all necessary actions until nothing changes any more, and returns when to
+// run again.
 func (s *Supervisor) pass() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.collect()
 	next := time.Now().Add(time.Minute)
 	moved := true
-	// A change of a service can unblock those that wait for it. A chain is at most as
-	// long as the list, and each service changes only a few times.
+	// A change of a service can unblock services that wait for it. A chain of them is at
+	// most as long as the list, and each service changes only a few times.
 	for round := 0; moved && round < 4*len(s.services)+1; round++ {
 		moved = false
 		next = time.Now().Add(time.Minute)
@@ -362,10 +361,10 @@ func (s *Supervisor) pass() time.Time {
 	return next
 }
 
-// StopError names the services that did not stop, with the reason of each.
+// StopError names the services that did not stop, with the reason for each.
 type StopError struct {
 	Services []Status
-	Cause    error // of the context's end; nil if the stop programs failed
+	Cause    error // why the context ended; nil if the stop programs failed
 }
 
 // Error lists names and reasons.

@@ -16,8 +16,8 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// buildVM makes the root file system of a VM, in the namespaces that Start has made,
-// and starts the first process of the VM. It returns when the agent was started.
+// buildVM makes the root file system of a VM, in the namespaces that Start has made, and
+// starts the first process of the VM. It returns when the agent was started.
 func buildVM(spec Spec) error {
 	build := buildRoot
 	if spec.Image != "" {
@@ -26,7 +26,7 @@ func buildVM(spec Spec) error {
 	if err := build(spec); err != nil {
 		return err
 	}
-	spec.Added, spec.Mounted = nil, nil // arguments are visible in lists of processes
+	spec.Added, spec.Mounted = nil, nil // because arguments are visible in lists of processes
 	arg, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func buildVM(spec Spec) error {
 		flags |= syscall.CLONE_NEWNET
 	}
 	if held.Cgroup != "" {
-		flags |= syscall.CLONE_NEWCGROUP // this process is in the root of what the VM sees
+		flags |= syscall.CLONE_NEWCGROUP // this process is in the root of the VM's view
 	}
 	isolateAgain(cmd, flags, spec.Users)
 	if err := takeShare(spec.Shares); err != nil {
@@ -83,10 +83,10 @@ func buildVM(spec Spec) error {
 // builder mounts one root file system.
 type builder struct {
 	Spec
-	root     string          // where it is mounted
-	overlaid map[string]bool // folders of the machine that are shown without the mounts below them
+	root     string          // mount point
+	overlaid map[string]bool // folders of the machine that are mounted without the mounts below them
 	hidden   []string        // folders of the machine that hide has covered
-	layers   *os.Root        // the files that differ; links in it are not followed, because jobs can write there
+	layers   *os.Root        // the files that differ; its links are not followed, because jobs can write there
 }
 
 func buildRoot(spec Spec) error {
@@ -109,8 +109,8 @@ func buildRoot(spec Spec) error {
 	return nil
 }
 
-// openLayers opens the folder of the VM's own files. If the file system of the folder
-// cannot be part of an overlay, the files are in memory and end with the VM.
+// openLayers opens the folder of the VM's own files. If its file system cannot be part of
+// an overlay, the files are in memory and end with the VM.
 func (b *builder) openLayers() error {
 	dir := filepath.Join(b.Dir, layersDir)
 	open := func() (err error) {
@@ -144,10 +144,10 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// at returns the builder's path of a path inside.
+// at returns the builder's path for a path in the VM.
 func (b *builder) at(guest string) string { return filepath.Join(b.root, guest) }
 
-// bind shows a folder or file at a path inside, which it creates.
+// bind mounts a folder or file at a path in the VM, which it creates.
 func (b *builder) bind(source, guest string, flags uintptr) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -177,8 +177,8 @@ func (b *builder) bindReadOnly(source, guest string) error {
 	return nil
 }
 
-// layer makes a folder of the VM's own files, if it is missing. It removes anything
-// that a job has put at that path or in place of a folder above it, such as a link that
+// layer makes a folder of the VM's own files, if it does not exist. It removes anything
+// that a job has put at that path or in place of a parent folder, such as a link that
 // leads out of the VM.
 func (b *builder) layer(name string, mode fs.FileMode) error {
 	parts := strings.Split(filepath.Clean(name), "/")
@@ -203,8 +203,8 @@ func (b *builder) layer(name string, mode fs.FileMode) error {
 	return nil
 }
 
-// system shows the programs and libraries of the machine. The VM can add files to
-// the folders of the first list.
+// system mounts the programs and libraries of the machine. The VM can add files to the
+// folders of the first list.
 func (b *builder) system() error {
 	for _, dir := range []string{"/usr", "/opt"} {
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
@@ -260,7 +260,7 @@ func (b *builder) overlay(dir string) error {
 	if err := os.MkdirAll(b.at(dir), 0o755); err != nil {
 		return err
 	}
-	// Relative paths, because commas and colons separate the options.
+	// The paths are relative, because commas and colons separate the options.
 	if err := os.Chdir(filepath.Join(b.Dir, layersDir)); err != nil {
 		return err
 	}
@@ -275,8 +275,8 @@ func (b *builder) overlay(dir string) error {
 }
 
 // openFolders copies the folders of the machine, without files, to the VM's layer.
-// Otherwise the VM could not add files to them: they belong to a user that it does not
-// have.
+// Otherwise the VM could not add files to them, because they belong to a user that it
+// does not have.
 func (b *builder) openFolders(dir string, depth int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -303,7 +303,7 @@ func (b *builder) openFolders(dir string, depth int) error {
 	return nil
 }
 
-// upper returns the place of a file in the layer of its folder or, for a file of a
+// upper returns the path of a file in the layer of its folder or, for a file of a
 // stemcell, in the only layer.
 func (b *builder) upper(name string) string {
 	if b.Image != "" {
@@ -333,7 +333,7 @@ func (b *builder) var_() error {
 	if err := b.bind(filepath.Join(b.Dir, layersDir, "var"), "/var", 0); err != nil {
 		return err
 	}
-	// Files of the machine that tools expect there.
+	// Tools expect these files of the machine there.
 	for _, dir := range []string{"lib/dpkg", "lib/rpm"} {
 		if info, err := os.Stat("/var/" + dir); err != nil || !info.IsDir() {
 			continue
@@ -350,7 +350,7 @@ func (b *builder) var_() error {
 
 // own makes the folders that contain only the VM's own files.
 func (b *builder) own() error {
-	// Like on a machine that was rebooted.
+	// They are empty as after a reboot.
 	if err := b.clear("tmp"); err != nil {
 		return err
 	}
@@ -384,8 +384,8 @@ func (b *builder) own() error {
 	return nil
 }
 
-// clear removes anything that a job has put at a path of the VM's own files: a link, or
-// a folder of any depth. It is no error if nothing is there.
+// clear removes anything that a job has put at a path of the VM's own files: a link, or a
+// folder of any depth. If nothing is there, that is not an error.
 func (b *builder) clear(name string) error {
 	parent, err := b.layers.Open(filepath.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -433,8 +433,8 @@ func (b *builder) devices() error {
 	return nil
 }
 
-// views mounts the file systems that show the kernel's state. Init mounts /proc, which
-// shows the processes of its own namespace.
+// views mounts the file systems with the kernel's state. Init mounts /proc, with the
+// processes of its own namespace.
 func (b *builder) views() error {
 	if err := os.Mkdir(b.at("/proc"), 0o555); err != nil {
 		return err
@@ -451,7 +451,7 @@ func (b *builder) views() error {
 	return os.Mkdir(b.at("/run/lock"), 0o777) // #nosec G301 -- as on every machine, and only in the VM
 }
 
-// guest shows the VM's folder, where the agent finds its settings.
+// guest mounts the VM's folder, in which the agent finds its settings.
 func (b *builder) guest() error {
 	// The program and the disks are mounted before the folder becomes read-only.
 	if err := b.bind(b.Dir, Guest, 0); err != nil {

@@ -24,7 +24,7 @@ func divide(dir string, first int) error {
 	return cgroup.Control(dir)
 }
 
-// showCgroup makes the VM's cgroup the root of all cgroups that the VM sees.
+// showCgroup makes the VM's cgroup the root of all cgroups in the VM's view.
 func showCgroup() error {
 	const place, temporary = "/sys/fs/cgroup", "/run/cgroup"
 	// The kernel refuses to mount a file system on top of itself, but not to move it
@@ -41,9 +41,9 @@ func showCgroup() error {
 	return os.Remove(temporary)
 }
 
-// limitPIDs limits the number of processes and threads of this namespace's user.
-// Kernels before 5.14 count all processes of that user. A lower limit of the person
-// (ulimit -u) stays, because only root may raise it.
+// limitPIDs limits the number of processes and threads of this namespace's user. Kernels
+// before 5.14 count all processes of that user. A lower limit of the person (ulimit -u)
+// stays, because only root may raise it.
 func limitPIDs(most int) error {
 	if most == 0 || !cgroup.CountsByNamespace() {
 		return nil

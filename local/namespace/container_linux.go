@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildContainer makes the root file system of a VM out of that of a stemcell.
+// buildContainer makes the root file system of a VM from that of a stemcell.
 func buildContainer(spec Spec) error {
 	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir)}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -29,13 +29,13 @@ func buildContainer(spec Spec) error {
 	return nil
 }
 
-// upperDir is the folder, in the layers, of the files that differ from the stemcell.
+// upperDir is the folder in the layers for files that differ from the stemcell.
 const upperDir = "upper"
 
-// stemcell makes the folders of the VM that are mounted or written to from outside. If
-// the stemcell has links there, the folders hide them.
+// stemcell makes the folders of the VM that are mounted or written to from outside. They
+// replace links of the stemcell.
 func (b *builder) stemcell() error {
-	// Like on a machine that was rebooted.
+	// They are empty as after a reboot.
 	for _, name := range []string{"run", "tmp"} {
 		if err := b.clear(path.Join(upperDir, name)); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (b *builder) stack() error {
 	if err != nil {
 		return err
 	}
-	// Relative paths, because commas and colons separate the options.
+	// The paths are relative, because commas and colons separate the options.
 	if err := os.Chdir(layers); err != nil {
 		return err
 	}

@@ -14,11 +14,10 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// firstDiskFD is the first descriptor of the disks that the first part of a machine
-// inherits.
+// firstDiskFD is the first descriptor of the disks that the part "build" inherits.
 const firstDiskFD = waitFD + 1
 
-// Attach mounts a disk in the VM in dir, if that runs. It may be repeated.
+// Attach mounts a disk in the VM in dir, if the VM is running. It may be repeated.
 func Attach(ctx context.Context, dir string, disk Disk) error {
 	pid, runs := First(dir)
 	if !runs {
@@ -30,7 +29,7 @@ func Attach(ctx context.Context, dir string, disk Disk) error {
 	}
 	defer there.Close()
 	if same, runs := First(dir); !runs || same != pid {
-		return nil // the VM has ended since
+		return nil // the VM has just ended
 	}
 	return onThread(ctx, func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -43,8 +42,8 @@ func Attach(ctx context.Context, dir string, disk Disk) error {
 	})
 }
 
-// onThread runs a function on a thread of its own, which ends with the function,
-// because no other code may run in the VM.
+// onThread runs a function on a thread of its own, which ends with the function, because
+// no other code may run in the VM.
 func onThread(ctx context.Context, fn func() error) error {
 	return <-guard.Start(ctx, func() error {
 		runtime.LockOSThread() // never unlocked: Go ends the thread with this goroutine
@@ -57,8 +56,8 @@ func onThread(ctx context.Context, fn func() error) error {
 	})
 }
 
-// moveTo mounts the disk at its folder. Jobs may have changed the folder above it:
-// links in it are not followed.
+// moveTo mounts the disk at its folder. Jobs may have changed the parent folder, so links
+// in it are not followed.
 func (d Disk) moveTo(folder string) error {
 	place := filepath.Join(folder, d.CID)
 	fd, err := unix.Openat2(unix.AT_FDCWD, place, &unix.OpenHow{
@@ -76,7 +75,7 @@ func (d Disk) moveTo(folder string) error {
 		return mountError(place, err)
 	}
 	if mine.Dev == there.Dev && mine.Ino == there.Ino {
-		return nil // a call that was killed has mounted it
+		return nil // a killed call has mounted it
 	}
 	if err := unix.MoveMount(int(d.Mount.Fd()), "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return mountError(place, err)
@@ -93,8 +92,7 @@ func inherited(disks []Disk) {
 	}
 }
 
-// mountDisks mounts the disks that are file systems of their own. They are unmounted
-// when the VM ends.
+// mountDisks mounts the disks that are file systems. They are unmounted when the VM ends.
 func (b *builder) mountDisks() error {
 	for _, d := range b.Mounted {
 		if err := d.moveTo(b.at(filepath.Join(Guest, disksDir))); err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// firstPerson is the first number of users who are people.
+// firstPerson is the lowest id of users who are people.
 const firstPerson = 1000
 
-// etc shows the machine's /etc with the VM's own users and names on top.
+// etc mounts the machine's /etc with the VM's own users and names on top.
 func (b *builder) etc() error {
 	if err := b.layer("etc/upper", 0o755); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (b *builder) etc() error {
 	if err := b.overlay("/etc"); err == nil {
 		return nil
 	}
-	// Without an overlay the VM has copies.
+	// Without an overlay, the VM has copies.
 	if err := b.copyReadable("/etc"); err != nil {
 		return err
 	}
@@ -46,15 +46,15 @@ func (b *builder) etcFiles() error {
 		"subgid":  "",
 		"hosts":   fmt.Sprintf("127.0.0.1 localhost %s\n::1 localhost ip6-localhost ip6-loopback\n%s", b.Hostname, otherHosts(readText("/etc/hosts"))),
 	}
-	// Programs that add users rewrite these files, which differ from the machine's.
+	// Programs that add users rewrite these files.
 	for _, name := range accountFiles() {
 		kept[name+"-"] = ""
-		// A program that was killed with the VM may still hold it.
+		// A program that was killed with the VM may have left it locked.
 		if err := b.clear("etc/upper/" + name + ".lock"); err != nil {
 			return err
 		}
 	}
-	// Jobs may append to these files, and cannot change the machine's own.
+	// Jobs may append to these files, but cannot change those of the machine.
 	for _, name := range []string{"environment", "profile", "sysctl.conf", "security/limits.conf", "nsswitch.conf", "bash.bashrc", "ld.so.conf"} {
 		if text := readText("/etc/" + name); text != "" {
 			kept[name] = text
@@ -85,14 +85,13 @@ func (b *builder) etcFiles() error {
 	return nil
 }
 
-// accountFiles are the files of /etc with users and groups. A program that changes one
-// of them locks .pwd.lock, and makes a copy of the earlier content, NAME-, and a lock,
-// NAME.lock.
+// accountFiles are the files of /etc with users and groups. A program that changes one of
+// them locks .pwd.lock, copies the earlier content to NAME-, and makes a lock NAME.lock.
 func accountFiles() []string {
 	return []string{"passwd", "group", "shadow", "gshadow", "subuid", "subgid"}
 }
 
-// resolvers are the name servers of the VM's network.
+// resolvers returns the name servers of the VM's network.
 func (b *builder) resolvers() string {
 	if b.Network == nil {
 		return readText("/etc/resolv.conf")
@@ -109,7 +108,7 @@ func readText(name string) string {
 	return string(text)
 }
 
-// otherHosts returns the lines of the machine's hosts file that name other machines.
+// otherHosts returns the lines of the machine's hosts file for other machines.
 func otherHosts(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -122,13 +121,12 @@ func otherHosts(text string) string {
 	return out.String()
 }
 
-// users are the machine's users without people, and vcap.
+// users returns the machine's users without people, and vcap.
 func users(text string) string {
 	return withoutPeople(text) + fmt.Sprintf("vcap:x:%d:%d:BOSH:/home/vcap:/bin/bash\n", VcapID, VcapID)
 }
 
-// groups are the machine's groups without those of people, and those of a
-// stemcell.
+// groups returns the machine's groups without those of people, and those of a stemcell.
 func groups(text string) string {
 	out := withoutPeople(text) + fmt.Sprintf("vcap:x:%d:\n", VcapID)
 	for i, name := range []string{"bosh_sudoers", "bosh_sshers", "admin"} {
@@ -159,11 +157,11 @@ func withoutPeople(text string) string {
 }
 
 // copyReadable copies files of a folder of the machine that all users can read to the
-// VM's layer. It keeps files that exist there.
+// VM's layer. It keeps existing files.
 func (b *builder) copyReadable(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it may not be read
+			return nil // it may not be readable
 		}
 		place := b.upper(name)
 		if _, err := b.layers.Lstat(place); err == nil || name == dir {

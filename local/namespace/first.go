@@ -10,9 +10,9 @@ import (
 	"bootstrap/internal/process"
 )
 
-// firstFile is a file in the VM's folder, to which processes inside cannot write, and
-// names the first process. It is needed because jobs may change the memory of the first
-// process, and with it the environment that others see.
+// firstFile is a file in the VM's folder that names the first process. Processes in the
+// VM cannot write to it, but they may change the memory of the first process, and with it
+// the environment that others see.
 const firstFile = "first"
 
 // recordFirst records the first process of the VM in dir.
@@ -24,7 +24,7 @@ func recordFirst(dir string, pid int) error {
 	return nil
 }
 
-// First returns the first process of the VM in dir, if it runs.
+// First returns the first process of the VM in dir, if it is running.
 func First(dir string) (pid int, runs bool) {
 	text, _ := os.ReadFile(filepath.Join(dir, firstFile))
 	number, birth, _ := strings.Cut(string(text), " ")

@@ -14,7 +14,7 @@ import (
 func (b *builder) hide() error {
 	home := os.Getenv("HOME")
 	if info, err := os.Stat(filepath.Join(home, ".bosh")); err != nil || !info.IsDir() {
-		home = "" // the home of a system user, such as /usr/sbin
+		home = "" // it is the home of a system user, such as /usr/sbin
 	}
 	for _, dir := range []string{home, filepath.Dir(filepath.Dir(b.Dir))} {
 		dir, err := filepath.EvalSymlinks(dir)

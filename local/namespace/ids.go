@@ -1,6 +1,6 @@
 package namespace
 
-// Users are the users and groups of a VM besides its root: numbers of this machine that
+// Users are the users and groups of a VM besides its root: ids of this machine that
 // nobody else has, and that the machine's owner assigns to a person (subordinate ids).
 // Without them, all files of the VM have one owner.
 type Users struct {
@@ -8,7 +8,7 @@ type Users struct {
 	GIDs Range `json:"gids,omitzero"`
 }
 
-// Range contains Count numbers from First on. In the VM they are 1, 2 and so on.
+// Range has Count ids, beginning with First. In the VM they are 1, 2 and so on.
 type Range struct {
 	First int `json:"first"`
 	Count int `json:"count"`

@@ -21,14 +21,15 @@ import (
 	"bootstrap/internal/removal"
 )
 
-// leastUsers is the least number of users that a VM needs: nobody has the highest id.
+// leastUsers is the least number of users that a VM needs; the highest id belongs to
+// nobody.
 const leastUsers = 65534
 
 // treeTime limits one call of Tree.
 const treeTime = time.Hour
 
-// FindUsers returns the subordinate ids of this user; the error says why it can use
-// none. The machine's root has none: its VMs belong to an unprivileged user.
+// FindUsers returns the subordinate ids of this user; the error says why it can use none.
+// The machine's root has none: its VMs belong to an unprivileged user.
 func FindUsers() (Users, error) {
 	var u Users
 	if os.Getuid() == 0 {
@@ -61,8 +62,7 @@ func FindUsers() (Users, error) {
 	return u, nil
 }
 
-// subordinate returns the first range of a user, by name or number, that is large
-// enough.
+// subordinate returns the first range of a user, by name or id, that is large enough.
 func subordinate(text, name string) Range {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
@@ -78,7 +78,7 @@ func subordinate(text, name string) Range {
 	return Range{}
 }
 
-// mapper finds a program that lets a process have subordinate ids.
+// mapper finds a program that gives a process subordinate ids.
 func mapper(name string) (string, error) {
 	if path, err := exec.LookPath("/usr/bin/" + name); err == nil {
 		return path, nil
@@ -86,8 +86,8 @@ func mapper(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// giveIDs sets the ids of a process that is in a new user namespace, and lets it
-// continue: this user becomes root, and the subordinate ids become the other users.
+// giveIDs sets the ids of a process in a new user namespace, and lets it continue: this
+// user becomes root, and the subordinate ids become the other users.
 func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 	for _, of := range []struct {
 		program string
@@ -113,7 +113,7 @@ func (u Users) giveIDs(ctx context.Context, pid int, order io.Writer) error {
 }
 
 // becomeRoot waits until giveIDs was called for this process, and then executes this
-// program again: only a process that starts as root has the rights of root.
+// program again: only a process that starts as root has root's rights.
 func becomeRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var rights [2]unix.CapUserData
@@ -137,7 +137,7 @@ const (
 	exchangeTree = "exchange"
 )
 
-// tree runs one of these with the rights of the root of a VM that has the users.
+// tree runs one of these operations with the rights of root in a VM with these users.
 func (u Users) tree(ctx context.Context, program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, treeTime)
 	defer cancel()
@@ -180,8 +180,8 @@ func (u Users) Copy(ctx context.Context, program, from, to string) error {
 	return u.tree(ctx, program, copyTree, from, to)
 }
 
-// Give gives everything in a folder to a user and a group of the VM; the folder
-// itself is its root's.
+// Give gives everything in a folder to a user and a group of the VM; the folder itself
+// belongs to root in the VM.
 func (u Users) Give(ctx context.Context, program, dir string, id int) error {
 	return u.tree(ctx, program, giveTree, dir, strconv.Itoa(id))
 }
@@ -191,11 +191,10 @@ func (u Users) Exchange(ctx context.Context, program, a, b string) error {
 	return u.tree(ctx, program, exchangeTree, a, b)
 }
 
-// doTree executes an operation for tree.
+// doTree carries out an operation for tree.
 func doTree(ctx context.Context, args []string) error {
 	// This process and its children form a group of their own. They end with the call
-	// that has started them, because they must not run at the same time as the next
-	// call.
+	// that has started them, because they must not run at the same time as the next call.
 	guard.Go(ctx, func() {
 		_, _ = syscall.Read(waitFD, make([]byte, 1))
 		_ = syscall.Kill(0, syscall.SIGKILL)
@@ -221,8 +220,8 @@ func doTree(ctx context.Context, args []string) error {
 	return fmt.Errorf("cannot do %q with a folder", args)
 }
 
-// give gives a folder to root, and everything in it to a user and its group. It
-// restores modes, because a change of the owner clears some bits.
+// give gives a folder to root, and everything in it to a user and its group. It restores
+// modes, because a change of the owner clears some bits.
 func give(dir string, id int) error {
 	if err := os.Lchown(dir, RootID, RootID); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"bootstrap/local/network"
 )
 
-// The time that the agent, and then the jobs, get to end before they are killed, and
-// the pauses before a crashed agent is started again.
+// How long the agent, and then the jobs, may take to end before they are killed, and the
+// pauses before a crashed agent is started again.
 const (
 	agentGrace   = 2 * time.Second
 	jobsGrace    = 2 * time.Second
@@ -30,15 +30,15 @@ const (
 // crashed is the exit code of a Go program that ended with a panic or a fatal error.
 const crashed = 2
 
-// again reports whether an agent with this end is started again. An agent that powered
-// the VM off, or that cannot run, is not.
+// again reports whether an agent that ended in this way is started again. An agent that
+// powered the VM off, or that cannot run, is not.
 func again(status syscall.WaitStatus) bool {
 	return status.Signaled() || status.ExitStatus() == crashed || status.ExitStatus() == Interrupted
 }
 
 // runInit is the first process of a VM, in the namespaces that buildVM has made. It
 // enters the root file system, runs the agent, and collects processes without a parent.
-// It starts the agent again if that crashes or something in the VM ends it. When ctx
+// It starts the agent again if the agent crashes or a process in the VM ends it. When ctx
 // ends or the agent ends for good, it ends with all processes of the VM.
 func runInit(ctx context.Context, spec Spec) error {
 	i := &initProcess{spec: spec, log: os.NewFile(logFD, "log"), children: make(chan os.Signal, 1)}
@@ -68,8 +68,8 @@ func runInit(ctx context.Context, spec Spec) error {
 	return i.run(ctx)
 }
 
-// connect makes the network of a VM that has one of its own. serve then hands out
-// connections to it.
+// connect makes the VM's own network, if it has one. Then serve hands out connections to
+// it.
 func connect(spec Spec) (serve func(context.Context), err error) {
 	if spec.Network == nil {
 		return func(context.Context) {}, nil
@@ -87,11 +87,11 @@ func connect(spec Spec) (serve func(context.Context), err error) {
 	return func(ctx context.Context) { network.Serve(ctx, l, ends) }, nil
 }
 
-// enter makes the new root, the current folder, the only file system that this
+// enter makes the new root, which is the current folder, the only file system that this
 // process can reach.
 func enter(spec Spec, held Held) error {
-	// A mount that was made outside of this namespace cannot become the root. A copy
-	// can, in which all other mounts stay locked.
+	// A mount that was made outside of this namespace cannot become the root. A copy can,
+	// in which all other mounts stay locked.
 	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func enter(spec Spec, held Held) error {
 // initProcess is the first process of a VM.
 type initProcess struct {
 	spec     Spec
-	log      *os.File // of the agent
+	log      *os.File // process id of the agent
 	agent    int
 	began    time.Time // when the agent was started
 	children chan os.Signal
@@ -152,9 +152,8 @@ func (i *initProcess) startAgent() error {
 	return agent.Release() // collect waits for its end, as for all processes
 }
 
-// agentAttributes returns the attributes of the agent's process. If vcap is a user, the
-// files that the agent makes belong to vcap's group, as the modes of folders and files
-// expect.
+// agentAttributes returns the attributes of the agent's process. If vcap is a user, files
+// of the agent belong to vcap's group, as the modes of folders and files expect.
 func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if i.spec.Users.Many() && i.spec.Image == "" {
@@ -165,7 +164,7 @@ func (i *initProcess) agentAttributes() *syscall.SysProcAttr {
 
 // run collects processes until the agent ends for good or ctx ends.
 func (i *initProcess) run(ctx context.Context) error {
-	pauses := wait.Grow(firstPause, longestPause, 2) // with every start, a crashing agent writes to its log
+	pauses := wait.Grow(firstPause, longestPause, 2) // a crashing agent writes to its log at every start
 	for {
 		status, ended := i.collect()
 		switch {

@@ -13,21 +13,21 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// listenForLogins opens the socket for SSH connections to a VM whose own SSH server
-// cannot log anybody in, because it could not become another user.
+// listenForLogins opens the socket for SSH connections to a VM of a stemcell. The
+// stemcell's own SSH server cannot log in users, because it could not change its user.
 func listenForLogins(spec Spec) (*net.UnixListener, error) {
 	if spec.Image == "" {
 		return nil, nil
 	}
-	// The path is relative, because the name of a socket must be short and the VM's
-	// owner may have no access to the folders above.
+	// The path is relative, because the name of a socket must be short and the VM's owner
+	// may have no access to the folders above.
 	name := filepath.Join("..", LoginSocket)
-	_ = os.Remove(name) // an earlier start of the VM may have left it
+	_ = os.Remove(name) // left by an earlier start of the VM
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for logins: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // inside, the file has another path
+	l.SetUnlinkOnClose(false) // the file has another path inside of the VM
 	return l, nil
 }
 
@@ -48,7 +48,7 @@ func (i *initProcess) serveLogins(ctx context.Context, l *net.UnixListener) {
 		}
 		if err != nil {
 			fmt.Fprintf(i.log, "cannot serve a login: %v\n", err)
-			_ = wait.For(ctx, endPause) // too many open files, for example
+			_ = wait.For(ctx, endPause) // for example, too many files are open
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (i *initProcess) login(conn *net.UnixConn) error {
 	return process.Release()
 }
 
-// guestEnv is the environment of the first programs of a VM.
+// guestEnv returns the environment of the first programs of a VM.
 func guestEnv() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
 }

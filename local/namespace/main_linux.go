@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Main runs the part of a machine that args name: "try", "build SPEC", "init SPEC" or
-// "tree ...". It reports the result to the process that has started it.
+// Main runs the part of a VM that args name: "try", "build SPEC", "init SPEC" or "tree
+// ...". It reports the result to the process that has started it.
 func Main(ctx context.Context, args []string) error {
 	if args[0] == "build" || args[0] == "tree" {
 		if err := becomeRoot(); err != nil {

@@ -15,14 +15,13 @@ import (
 
 // Limits for hidden files.
 const (
-	mostInFolder = 50   // private files; a folder with more is hidden as a whole
-	mostHidden   = 2000 // files and folders
+	mostInFolder = 50   // number of private files; a folder with more is hidden as a whole
+	mostHidden   = 2000 // number of files and folders
 )
 
-// hidePrivate covers files that only this person may read, in the folders of the
-// machine that the VM sees, because root of the VM is that person. The VM sees only
-// files that every user of the machine may read. Files that are added later are not
-// found.
+// hidePrivate covers files that only this person may read, in the folders of the machine
+// that the VM sees, because root of the VM is that person. The VM sees only files that
+// every user of the machine may read. Files that are added later are not found.
 func (b *builder) hidePrivate() error {
 	if !b.Person {
 		return nil // the VM's owner has no files
@@ -81,8 +80,8 @@ func (b *builder) cover(names []string) error {
 	return os.Remove(place)
 }
 
-// coverOne covers one file or folder, unless a job has put something else at its path
-// or in place of a folder above it.
+// coverOne covers one file or folder, unless a job has put something else at its path or
+// in place of a parent folder.
 func (b *builder) coverOne(root int, name, folder, file string) error {
 	fd, err := unix.Openat2(root, strings.TrimPrefix(name, "/"), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
@@ -114,7 +113,7 @@ func (b *builder) coverOne(root int, name, folder, file string) error {
 
 // privateWalk finds files in a folder that this user may read and others may not.
 type privateWalk struct {
-	trusted bool // the folders of the machine's root are searched only for folders, not for files
+	trusted bool // in folders of the machine's root, only folders are searched, not files
 	cross   bool // other file systems mounted below are visible in the VM
 	hidden  []string
 	found   []string
@@ -178,8 +177,8 @@ type below struct {
 	is   unix.Stat_t
 }
 
-// list returns the folders and the private files in a folder. A private folder is
-// found, but not searched.
+// list returns the folders and the private files in a folder. A private folder is listed,
+// but not searched.
 func (w *privateWalk) list(dir int, path string, trusted bool) (folders []below, private []string, err error) {
 	for {
 		n, err := unix.Getdents(dir, w.buffer[:])

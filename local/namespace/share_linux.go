@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share is the part of the owner's kernel limits that one VM may use: the rest stays
+// share is the fraction of the owner's kernel limits that one VM may use: the rest stays
 // for the owner's other programs and VMs.
 const share = 4
 
-// limitsDir contains the limits for each user of a user namespace, such as the number
-// of namespaces of each kind and of inotify instances. An object in a namespace also
-// counts in all namespaces around it. See namespaces(7).
+// limitsDir has the limits for each user of a user namespace, such as the number of
+// namespaces of each kind and of inotify instances. An object in a namespace also counts
+// in all namespaces around it. See namespaces(7).
 const limitsDir = "/proc/sys/user"
 
 // sharesOf returns the limits of a VM.
@@ -47,8 +47,8 @@ func sharesOf() map[string]int {
 	return shares
 }
 
-// takeShare sets the VM's limits. This process is in the user namespace around the
-// VM's, whose limits nobody in the VM can change.
+// takeShare sets the VM's limits. This process is in the user namespace around the VM's,
+// whose limits nobody in the VM can change.
 func takeShare(shares map[string]int) error {
 	for name, limit := range shares {
 		// A container may refuse this.
@@ -70,9 +70,8 @@ func takeShare(shares map[string]int) error {
 	return nil
 }
 
-// startWithoutKeys starts a command in a session keyring of its own. A session belongs
-// to a thread and its children, so that no thread of the command ever has the person's
-// session.
+// startWithoutKeys starts a command in a session keyring of its own. A session belongs to
+// a thread and its children, so no thread of the command ever has the person's session.
 func startWithoutKeys(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

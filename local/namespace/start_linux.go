@@ -17,15 +17,15 @@ import (
 	"bootstrap/internal/process"
 )
 
-// The descriptors that the processes of the machine inherit.
+// The descriptors that the parts of a VM inherit.
 const (
-	logFD   = 3 // of the agent
-	aliveFD = 4 // open as long as the VM runs
-	saysFD  = 5 // where the process reports how it started
-	waitFD  = 6 // where the process waits until everything is prepared
+	logFD   = 3 // log of the agent
+	aliveFD = 4 // open as long as the VM is running
+	saysFD  = 5 // for reporting the start of the process
+	waitFD  = 6 // the process waits at it until everything is prepared
 )
 
-// started is the report of success; any other is the reason for a failure.
+// started is the report of success; any other report is the reason for a failure.
 const started = "started"
 
 // buildTime is how long it may take until the agent of a VM is started.
@@ -34,9 +34,9 @@ const buildTime = time.Minute
 // reportLimit is the largest size of a report.
 const reportLimit = 4 << 10
 
-// Start makes the machine and starts its agent, whose output goes to log. ended
-// is closed when no process of the VM is left. The processes that make up the
-// machine have env; the agent and the jobs do not.
+// Start makes the VM and starts its agent, whose output goes to log. ended is closed when
+// no process of the VM is left. The parts of the VM have env; the agent and the jobs do
+// not.
 func Start(ctx context.Context, spec Spec, env []string, log *os.File) (ended <-chan error, err error) {
 	if err := layOut(spec); err != nil {
 		return nil, err
@@ -56,12 +56,12 @@ func Start(ctx context.Context, spec Spec, env []string, log *os.File) (ended <-
 	}
 	return guard.Start(context.WithoutCancel(ctx), func() error {
 		defer alive.Close()
-		_, _ = alive.Read(make([]byte, 1)) // returns when the last holder has ended
+		_, _ = alive.Read(make([]byte, 1)) // Read returns when the last process that has it open ends
 		return nil
 	}), nil
 }
 
-// layOut makes the files and folders of the VM that mounts need.
+// layOut makes the files and folders of the VM that are needed as mount points.
 func layOut(spec Spec) error {
 	for _, name := range []string{rootDir, layersDir, disksDir} {
 		name = filepath.Join(spec.Dir, name)
@@ -94,8 +94,8 @@ func layOut(spec Spec) error {
 	return nil
 }
 
-// build runs the first part and waits for its end. The parts keep the files in held
-// open.
+// build runs the part "build" and waits for its end. The files in held stay open for the
+// parts.
 func build(ctx context.Context, spec Spec, arg string, env []string, log, held *os.File) error {
 	defer held.Close()
 	report, says, err := os.Pipe()
@@ -121,14 +121,14 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	process.OwnSession(cmd)
 	isolate(cmd, syscall.CLONE_NEWUSER|syscall.CLONE_NEWNS)
 	if spec.Users.Many() {
-		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = nil, nil // giveIDs makes them
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = nil, nil // giveIDs sets them
 	}
 	if err := cmd.Start(); err != nil {
 		return refused("user namespaces", err)
 	}
 	_ = says.Close()
 	if err := prepare(ctx, spec, cmd.Process.Pid, order); err != nil {
-		cancel() // which kills it
+		cancel() // ctx kills it
 		return errors.Join(err, exited(cmd.Wait()))
 	}
 	err = reported(report)
@@ -140,7 +140,7 @@ func build(ctx context.Context, spec Spec, arg string, env []string, log, held *
 	return err
 }
 
-// prepare sets up the ids and limits of the first part's process, which waits for that.
+// prepare sets the ids and limits of the first part's process, which waits for that.
 func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err error) {
 	var held Held
 	if spec.Users.Many() {
@@ -156,8 +156,7 @@ func prepare(ctx context.Context, spec Spec, pid int, order io.WriteCloser) (err
 	return errors.Join(json.NewEncoder(order).Encode(held), order.Close())
 }
 
-// refused returns the error of starting a process in namespaces. Some errors have other
-// causes.
+// refused returns the error of starting a process in namespaces, with the likely cause.
 func refused(what string, err error) error {
 	for _, other := range []syscall.Errno{syscall.E2BIG, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOENT, syscall.EACCES, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, other) {
@@ -167,8 +166,8 @@ func refused(what string, err error) error {
 	return fmt.Errorf("this machine refuses %s: %w", what, err)
 }
 
-// exited returns the error of waiting for a process that was killed, unless it is only
-// its exit status.
+// exited returns the error of waiting for a process if it was killed, and not if it only
+// has an exit status.
 func exited(err error) error {
 	var status *exec.ExitError
 	if errors.As(err, &status) {
@@ -188,7 +187,7 @@ func await() (Held, error) {
 	return held, nil
 }
 
-// reported returns the error that a part of the machine reports.
+// reported returns the error that a part of the VM reports.
 func reported(report io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(report, reportLimit))
 	switch {
@@ -202,7 +201,7 @@ func reported(report io.Reader) error {
 	return nil
 }
 
-// report reports how a part of the machine started.
+// report reports how a part of the VM started.
 func report(err error) {
 	says := os.NewFile(saysFD, "report")
 	text := started
@@ -227,16 +226,15 @@ func isolate(cmd *exec.Cmd, flags uintptr) {
 	if os.Getuid() != 0 {
 		return
 	}
-	// Folders of other users are above the VM's folder. The VM itself does not see
-	// them.
+	// Folders of other users may be above the VM's folder; the VM does not see them.
 	others := syscall.SysProcIDMap{ContainerID: 1, HostID: 0, Size: systemIDs}
 	attr.UidMappings, attr.GidMappings = append(attr.UidMappings, others), append(attr.GidMappings, others)
 	attr.GidMappingsEnableSetgroups = true
-	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // the ids in the new namespace: the VM's owner
+	attr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // id of the VM's owner in the new namespace
 }
 
-// isolateAgain gives a command namespaces inside of those of this process, in which
-// only the VM's owner and its users exist.
+// isolateAgain gives a command nested namespaces, in which only the VM's owner and its
+// users exist.
 func isolateAgain(cmd *exec.Cmd, flags uintptr, users Users) {
 	only := func(others Range) []syscall.SysProcIDMap {
 		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
@@ -253,12 +251,12 @@ func isolateAgain(cmd *exec.Cmd, flags uintptr, users Users) {
 // systemIDs is the number of users and groups of a machine.
 const systemIDs = 1 << 16
 
-// nobodyElse is the user and group of the VMs that root makes: nobody else has it, and
+// nobodyElse is the user and group of VMs that root makes: nobody else has this id, and
 // it has no rights outside of a VM's folder.
 const nobodyElse = 1_999_999_999
 
-// Owner returns the user and group that is root in the VM: this one, but never
-// the machine's root.
+// Owner returns the user and group that is root in the VM: this one, but never the
+// machine's root.
 func Owner() (uid, gid int) {
 	if os.Getuid() == 0 {
 		return nobodyElse, nobodyElse
@@ -266,7 +264,7 @@ func Owner() (uid, gid int) {
 	return os.Getuid(), os.Getgid()
 }
 
-// GiveFile makes a file the VM's own.
+// GiveFile gives a file to the VM's root.
 func GiveFile(name string) error {
 	if os.Getuid() != 0 {
 		return nil
@@ -275,7 +273,8 @@ func GiveFile(name string) error {
 	return os.Lchown(name, uid, gid)
 }
 
-// GiveTree makes a folder with everything in it the VM's own, if it is not yet.
+// GiveTree gives a folder with everything in it to the VM's root, if that was not done
+// yet.
 func GiveTree(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil || os.Getuid() != 0 {
@@ -293,5 +292,5 @@ func GiveTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	return GiveFile(dir) // last, because its owner shows that everything was given
+	return GiveFile(dir) // last, because the owner of the folder shows that everything was given
 }

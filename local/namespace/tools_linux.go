@@ -15,10 +15,10 @@ var tools embed.FS
 // to do so, and programs that refuse to run as root would notice.
 type tool struct {
 	name    string
-	source  string // in the folder tools
-	dir     string // the folder if the machine does not have the program
+	source  string // name in the folder tools
+	dir     string // the folder, if the machine does not have the program
 	real    bool   // it starts the machine's own program
-	changes bool   // the machine's own program can change the user if the VM has several
+	changes bool   // the machine's own program works if the VM has several users
 }
 
 func toolList() []tool {
@@ -60,7 +60,7 @@ func (b *builder) addTools() error {
 			}
 		}
 		if b.Users.Many() && own != "" && t.changes {
-			continue // the machine's own can
+			continue // the machine's own program works
 		}
 		if t.dir == "" || t.real && own == "" && t.name != "setpriv" {
 			continue
@@ -78,8 +78,8 @@ func (b *builder) addTools() error {
 	return nil
 }
 
-// has reports whether the machine or the stemcell has a program. Links of a stemcell
-// are not followed: they lead somewhere only inside.
+// has reports whether the machine or the stemcell has a program. Links of a stemcell are
+// not followed, because they are valid only inside of the VM.
 func (b *builder) has(name string) bool {
 	if b.Image == "" {
 		info, err := os.Stat("/" + name)
@@ -103,7 +103,7 @@ func (b *builder) addTool(source, file string) error {
 	if err := b.layer(path.Dir(file), 0o755); err != nil {
 		return err
 	}
-	if err := b.clear(file); err != nil { // which may be a link, if a job has changed it
+	if err := b.clear(file); err != nil { // a job may have replaced it by a link
 		return err
 	}
 	if err := b.layers.WriteFile(file, text, fs.FileMode(0o755)); err != nil {

@@ -17,8 +17,8 @@ import (
 // tryTime limits one call of Try.
 const tryTime = 10 * time.Second
 
-// Try finds out whether this user can make namespaces on this machine and mount file
-// systems in them; the error says why not. It changes nothing.
+// Try checks whether this user can make namespaces on this machine and mount file systems
+// in them; the error says why not. It changes nothing.
 func Try(ctx context.Context, program string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -42,8 +42,8 @@ func Try(ctx context.Context, program string) error {
 	return err
 }
 
-// try is the part of Try that runs in the namespaces: it makes the first mounts that a
-// VM needs.
+// try is the part of Try that runs in the namespaces: it makes the first mounts that a VM
+// needs.
 func try() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("this machine refuses mounts in a user namespace: %w", err)
@@ -61,8 +61,8 @@ func try() error {
 	return nil
 }
 
-// Remedy returns what the machine's owner can change if Try fails; empty if that
-// is unknown.
+// Remedy returns what the machine's owner can change if Try fails; empty: that is
+// unknown.
 func Remedy() string {
 	for _, setting := range []struct{ name, bad, good string }{
 		{"kernel.unprivileged_userns_clone", "0", "1"},

@@ -13,9 +13,9 @@ import (
 // filterCalls filters the system calls of this process and its descendants. Calls about
 // keys fail, as if the kernel had no keys: the keys of a user, and their number, belong
 // to all processes of that user, also outside of the VM. If the VM has only one user,
-// calls that change the user, the groups or an owner succeed without effect. So
-// programs that give up root and scripts that give files to vcap work: everything
-// belongs to that user anyway.
+// calls that change the user, the groups or an owner succeed without effect. So programs
+// that give up root and scripts that give files to vcap work: everything belongs to that
+// user anyway.
 func filterCalls() error {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -50,9 +50,9 @@ const (
 	filterEnd  = unix.BPF_RET | unix.BPF_K
 )
 
-// callFilter returns a program of that language. Calls about keys fail with ENOSYS.
-// With pretend, calls of changesIDs that name another user or group than root return 0
-// without being executed. All other calls are executed.
+// callFilter returns a program in that language. Calls about keys fail with ENOSYS. With
+// pretend, calls of changesIDs that name a user or group other than root return 0 without
+// being executed. All other calls are executed.
 func callFilter(pretend bool) []unix.SockFilter {
 	arch, calls := changesIDs()
 	if arch == 0 {
@@ -105,7 +105,7 @@ func pretence(calls []idCall) []unix.SockFilter {
 	for _, call := range calls {
 		var block []unix.SockFilter
 		for _, arg := range call.args {
-			// For root and for "leave it as it is", check the next argument.
+			// If it is root or "unchanged", the next argument is checked.
 			block = append(block,
 				unix.SockFilter{Code: filterLoad, K: dataArgs + 8*uint32(arg)},
 				unix.SockFilter{Code: filterSame, K: 0, Jt: 2},

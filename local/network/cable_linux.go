@@ -22,31 +22,31 @@ import (
 
 // Cable describes the process outside of a VM that connects the VM.
 type Cable struct {
-	Dir      string `json:"dir"`      // of the VM
+	Dir      string `json:"dir"`      // folder of the VM
 	Networks string `json:"networks"` // folder of all networks
 	Spec     *Spec  `json:"spec"`
 	Ports    []Port `json:"ports,omitempty"`
-	Out      string `json:"out,omitempty"` // the program that is the way out
-	UID      int    `json:"uid"`           // the cable runs as this user
+	Out      string `json:"out,omitempty"` // the program that connects to other networks
+	UID      int    `json:"uid"`           // user of the cable
 	GID      int    `json:"gid"`
 }
 
-// The descriptors that a cable inherits: first the one to which it reports its start,
-// then one for each published port.
+// The descriptors that a cable inherits: one for the report of its start, then one for
+// each published port.
 const (
 	saysFD  = 3
 	portsFD = 4
 )
 
-// connected is the report of success; any other is the reason for a failure.
+// connected is the report of success; any other report is the reason for a failure.
 const connected = "connected"
 
 // reportLimit is the largest size of a report.
 const reportLimit = 4 << 10
 
-// Start starts the cable of a VM that runs, with the open ports in the order of
-// c.Ports, and returns when the VM is connected. The cable has env, survives this
-// process, and ends with the VM.
+// Start starts the cable of a running VM, with the open ports in the order of c.Ports,
+// and returns when the VM is connected. The cable has env, survives this process, and
+// ends with the VM.
 func (c Cable) Start(ctx context.Context, program string, env []string, open []*os.File) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -108,14 +108,14 @@ func Main(ctx context.Context, text string) error {
 // running is a cable at work.
 type running struct {
 	Cable
-	folder *os.File // of the VM
+	folder *os.File // folder of the VM
 	log    *slog.Logger
 	alive  *net.UnixConn // ends with the VM
 	plugs  []*plug
 	ports  []io.Closer
 }
 
-// begin connects the VM. As root it first does what only root can do.
+// begin connects the VM. As root, it first does what only root can do.
 func (c Cable) begin(ctx context.Context) (*running, error) {
 	r := &running{Cable: c}
 	if err := c.check(); err != nil {
@@ -169,8 +169,8 @@ func (c Cable) begin(ctx context.Context) (*running, error) {
 	return r, nil
 }
 
-// check refuses what is not the description of a VM with a network, before anything is
-// written.
+// check returns an error if this is not the description of a VM with a network, before
+// anything is written.
 func (c Cable) check() error {
 	if !filepath.IsAbs(c.Dir) || !filepath.IsAbs(c.Networks) || c.Spec == nil || len(c.Spec.Interfaces) == 0 {
 		return errors.New("cannot connect a VM: the description lacks the VM's folder, the folder of networks or an interface; bootstrap itself starts this program")
@@ -185,8 +185,7 @@ func (c Cable) check() error {
 	return nil
 }
 
-// open opens the folder of the network of an interface, which the first cable in it
-// makes.
+// open opens the folder of the network of an interface; the first cable creates it.
 func (c Cable) open(i Interface) (*plug, error) {
 	dir := filepath.Join(c.Networks, i.Segment())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -229,11 +228,11 @@ func (r *running) run(ctx context.Context) {
 	}()
 	stop := guard.AfterDone(ctx, func() { _ = r.alive.Close() })
 	defer stop()
-	_, _ = r.alive.Read(make([]byte, 1)) // returns when the VM ends
+	_, _ = r.alive.Read(make([]byte, 1)) // Read returns when the VM ends
 	r.log.Info("the VM has ended, or its cable was asked to")
 }
 
-// IsConnected reports whether the cable of the VM in dir runs.
+// IsConnected reports whether the cable of the VM in dir is running.
 func IsConnected(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {
@@ -243,7 +242,7 @@ func IsConnected(dir string) bool {
 	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// Runs reports whether the VM in dir runs, and has a network of its own.
+// Runs reports whether the VM in dir is running, and has a network of its own.
 func Runs(ctx context.Context, dir string) bool {
 	conn, err := reach(ctx, dir)
 	if err != nil {
@@ -253,8 +252,8 @@ func Runs(ctx context.Context, dir string) bool {
 	return true
 }
 
-// Tidy removes files of killed cables from the folder of all networks, and the folder
-// if it is empty. No cable may be starting.
+// Tidy removes files of killed cables from the folder of all networks, and the folder if
+// it is empty. No cable may be starting.
 func Tidy(networks string) error {
 	segments, err := os.ReadDir(networks)
 	if errors.Is(err, os.ErrNotExist) {
@@ -268,7 +267,7 @@ func Tidy(networks string) error {
 		if err := tidySegment(dir); err != nil {
 			return err
 		}
-		_ = os.Remove(dir) // fails if the folder is not empty
+		_ = os.Remove(dir) // it fails if the folder is not empty
 	}
 	_ = os.Remove(networks)
 	return nil

@@ -19,28 +19,28 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Limits of the conversation with a VM's first process.
+// Limits for clients of a VM's first process.
 const (
 	messageLimit = 4 << 10
 	askTime      = 10 * time.Second
-	maxAsking    = 256 // clients at the same time
+	maxAsking    = 256 // number of clients at the same time
 )
 
-// question is a request to the first process of a VM: for a connection from inside the
+// question is a request to the first process of a VM: for a connection from inside of the
 // VM to an address, or, without an address, for the other ends of its interfaces.
 type question struct {
 	Network string `json:"network,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// answer comes with descriptors unless it contains an error.
+// answer comes with descriptors, unless it has an error.
 type answer struct {
 	Error   string `json:"error,omitempty"`
-	Refused bool   `json:"refused,omitempty"` // nobody listens there
+	Refused bool   `json:"refused,omitempty"` // no process listens there
 }
 
-// Listen opens the socket at which a VM's first process hands out connections.
-// dir is the VM's folder, or a descriptor's path of it.
+// Listen opens the socket at which a VM's first process hands out connections. dir is the
+// VM's folder, or the path of a descriptor of it.
 func Listen(dir string) (*net.UnixListener, error) {
 	name := filepath.Join(dir, controlFile)
 	_ = os.Remove(name) // an earlier start of the VM may have left it
@@ -52,8 +52,8 @@ func Listen(dir string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve hands out connections from inside of this process's network namespace,
-// and the ends of its interfaces, until ctx ends.
+// Serve hands out connections from inside of this process's network namespace, and the
+// ends of its interfaces, until ctx ends.
 func Serve(ctx context.Context, l *net.UnixListener, ends []*os.File) {
 	defer guard.AfterDone(ctx, func() { _ = l.Close() })()
 	slots := make(chan struct{}, maxAsking)
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, l *net.UnixListener, ends []*os.File) {
 			return
 		}
 		if err != nil {
-			_ = wait.For(ctx, acceptPause) // too many open files, for example
+			_ = wait.For(ctx, acceptPause) // for example, too many files are open
 			continue
 		}
 		slots <- struct{}{}
@@ -87,7 +87,7 @@ func answerTo(ctx context.Context, conn *net.UnixConn, ends []*os.File) {
 		if send(conn, answer{}, ends...) != nil {
 			return
 		}
-		// The client notices the end of the VM by the end of the connection.
+		// The connection ends with the VM, which the client notices.
 		_ = conn.SetDeadline(time.Time{})
 		_, _ = conn.Read(text)
 		return
@@ -130,15 +130,15 @@ func send(conn *net.UnixConn, a answer, files ...*os.File) error {
 	return err
 }
 
-// ask asks the first process of the VM in dir, and returns the descriptors of its
-// answer. The connection ends with the VM.
+// ask sends a request to the first process of the VM in dir, and returns the descriptors
+// of its answer. The connection ends with the VM.
 func ask(ctx context.Context, dir string, q question) (conn *net.UnixConn, files []*os.File, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime+time.Second)
 	defer cancel()
 	if conn, err = reach(ctx, dir); err != nil {
 		return nil, nil, err
 	}
-	opened := conn // an error has no result
+	opened := conn // after an error there is no result
 	defer func() {
 		if err != nil {
 			_ = opened.Close()
@@ -178,11 +178,11 @@ func ask(ctx context.Context, dir string, q question) (conn *net.UnixConn, files
 	return conn, files, nil
 }
 
-// maxInterfaces is how many interfaces a VM can have.
+// maxInterfaces is the largest number of interfaces of a VM.
 const maxInterfaces = 16
 
-// reach connects to the socket in a folder, also if its path is too long for the
-// name of a socket.
+// reach connects to the socket in a folder, even if its path is too long for the name of
+// a socket.
 func reach(ctx context.Context, dir string) (*net.UnixConn, error) {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -196,7 +196,7 @@ func reach(ctx context.Context, dir string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// byDescriptor is a short path of an open folder for this process.
+// byDescriptor returns a short path of an open folder for this process.
 func byDescriptor(folder *os.File) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(folder.Fd()))
 }
@@ -225,8 +225,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Dial connects to an address from inside the VM in dir. The VM makes the connection,
-// so that only addresses that the VM can reach are reachable.
+// Dial connects to an address from inside of the VM in dir. The VM makes the connection,
+// so only addresses that the VM can reach are reachable.
 func Dial(ctx context.Context, dir, network, address string) (net.Conn, error) {
 	conn, err := dial(ctx, dir, network, address)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // Open listens at the published ports. If another process uses a port, the error names
-// it.
+// the process.
 func Open(ctx context.Context, ports []Port) (open []*os.File, err error) {
 	for _, p := range ports {
 		f, err := p.open(ctx)
@@ -84,13 +84,13 @@ func (r *running) publish(ctx context.Context, p Port, open *os.File) (io.Closer
 	return l, nil
 }
 
-// target is where a port's traffic goes: to the main address of the VM.
+// target returns the destination of a port's traffic: the main address of the VM.
 func (p Port) target(s *Spec) string {
 	return net.JoinHostPort(s.Interfaces[0].Address.Addr().String(), strconv.Itoa(int(p.Port)))
 }
 
-// acceptPause is the pause after a port could not accept a connection, for example
-// because too many files are open.
+// acceptPause is the pause after a connection could not be accepted, for example because
+// too many files are open.
 const acceptPause = 50 * time.Millisecond
 
 func (r *running) forwardConnections(ctx context.Context, l net.Listener, target string) {
@@ -124,7 +124,7 @@ func (r *running) dial(ctx context.Context, network, target string) (net.Conn, e
 	return dial(ctx, byDescriptor(r.folder), network, target)
 }
 
-// reset ends a connection like a closed port does.
+// reset ends a connection as a closed port does.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -149,12 +149,12 @@ func exchange(ctx context.Context, a, b net.Conn) {
 
 // Limits of the conversations at a UDP port.
 const (
-	idleTime   = time.Minute // after which a conversation ends
+	idleTime   = time.Minute // a conversation without packets ends after this time
 	maxClients = 1024
 )
 
-// forwardPackets forwards the packets of each client over a socket of its own, so
-// that answers find the client.
+// forwardPackets forwards the packets of each client over a socket of its own, so that
+// answers find the client.
 func (r *running) forwardPackets(ctx context.Context, outside *net.UDPConn, target string) {
 	var mu sync.Mutex
 	clients := map[netip.AddrPort]net.Conn{}
@@ -165,7 +165,7 @@ func (r *running) forwardPackets(ctx context.Context, outside *net.UDPConn, targ
 			return
 		}
 		if err != nil {
-			continue // an answer that a client refused
+			continue // the client refused an answer
 		}
 		mu.Lock()
 		inside, full := clients[from], len(clients) >= maxClients

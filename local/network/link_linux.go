@@ -15,7 +15,7 @@ import (
 )
 
 // Configure makes the interfaces of a VM, in whose network namespace this process runs,
-// and returns their other ends, where the frames of the VM arrive.
+// and returns their other ends, where the VM's frames arrive.
 func Configure(spec *Spec) (ends []*os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -30,8 +30,8 @@ func Configure(spec *Spec) (ends []*os.File, err error) {
 		return nil, err
 	}
 	// The queue of frames that the cable has not read yet is short. Frames that do not
-	// fit are lost and sent again later, so that connections are faster with a small
-	// send buffer.
+	// fit are lost and sent again later; with a small send buffer that happens less
+	// often, so connections are faster.
 	_ = os.WriteFile("/proc/sys/net/ipv4/tcp_wmem", []byte("4096 65536 131072"), 0o644) // #nosec G306 -- it exists
 	for n, i := range spec.Interfaces {
 		end, err := connect(i, fmt.Sprintf("wire%d", n))
@@ -90,7 +90,7 @@ func connect(i Interface, wire string) (*os.File, error) {
 func addAddress(link netlink.Link, i Interface) error {
 	address := &netlink.Addr{IPNet: ipNet(i.Address)}
 	if i.Address.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD // the CPI has checked that no other VM uses it
+		address.Flags = unix.IFA_F_NODAD // the CPI has checked that no other VM uses the address
 	}
 	if err := netlink.AddrAdd(link, address); err != nil {
 		return fmt.Errorf("address %s: %w", i.Address, err)

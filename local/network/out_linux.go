@@ -23,8 +23,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// The pauses before a helper that ended is started again, and the time after which a
-// running helper resets them.
+// The pauses before a helper that ended is started again. They begin again at the
+// shortest one if the helper was running for the last time.
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
@@ -33,8 +33,8 @@ const (
 // outTime is how long the helper may take to accept a frame.
 const outTime = time.Second
 
-// Helper returns the program that connects networks to the outside. slirp4netns is
-// preferred, because the passt of Debian 12 stalls with large uploads.
+// Helper returns the program that connects to other networks. slirp4netns is preferred,
+// because the passt of Debian 12 stalls with large uploads.
 func Helper() (program string, err error) {
 	for _, name := range []string{slirp4netns, "passt"} {
 		if program, err = exec.LookPath(name); err == nil {
@@ -55,8 +55,8 @@ func Resolver(program string, i Interface) netip.Addr {
 	return i.Gateway
 }
 
-// slirpNetwork is the network that slirp4netns assumes for the VM. The second address
-// is its gateway.
+// slirpNetwork is the network that slirp4netns assumes for the VM. The second address is
+// its gateway.
 func slirpNetwork(i Interface) netip.Prefix {
 	usual := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 2, 0}), 24)
 	if i.Address.Overlaps(usual) {
@@ -65,10 +65,10 @@ func slirpNetwork(i Interface) netip.Prefix {
 	return usual
 }
 
-// wayOut is the helper that acts as a gateway.
+// wayOut is the gateway to other networks, with a helper.
 type wayOut struct {
 	program string
-	folder  *os.File // of the VM
+	folder  *os.File // folder of the VM
 	at      Interface
 	log     *slog.Logger
 	current atomic.Pointer[helper]
@@ -159,14 +159,14 @@ func (w *wayOut) passt(ctx context.Context, output io.Writer) (*helper, *exec.Cm
 	return &helper{conn: conn, stream: true}, cmd, err
 }
 
-// slirpSocket is the socket, in the folder of the VM, at which slirp4netns waits for
+// slirpSocket is the name of the socket in the VM's folder at which slirp4netns waits for
 // the cable.
 const slirpSocket = "slirp.sock"
 
 // slirp starts slirp4netns and connects to the socket that it makes.
 func (w *wayOut) slirp(ctx context.Context, output io.Writer) (*helper, *exec.Cmd, error) {
 	place := filepath.Join(byDescriptor(w.folder), slirpSocket)
-	_ = os.Remove(place)                                                                                                                                                        // a killed one may have left it
+	_ = os.Remove(place)                                                                                                                                                        // left by a killed one
 	cmd := exec.CommandContext(ctx, w.program, "--target-type=bess", "--disable-host-loopback", "--mtu="+strconv.Itoa(mtu), "--cidr="+slirpNetwork(w.at).String(), slirpSocket) // #nosec G204 -- the slirp4netns of this machine
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second
@@ -181,7 +181,7 @@ func (w *wayOut) slirp(ctx context.Context, output io.Writer) (*helper, *exec.Cm
 		conn, err = net.Dial("unixpacket", place)
 		return err == nil, nil
 	})
-	_ = os.Remove(place) // nobody else must connect
+	_ = os.Remove(place) // no other process may connect
 	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -202,7 +202,7 @@ func (w *wayOut) owns(address [6]byte) bool {
 	return address == [6]byte{0x52, 0x55, gateway[0], gateway[1], gateway[2], gateway[3]}
 }
 
-// send passes a frame to the helper, if it runs.
+// send sends a frame to the helper, if it is running.
 func (w *wayOut) send(frame []byte) {
 	h := w.current.Load()
 	if h == nil {
@@ -223,7 +223,7 @@ func (w *wayOut) send(frame []byte) {
 	}
 }
 
-// receive passes on the frames of the helper until it ends.
+// receive receives the frames of the helper until it ends.
 func (h *helper) receive(toVM func(frame []byte)) {
 	frame := make([]byte, frameLimit)
 	for {

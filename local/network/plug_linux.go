@@ -33,10 +33,10 @@ type plug struct {
 	wire   *os.File // the other end of the interface
 	inbox  *os.File // a socket that sends to the other cables
 	outbox int      // a socket that waits for the other cables
-	out    *wayOut  // nil: there is none
+	out    *wayOut  // nil: no gateway to other networks
 
 	mu    sync.Mutex
-	peers []string  // names in the folder
+	peers []string  // names of the sockets in the folder
 	read  time.Time // when they were read
 }
 
@@ -67,7 +67,7 @@ func (p *plug) plugIn(wire *os.File, log *slog.Logger) error {
 	}
 	p.inbox = os.NewFile(uintptr(s), "inbox")
 	place := p.place(p.ownName())
-	if err := os.Remove(place); err != nil && !errors.Is(err, os.ErrNotExist) { // of a cable that was killed
+	if err := os.Remove(place); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed cable
 		return err
 	}
 	if err := unix.Bind(s, &unix.SockaddrUnix{Name: place}); err != nil {
@@ -87,10 +87,10 @@ func (p *plug) unplug() {
 	_ = p.wire.Close()
 }
 
-// toVM passes a frame to the VM.
+// toVM sends a frame to the VM.
 func (p *plug) toVM(frame []byte) { _, _ = p.wire.Write(frame) }
 
-// fromPeers passes frames of the other VMs to the VM until the plug is unplugged.
+// fromPeers sends frames of the other VMs to the VM until the plug is unplugged.
 func (p *plug) fromPeers() {
 	frame := make([]byte, frameLimit)
 	for {
@@ -107,7 +107,7 @@ func (p *plug) fromVM(ctx context.Context) {
 	frame := make([]byte, frameLimit)
 	for {
 		n, err := p.wire.Read(frame)
-		if errors.Is(err, unix.ENETDOWN) && ctx.Err() == nil { // somebody has turned the interface off
+		if errors.Is(err, unix.ENETDOWN) && ctx.Err() == nil { // the interface was turned off
 			_ = wait.For(ctx, peerTime)
 			continue
 		}
@@ -143,7 +143,7 @@ func (p *plug) deliver(frame []byte) {
 }
 
 // toPeer sends a frame to another VM. The frame is lost if that VM does not exist or is
-// too slow: senders repeat what matters.
+// too slow: senders repeat lost frames.
 func (p *plug) toPeer(name string, frame []byte) {
 	if len(name) != 2*len(mac(p.Gateway)) || name == p.ownName() {
 		return

@@ -13,14 +13,14 @@ import (
 // Port is a port of a VM that this machine publishes.
 type Port struct {
 	Network string         `json:"network"` // tcp or udp
-	Listen  netip.AddrPort `json:"listen"`  // on this machine
-	Port    uint16         `json:"port"`    // of the VM
+	Listen  netip.AddrPort `json:"listen"`  // port on this machine
+	Port    uint16         `json:"port"`    // port of the VM
 }
 
-// loopback is where ports are published that name no address.
+// loopback is the address for published ports without an address.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // a constant
 
-// String is the port as a person writes it.
+// String returns the port in the form in which a person writes it.
 func (p Port) String() string {
 	text := fmt.Sprintf("%s:%d", p.Listen, p.Port)
 	if p.Network == "udp" {
@@ -106,7 +106,7 @@ func parseNumber(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// listenAddress is the address of a port for package net.
+// listenAddress returns the address of a port for package net.
 func (p Port) listenAddress() string {
 	return net.JoinHostPort(p.Listen.Addr().String(), strconv.Itoa(int(p.Listen.Port())))
 }

@@ -13,8 +13,8 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// forwards are the ports that clients forward to the VM. They exist only in this
-// process: they replace a loopback interface of the VM's own.
+// forwards are the ports that clients forward to the VM. They exist only in this process:
+// they replace a loopback interface of the VM's own.
 type forwards struct {
 	mu    sync.Mutex
 	ports map[uint32]forward
@@ -23,7 +23,7 @@ type forwards struct {
 
 type forward struct {
 	conn    *ssh.ServerConn
-	address string // as the client spelled it, for replies to the client
+	address string // the client's spelling, for replies
 }
 
 func newForwards() *forwards {
@@ -37,8 +37,9 @@ func (f *forwards) changed() <-chan struct{} {
 	return f.event
 }
 
-// add makes a port lead to a client and returns the port; port 0 picks one. If several
-// clients ask for a port, the newest gets it, because the older ones are mostly dead.
+// add forwards a port to a client and returns the port; 0 chooses a free one. If several
+// clients ask for the same port, the newest one gets it, because the connections of older
+// ones are mostly dead.
 func (f *forwards) add(conn *ssh.ServerConn, r forwardRequest) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +75,7 @@ func (f *forwards) removeAll(conn *ssh.ServerConn) {
 	}
 }
 
-// dial connects to a forwarded port; nothing else can be reached.
+// dial connects to a forwarded port, and to nothing else.
 func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -125,13 +126,12 @@ func (f *forwards) dial(ctx context.Context, _, address string) (net.Conn, error
 	}
 }
 
-// Dial connects to a port that a client forwards to the VM; nothing else can be
-// reached.
+// Dial connects to a port that a client forwards to the VM, and to nothing else.
 func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return s.forwards.dial(ctx, network, address)
 }
 
-// Changed is closed when the next port is forwarded.
+// Changed returns a channel that is closed when the next port is forwarded.
 func (s *Server) Changed() <-chan struct{} { return s.forwards.changed() }
 
 // forwardRequest is the payload of tcpip-forward and its cancellation.
@@ -140,8 +140,7 @@ type forwardRequest struct {
 	Port    uint32
 }
 
-// answer forwards a port to the VM for the image's user; other requests are
-// refused.
+// answer forwards a port to the VM for the image's user; it refuses other requests.
 func (s *Server) answer(conn *ssh.ServerConn, r *ssh.Request) {
 	var f forwardRequest
 	ok, payload := false, []byte(nil)

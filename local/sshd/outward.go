@@ -16,8 +16,8 @@ import (
 // reachTimeout is how long an address may take to accept a connection.
 const reachTimeout = 15 * time.Second
 
-// outward connects a client of the image's user with an address that the VM can reach,
-// like a jumpbox (RFC 4254, 7.2).
+// outward connects a client of the image's user to an address that the VM can reach, as a
+// jumpbox does (RFC 4254, 7.2).
 func (s *Server) outward(ctx context.Context, parts *sync.WaitGroup, asked ssh.NewChannel) {
 	var to struct {
 		Host       string

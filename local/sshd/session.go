@@ -20,8 +20,8 @@ import (
 	"bootstrap/internal/process"
 )
 
-// endGrace is how long a command may take to end after TERM, and its last output
-// to arrive after its end.
+// endGrace is how long a command may take to end after TERM, and how long its last output
+// may take to arrive after its end.
 const endGrace = 2 * time.Second
 
 // session is one command or shell of a user.
@@ -29,15 +29,15 @@ type session struct {
 	vm      machine.VM
 	log     *slog.Logger
 	user    string
-	home    string // empty: that of the VM
+	home    string // empty: the VM's environment
 	channel ssh.Channel
-	term    string       // TERM; empty without a terminal
+	term    string       // the variable TERM; empty without a terminal
 	size    *pty.Winsize // nil without a terminal
 
 	mu       sync.Mutex
-	terminal *os.File // this end of it; nil while nothing runs in it
+	terminal *os.File // this end of it; nil while nothing is running in it
 	stdout   *os.File // the output of the command; nil in a terminal and before the start
-	deaf     bool     // the client reads no more of stdout
+	deaf     bool     // the client does not read stdout any more
 }
 
 // serve answers the client's requests about a session, and runs one program.
@@ -63,7 +63,7 @@ func (s *session) serve(ctx context.Context, requests <-chan *ssh.Request) {
 			if ok = ssh.Unmarshal(r.Payload, &want) == nil; ok {
 				s.resize(&pty.Winsize{Cols: uint16(want.Columns), Rows: uint16(want.Rows)})
 			}
-		case "eow@openssh.com": // end of write: the client's reader is gone
+		case "eow@openssh.com": // end of write: the client's reader has ended
 			s.stopReading()
 			ok = true
 		case "shell", "exec":
@@ -88,8 +88,8 @@ func (s *session) resize(size *pty.Winsize) {
 	}
 }
 
-// stopReading closes the end of the pipe that the command writes to: it then
-// gets SIGPIPE at its next write, as it would in a shell's pipeline.
+// stopReading closes the end of the pipe that the command writes to: its next write
+// causes SIGPIPE, as in a shell's pipeline.
 func (s *session) stopReading() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *session) run(ctx context.Context, command string) {
 }
 
 // inPipes runs cmd without a terminal. Processes that it leaves running may keep its
-// output open, for endGrace at most.
+// output open for at most endGrace.
 func (s *session) inPipes(ctx context.Context, cmd *exec.Cmd) error {
 	process.OwnGroup(cmd)
 	stdout, far, err := os.Pipe()
@@ -174,7 +174,7 @@ func (s *session) inTerminal(ctx context.Context, cmd *exec.Cmd) error {
 		return err
 	}
 	defer terminal.Close()
-	// A shell notices by its terminal that the user has disconnected.
+	// The terminal's end shows a shell that the user has disconnected.
 	defer guard.AfterDone(ctx, func() { terminal.Close() })()
 	s.setTerminal(terminal)
 	defer s.setTerminal(nil)
@@ -191,8 +191,8 @@ func (s *session) setTerminal(terminal *os.File) {
 	s.terminal = terminal
 }
 
-// show sends output to the client; the channel is closed at its end, which comes
-// when the last process that can write to it has ended.
+// show sends output to the client. The channel is closed at its end, when the last
+// process that can write to it has ended.
 func (s *session) show(ctx context.Context, output io.Reader) <-chan struct{} {
 	shown := make(chan struct{})
 	guard.Go(ctx, func() {

@@ -35,20 +35,19 @@ const (
 	maxClients       = 64
 )
 
-// Config names the VM of the server and the user of its image.
+// Config has the name of the VM, and the user of its image.
 type Config struct {
 	VM    machine.VM
-	Name  string         // of the VM
-	Image *agent.BootSSH // the user of the VM's image, and where the server listens; nil: no such user
+	Name  string         // name of the VM
+	Image *agent.BootSSH // the user of the VM's image, and the server's address; nil: there is no such user
 	Log   *slog.Logger
 
-	hostKey string                             // file; empty: the server's own
-	users   func(name string) (account, error) // the users of the VM; nil: only those that were added
+	hostKey string                             // file with the host key; empty: the server makes one
+	users   func(name string) (account, error) // returns the users of the VM; nil: only added users exist
 }
 
-// Server is the SSH server. With a user of the image it listens from Start to
-// Close, else only while there are temporary users. Its methods may be called at
-// the same time.
+// Server is the SSH server. With a user of the image, it listens from Start to Close;
+// otherwise, while there are temporary users. Its methods may be called at the same time.
 type Server struct {
 	cfg      Config
 	forwards *forwards
@@ -59,11 +58,11 @@ type Server struct {
 
 	mu       sync.Mutex
 	users    map[string]*user // temporary users by name
-	listener net.Listener     // nil while nobody can be admitted
+	listener net.Listener     // nil while no user exists
 }
 
-// New returns a Server that does not listen yet; the caller must call Close. It
-// does not end with ctx, whose run gets its panics.
+// New returns a Server that does not listen yet; the caller must call Close. It continues
+// after the end of ctx, to whose run it reports panics.
 func New(ctx context.Context, cfg Config) *Server {
 	s := &Server{cfg: cfg, forwards: newForwards(), slots: make(chan struct{}, maxClients), users: map[string]*user{}}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -89,7 +88,7 @@ func (s *Server) Close() {
 	s.clients.Wait()
 }
 
-// HostKey returns the public key by which clients recognize the VM.
+// HostKey returns the public key by which clients identify the VM.
 func (s *Server) HostKey() (ssh.PublicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +160,7 @@ func (s *Server) accept(listener net.Listener, config *ssh.ServerConfig) {
 			return
 		}
 		if err != nil {
-			// For example too many open files, until other processes close some.
+			// For example, too many files are open, until other processes close some.
 			s.cfg.Log.Error("the SSH server cannot accept a connection", "cause", err)
 			_ = wait.For(s.ctx, acceptPause)
 			continue
@@ -216,8 +215,8 @@ func (s *Server) serve(raw net.Conn, config *ssh.ServerConfig) {
 	s.cfg.Log.Info("an SSH client logged out", "user", conn.User(), "from", raw.RemoteAddr())
 }
 
-// open starts a session of a temporary user, or connects the image's user with an
-// address; other channels are rejected.
+// open starts a session of a temporary user, or connects the image's user to an address;
+// it rejects other channels.
 func (s *Server) open(ctx context.Context, parts *sync.WaitGroup, conn *ssh.ServerConn, asked ssh.NewChannel) {
 	switch {
 	case s.isImageUser(conn.User()) && s.cfg.Image.Jumpbox && asked.ChannelType() == "direct-tcpip":

@@ -18,9 +18,9 @@ const (
 	keysFile        = ".ssh/authorized_keys"
 )
 
-// ServeStemcell serves one connection to a VM whose users are made by the agent of a
-// stemcell: they are in the VM's /etc/passwd, and their keys in their homes. All of
-// them run as the owner of the VM.
+// ServeStemcell serves one connection to a VM whose users the agent of a stemcell has
+// made: they are in the VM's /etc/passwd, and their keys in their homes. All of them run
+// as the owner of the VM.
 func (s *Server) ServeStemcell(conn net.Conn) error {
 	s.cfg.hostKey = stemcellHostKey
 	s.cfg.users = func(name string) (account, error) { return userOf(stemcellUsers, name) }
@@ -38,7 +38,7 @@ type account struct {
 	keys [][]byte
 }
 
-// userOf returns a user of a file passwd, with the keys that are in the user's home.
+// userOf returns a user from a passwd file, with the keys in the user's home.
 func userOf(passwd, name string) (a account, err error) {
 	text, err := os.ReadFile(passwd)
 	if err != nil {
@@ -62,5 +62,5 @@ func userOf(passwd, name string) (a account, err error) {
 			a.keys = append(a.keys, key.Marshal())
 		}
 	}
-	return a, nil // the rest after the last key is a comment
+	return a, nil // the rest is a comment
 }

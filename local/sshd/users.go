@@ -24,8 +24,8 @@ func (s *Server) isImageUser(name string) bool {
 	return s.cfg.Image != nil && s.cfg.Image.User == name
 }
 
-// AddUser adds a temporary user with the key and returns the address of the server. The
-// server starts to listen on the loopback if it did not listen yet.
+// AddUser adds a temporary user with the key and returns the address of the server. If
+// the server was not listening yet, it starts to listen at the loopback address.
 func (s *Server) AddUser(name string, key ssh.PublicKey) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Server) AddUser(name string, key ssh.PublicKey) (address string, err er
 	return reachable(s.listener.Addr()), nil
 }
 
-// reachable is the address at which this machine reaches a listener.
+// reachable returns the address at which this machine reaches a listener.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: tcp.Port}).String()
@@ -70,8 +70,8 @@ func (s *Server) RemoveUsers(names *regexp.Regexp) {
 	}
 }
 
-// enter records a connection, so that it ends with its user; leave removes the record.
-// ok is false if the user was removed after the key was checked.
+// enter records a connection, so that it ends with its user; leave removes the record. ok
+// is false if the user was removed after the key was checked.
 func (s *Server) enter(conn *ssh.ServerConn) (leave func(), ok bool) {
 	if s.isImageUser(conn.User()) {
 		return func() { s.forwards.removeAll(conn) }, true
@@ -134,7 +134,7 @@ func (s *Server) config() (*ssh.ServerConfig, error) {
 	return config, nil
 }
 
-// imageKeys are the keys of the image's user.
+// imageKeys returns the keys of the image's user.
 func (s *Server) imageKeys() ([][]byte, error) {
 	if s.cfg.Image == nil {
 		return nil, nil
@@ -150,7 +150,7 @@ func (s *Server) imageKeys() ([][]byte, error) {
 	return keys, nil
 }
 
-// keysOf are the keys of a user that is not the image's.
+// keysOf returns the keys of any other user.
 func (s *Server) keysOf(name string) [][]byte {
 	if s.cfg.users != nil {
 		known, _ := s.cfg.users(name)

@@ -11,13 +11,13 @@ import (
 // Process is a process in a VM.
 type Process struct {
 	PID     int
-	VM      string // the name of the VM's folder
+	VM      string // name of the VM's folder
 	Command string
 }
 
 // Processes returns the processes in VMs of namespaces whose folder is below a folder
-// vms. end is the last part of that folder's path: most processes show the folder only
-// in their mounts, whose paths begin at the root of its file system.
+// vms. end is the last part of that folder's path: for most processes, the folder is
+// visible only in their mounts, whose paths begin at the root of its file system.
 func Processes(end string) []Process {
 	here, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
@@ -35,7 +35,7 @@ func Processes(end string) []Process {
 		if !found || err != nil {
 			continue
 		}
-		if end := strings.IndexAny(vm, "/ "); end >= 0 { // of the folder, or of its field
+		if end := strings.IndexAny(vm, "/ "); end >= 0 { // index of the folder in the path, or of its field
 			vm = vm[:end]
 		}
 		command, _ := os.ReadFile(proc + "/cmdline")

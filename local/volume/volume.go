@@ -1,8 +1,8 @@
-// Package volume makes file systems that are files: the data of disks whose size is
-// enforced. Such a file system is not mounted anywhere on this machine. Open returns it
-// as a descriptor, which can be moved into the namespace of a VM. When neither a
-// descriptor nor a VM uses it any more, however their processes ended, the kernel
-// unmounts it and removes its loop device.
+// Package volume makes file systems in files: the data of disks whose size is enforced.
+// Such a file system is not mounted anywhere on this machine. Open returns it as a
+// descriptor, which can be moved into the namespace of a VM. When neither a descriptor
+// nor a VM uses it any more, even after kills, the kernel unmounts it and removes its
+// loop device.
 package volume
 
 // RefusedError says why this machine cannot have such file systems.

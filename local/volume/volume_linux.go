@@ -22,7 +22,7 @@ import (
 const (
 	fileSystem  = "ext4"
 	maker       = "mkfs.ext4"
-	makerFolder = "/usr/sbin:/sbin:/usr/local/sbin" // folders that may be missing in a user's PATH
+	makerFolder = "/usr/sbin:/sbin:/usr/local/sbin" // folders that a user's PATH may lack
 	control     = "/dev/loop-control"
 	// lostFound is a folder that mkfs makes and that the VM could not use.
 	lostFound = "lost+found"
@@ -33,8 +33,7 @@ const (
 // resizeIoctl is EXT4_IOC_RESIZE_FS.
 const resizeIoctl = 0x40086610
 
-// Can returns why this machine, or this user, cannot make and open volumes; nil: it
-// can.
+// Can returns an error if this machine, or this user, cannot make and open volumes.
 func Can() error {
 	if os.Geteuid() != 0 {
 		return &RefusedError{Cause: "only root can mount a disk with an enforced size"}
@@ -125,8 +124,8 @@ func Folder(name string) (*os.File, error) {
 	return root, nil
 }
 
-// Grow makes the file system in a file larger, to a size in MiB. If it was killed, the
-// same call finishes it. uid and gid are as for Make.
+// Grow enlarges the file system in a file to a size in MiB. After a kill, the same call
+// finishes that. uid and gid are as for Make.
 func Grow(ctx context.Context, name string, size, uid, gid int) error {
 	before, err := os.Stat(name)
 	if err != nil {
@@ -178,7 +177,7 @@ func growInPlace(name string, size int) error {
 // for a root without CAP_SYS_RESOURCE.
 func rebuild(ctx context.Context, name string, size, uid, gid int) error {
 	larger := name + ".new"
-	if err := os.Remove(larger); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed call may have left it
+	if err := os.Remove(larger); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a killed call
 		return err
 	}
 	err := Make(ctx, larger, size, uid, gid)
@@ -211,7 +210,7 @@ func copyAll(ctx context.Context, from, to string) error {
 	return unix.Syncfs(int(target.Fd()))
 }
 
-// Copy copies the files of the file system in a file to a folder, which it makes.
+// Copy copies the files of the file system in a file to a new folder.
 func Copy(ctx context.Context, name, to string) error {
 	source, err := Folder(name)
 	if err != nil {
@@ -284,9 +283,8 @@ func mountLoop(device string) (fd int, err error) {
 	return unix.Fsmount(config, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
 }
 
-// attach returns the loop device of a file, and creates it if there is none: two
-// devices would be two file systems that destroy each other. The device ends with its
-// last user.
+// attach returns the loop device of a file, and creates it if there is none: two devices
+// would be two file systems that damage each other. The device ends with its last user.
 func attach(name string) (*os.File, error) {
 	loop, err := loopOf(name)
 	if err != nil {
@@ -323,8 +321,8 @@ func attach(name string) (*os.File, error) {
 // mostTries limits how often another process may take a free loop device first.
 const mostTries = 100
 
-// configure attaches a file to a free loop device. Without direct access, everything
-// would be in the machine's memory twice.
+// configure attaches a file to a free loop device. Without direct access, all data would
+// be in memory twice.
 func configure(loop, f *os.File) (err error) {
 	for _, flags := range []uint32{unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO, unix.LO_FLAGS_AUTOCLEAR} {
 		config := unix.LoopConfig{Fd: uint32(f.Fd()), Info: unix.LoopInfo64{Flags: flags}} // #nosec G115 -- a descriptor
@@ -336,7 +334,7 @@ func configure(loop, f *os.File) (err error) {
 	return err
 }
 
-// newLoop opens a loop device that is free.
+// newLoop opens a free loop device.
 func newLoop() (*os.File, error) {
 	f, err := os.OpenFile(control, os.O_RDWR, 0)
 	if err != nil {
