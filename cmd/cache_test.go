@@ -34,8 +34,8 @@ func TestCacheHelp(t *testing.T) {
 	}
 }
 
-// cacheHome returns a home with a compiled package of a VM and two of CPIs, one
-// of which is installed.
+// cacheHome returns a home with a compiled package of a VM and two of CPIs, one of which
+// is installed.
 func cacheHome(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()

@@ -1,5 +1,5 @@
-// Package about says which program this is: what it was built from, and which formats
-// it writes.
+// Package about has the commands about the program itself and its machine: version,
+// formats, doctor, explain, help.
 package about
 
 import (
@@ -21,34 +21,34 @@ import (
 	"bootstrap/templates"
 )
 
-// Program is what this program was built from. A field that the build did not record is
-// empty.
+// Program has the version of this program and its parts. A field that the build did not
+// record is empty.
 type Program struct {
-	Version  string  `json:"version"`            // of the module; "(devel)" without version control
-	Commit   string  `json:"commit,omitempty"`   // all digits of it
-	Date     string  `json:"date,omitempty"`     // of the commit, as RFC 3339
-	Modified *bool   `json:"modified,omitempty"` // whether it has changes that are not in the commit
+	Version  string  `json:"version"`            // version of the module; "(devel)" without version control
+	Commit   string  `json:"commit,omitempty"`   // the complete hash
+	Date     string  `json:"date,omitempty"`     // date of the commit, as RFC 3339
+	Modified *bool   `json:"modified,omitempty"` // whether the program has changes that are not in the commit
 	Go       string  `json:"go"`
 	OS       string  `json:"os"`
 	Arch     string  `json:"arch"`
-	Ruby     string  `json:"ruby,omitempty"` // the embedded one
+	Ruby     string  `json:"ruby,omitempty"` // version of the embedded Ruby
 	Formats  Formats `json:"formats"`
 }
 
-// Formats has the number of each format that outlives a run. A newer number is refused
-// by name.
+// Formats has the number of each format of files that outlive a run. A newer format is
+// refused with an error that names it.
 type Formats struct {
-	State       int `json:"state"`        // of the key bootstrap in a state file
-	Plan        int `json:"plan"`         // of plan --out
-	Kept        int `json:"kept"`         // of ~/.bosh/INSTALLATION_ID
-	JSON        int `json:"json"`         // of --json and --events
-	FleetRecord int `json:"fleet_record"` // of the record of a fleet's run
-	FleetReport int `json:"fleet_report"` // of fleet report --json
-	FleetTables int `json:"fleet_tables"` // of the tables that workers share
-	Addresses   int `json:"addresses"`    // of the ledger of addresses
+	State       int `json:"state"`        // format of the key bootstrap in a state file
+	Plan        int `json:"plan"`         // format of plan --out
+	Kept        int `json:"kept"`         // format of ~/.bosh/INSTALLATION_ID
+	JSON        int `json:"json"`         // format of --json and --events
+	FleetRecord int `json:"fleet_record"` // format of the record of a fleet's run
+	FleetReport int `json:"fleet_report"` // format of fleet report --json
+	FleetTables int `json:"fleet_tables"` // format of the tables that workers share
+	Addresses   int `json:"addresses"`    // format of the address ledger
 }
 
-// Read returns what the build recorded of this program.
+// Read returns the values that the build recorded.
 func Read() Program {
 	p := Program{
 		Version: cli.Version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Ruby: templates.EmbeddedVersion(),
@@ -75,7 +75,7 @@ func Read() Program {
 	return p
 }
 
-// Text returns the program for people, on several lines.
+// Text describes the program for people, in several lines.
 func (p Program) Text() string {
 	commit := "unknown: built without version control"
 	if p.Commit != "" {

@@ -2,7 +2,7 @@ package about
 
 import "github.com/spf13/cobra"
 
-// ExitCodes explains the exit codes in a line each.
+// ExitCodes explains each exit code in a line.
 const ExitCodes = `  0    done
   1    failed
   2    plan: there are changes

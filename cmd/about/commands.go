@@ -7,12 +7,12 @@ import (
 	"bootstrap/templates"
 )
 
-// Commands returns the commands about the program and the machine it runs on.
+// Commands returns the commands about the program and its machine.
 func Commands(c *cli.Console) []*cobra.Command {
 	return []*cobra.Command{newDoctor(c), newExplain(c), newVersion(c), newNotice(c), newExitCodes()}
 }
 
-// newVersion returns the command that prints which program this is.
+// newVersion returns the command version.
 func newVersion(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -34,7 +34,7 @@ the numbers of the formats that it writes. A file in a newer format is refused.`
 	}
 }
 
-// newNotice returns the command that prints the licences of what is embedded.
+// newNotice returns the command that prints the licences of the embedded parts.
 func newNotice(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "notice",

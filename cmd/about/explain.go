@@ -17,9 +17,9 @@ import (
 
 // Explanation is a page for programs.
 type Explanation struct {
-	Name     string   `json:"name"` // of an error, or an exit code
+	Name     string   `json:"name"` // name of an error, or an exit code
 	Summary  string   `json:"summary"`
-	Messages []string `json:"messages,omitempty"` // of the error, with … for what differs
+	Messages []string `json:"messages,omitempty"` // messages of the error, with … for variable parts
 	Text     string   `json:"text,omitempty"`     // in Markdown; empty in the list of all
 }
 
@@ -89,7 +89,8 @@ func listPages(c *cli.Console, pages []explain.Page) {
 	})
 }
 
-// showPage prints a page as wide as the terminal, at most 100 columns, or 80.
+// showPage prints a page with the width of the terminal, at most 100 columns; without a
+// terminal, with 80.
 func showPage(c *cli.Console, p explain.Page) {
 	if c.JSON() {
 		c.PrintObject("explanation", Explanation{Name: p.Name, Summary: p.Summary(), Messages: p.Messages, Text: p.Text})

@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// column is the begin of a line of help up to its second column.
+// column matches the beginning of a line of help up to its second column.
 var column = regexp.MustCompile(`^ +\S.*?  +`)
 
-// fit breaks lines of a help text that are wider than a terminal: paragraphs, and the
-// second columns of flags and commands. Examples stay, so that they can be copied.
+// fit breaks lines of a help text that are wider than the terminal: paragraphs, and the
+// second columns of flags and commands. Examples are not broken, so that they can be
+// copied.
 func fit(text string, width int) string {
 	var out, paragraph []string
 	flush := func() {
@@ -33,7 +34,7 @@ func fit(text string, width int) string {
 		switch {
 		case utf8.RuneCountInString(line) <= width || first == "":
 			out = append(out, line)
-		case len(first) > width/2: // the second column begins in a line of its own
+		case len(first) > width/2: // the second column begins on the next line
 			out = append(out, strings.TrimRight(first, " "))
 			out = append(out, broken(strings.Repeat(" ", 10), line[len(first):], width)...)
 		default:
@@ -44,8 +45,8 @@ func fit(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// broken returns a text in lines; the first one begins with head, and the others are
-// indented as much.
+// broken breaks a text into lines. The first one begins with head, and the others are
+// indented by its width.
 func broken(head, text string, width int) (lines []string) {
 	line, indent := head, strings.Repeat(" ", len(head))
 	for i, word := range strings.Fields(text) {

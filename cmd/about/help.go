@@ -40,11 +40,11 @@ func newHelp(c *cli.Console) *cobra.Command {
 	}
 }
 
-// aboutExitCodes ends the help of each command that runs.
+// aboutExitCodes ends the help of each command that can be run.
 const aboutExitCodes = "{{if .Runnable}}\nExit codes: bootstrap help exit-codes\n{{end}}"
 
-// AddHelp adds the command help, and has all commands print cobra's help, for the width
-// of a terminal if it goes to one.
+// AddHelp adds the command help, and makes all commands print cobra's help, broken to the
+// width of the terminal.
 func AddHelp(c *cli.Console, root *cobra.Command) {
 	root.SetHelpCommand(newHelp(c))
 	root.SetHelpTemplate(root.HelpTemplate() + aboutExitCodes)
@@ -64,7 +64,7 @@ func AddHelp(c *cli.Console, root *cobra.Command) {
 	})
 }
 
-// child returns the subcommand with that name or alias, nil if there is none.
+// child returns the subcommand with that name or alias; nil: there is none.
 func child(cmd *cobra.Command, name string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() == name || sub.HasAlias(name) {

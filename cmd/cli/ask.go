@@ -15,7 +15,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Asking is what the flags of a command say about its questions.
+// Asking has the flags of a command about its questions.
 type Asking struct {
 	yes, silent bool
 }
@@ -29,12 +29,12 @@ func (a *Asking) Flags(f *pflag.FlagSet) {
 // NeverAsks reports whether the person does not want to be asked.
 func (c *Console) NeverAsks() bool { return c.given.neverAsks }
 
-// Stopped returns the error of a command that a signal has ended while it asked.
+// Stopped returns the error of a command that a signal ended while it asked.
 func Stopped() error { return &deployer.NotConfirmedError{Interrupted: true} }
 
-// Confirm returns the function that asks, or nil if the answer is always yes.
-// Without a terminal on standard input it does not ask: it refuses to destroy
-// data, and allows everything else.
+// Confirm returns the function that asks; nil: every answer is yes. Without a terminal on
+// standard input, the function does not ask: it refuses to destroy data, and allows
+// everything else.
 func (c *Console) Confirm(a Asking) func(context.Context, deployer.Question) (bool, error) {
 	if a.yes || a.silent || c.given.neverAsks {
 		return nil
@@ -71,7 +71,7 @@ func (c *Console) Confirm(a Asking) func(context.Context, deployer.Question) (bo
 	}
 }
 
-// Agreed asks with what Confirm returned, and returns an error unless the answer is yes.
+// Agreed asks with the result of Confirm, and returns an error unless the answer is yes.
 func Agreed(ctx context.Context, confirm func(context.Context, deployer.Question) (bool, error), lines []string) error {
 	if confirm == nil {
 		return nil
@@ -91,11 +91,11 @@ type Dialogue struct {
 	closeScreen func()
 }
 
-// CanAsk reports whether a person at a terminal wants to be asked.
+// CanAsk reports whether there is a terminal and questions are allowed.
 func (c *Console) CanAsk() bool { return !c.given.neverAsks && c.input() != nil }
 
-// Dialogue returns a dialogue with the person at the terminal, which the caller closes;
-// nil if nobody can be asked.
+// Dialogue returns a dialogue with the person at the terminal; nil if questions are
+// impossible. The caller must close it.
 func (c *Console) Dialogue() *Dialogue {
 	if !c.CanAsk() {
 		return nil
@@ -108,8 +108,8 @@ func (c *Console) Dialogue() *Dialogue {
 }
 
 // dialogueOn shows questions on standard output or standard error, if one of them is a
-// terminal, else on the controlling terminal of the process. With JSON it is never
-// standard output.
+// terminal, or on the controlling terminal of the process. With JSON it is never standard
+// output.
 func (c *Console) dialogueOn(in *os.File) (*Dialogue, error) {
 	streams := []io.Writer{c.Stdout, c.Stderr}
 	if c.json {
@@ -130,21 +130,20 @@ func (c *Console) dialogueOn(in *os.File) (*Dialogue, error) {
 // Close ends the dialogue.
 func (d *Dialogue) Close() { d.closeScreen() }
 
-// Show prints something for the person to see before the next question, which reports
-// an error.
+// Show prints text before the next question; an error is reported by that question.
 func (d *Dialogue) Show(write func(out *ui.Writer)) {
 	w := d.c.Writer(d.screen)
 	write(w)
 	_ = w.Flush()
 }
 
-// Say prints a line as it is.
+// Say prints a line unchanged.
 func (d *Dialogue) Say(text string) {
-	_, _ = io.WriteString(d.screen, text+"\n") // the question after it reports an error
+	_, _ = io.WriteString(d.screen, text+"\n") // The next question reports the error.
 }
 
 // Line asks for a line. The error is io.EOF if the terminal was closed, and the cause of
-// the context's end if a signal was the answer.
+// the context's end after a signal.
 func (d *Dialogue) Line(ctx context.Context, question string) (string, error) {
 	return d.line(ctx, question, false)
 }
@@ -178,7 +177,7 @@ func (d *Dialogue) ask(ctx context.Context, hidden bool, show func() error) (str
 	if err != nil {
 		return "", err
 	}
-	d.c.Signals.asking.Store(true) // before the question can be seen
+	d.c.Signals.asking.Store(true) // set before the question can be seen
 	if err := show(); err != nil {
 		d.c.Signals.asking.Store(false)
 		return "", &unseenError{err}
@@ -202,14 +201,14 @@ func (d *Dialogue) ask(ctx context.Context, hidden bool, show func() error) (str
 	case a := <-done:
 		d.c.Signals.asking.Store(false)
 		return a.text, a.err
-	case <-ctx.Done(): // asking stays true: the signal was the answer
-		_ = term.Restore(int(d.in.Fd()), state) // ReadPassword has switched the echo off
+	case <-ctx.Done(): // asking stays true, because the signal was the answer.
+		_ = term.Restore(int(d.in.Fd()), state) // ReadPassword has switched the echo off.
 		return "", context.Cause(ctx)
 	}
 }
 
-// readLine reads up to the end of a line and not further: the next question may switch
-// off what the terminal shows. With an error it returns what was read before.
+// readLine reads a single line and nothing after it, because the next question may switch
+// off the echo. With an error it returns the text before the error.
 func readLine(in io.Reader) (string, error) {
 	var line []byte
 	for one := make([]byte, 1); ; {

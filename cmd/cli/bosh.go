@@ -11,8 +11,8 @@ import (
 // ofBosh is an annotation: it marks a flag that only the names of bosh accept.
 const ofBosh = "of bosh"
 
-// LikeBosh gives a command the name that bosh has for it, under which it accepts the
-// global flags of bosh, too. Those have no effect on such a command of bosh either.
+// LikeBosh gives a command its name in bosh, with the global flags of bosh. These have no
+// effect, as in bosh.
 func (c *Console) LikeBosh(cmd *cobra.Command, name string) *cobra.Command {
 	cmd.Aliases = append(cmd.Aliases, name)
 	f := cmd.Flags()
@@ -38,13 +38,13 @@ func (c *Console) LikeBosh(cmd *cobra.Command, name string) *cobra.Command {
 	return cmd
 }
 
-// hideFlag makes a flag one that only the names of bosh accept.
+// hideFlag marks a flag as one that only the names of bosh accept.
 func hideFlag(f *pflag.FlagSet, name string) {
 	flag := f.Lookup(name)
 	flag.Hidden, flag.Annotations = true, map[string][]string{ofBosh: nil}
 }
 
-// boshFlags returns which of the flags were given that only the names of bosh accept.
+// boshFlags returns the given flags that only the names of bosh accept.
 func boshFlags(cmd *cobra.Command) (given []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if _, of := f.Annotations[ofBosh]; of {
@@ -54,7 +54,7 @@ func boshFlags(cmd *cobra.Command) (given []string) {
 	return given
 }
 
-// refuseBoshFlags refuses flags that only the names of bosh accept.
+// refuseBoshFlags returns an error for flags that only the names of bosh accept.
 func refuseBoshFlags(cmd *cobra.Command) error {
 	given := boshFlags(cmd)
 	if len(given) == 0 || strings.HasSuffix(cmd.CalledAs(), "-env") {

@@ -14,7 +14,7 @@ func (c *Console) ChildFlags(cmd, other *cobra.Command) []string {
 	own := []string{"json", "events", "plain", "color", "tty", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state", "bootstrap-yml"}
 	list, args := []string{"--bootstrap-yml="}, c.line.full.Args
 	if file := c.line.full.File; file != nil {
-		list, args = []string{"--bootstrap-yml=" + file.Path}, c.Args // only a file has variables that are not text
+		list, args = []string{"--bootstrap-yml=" + file.Path}, c.Args // Only a file can have variables that are not text.
 	}
 	for i := 0; i < len(args); i++ {
 		word := args[i]

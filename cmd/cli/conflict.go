@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ConflictRule is a rule for some commands: no flag of one may be given with a flag
-// of others. Each of the three is a list of words separated by spaces.
+// ConflictRule is a rule for some commands: no flag of One may be given with a flag of
+// Others. Commands, One and Others are lists of words separated by spaces.
 type ConflictRule struct{ Commands, One, Others, Why string }
 
 // ConflictRules lists the flags that cannot be used together. A flag that requests a
-// change takes effect or is refused. A flag that only says how something is
-// done, such as --ruby or --cpi-timeout, is accepted even if it has no effect.
+// change takes effect or is refused. A flag about a method, such as --ruby or
+// --cpi-timeout, is accepted even if it has no effect.
 func ConflictRules() []ConflictRule {
 	const asked = "recreate recreate-persistent-disks fix allow-shrink keep-old-disk adopt-vm"
 	const cids = "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"
@@ -50,7 +50,7 @@ func (r ConflictRule) Refuses(a, b string) bool {
 	return slices.Contains(one, a) && slices.Contains(others, b) || slices.Contains(one, b) && slices.Contains(others, a)
 }
 
-// checkConflicts refuses two flags if one of them would be ignored.
+// checkConflicts returns an error if one of two flags would be ignored.
 func checkConflicts(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -73,7 +73,8 @@ func checkConflicts(cmd *cobra.Command) error {
 	return nil
 }
 
-// Conflict returns the error of two flags that cannot be used together; why may be empty.
+// Conflict returns the error for two flags that cannot be used together; why may be
+// empty.
 func Conflict(a, b, why string) error {
 	text := fmt.Sprintf("--%s and --%s cannot be used together", a, b)
 	if why != "" {

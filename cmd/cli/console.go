@@ -1,5 +1,5 @@
-// Package cli is the console of the commands: streams, environment and flags that all
-// share, questions, messages, and how a run on a deployment begins and ends.
+// Package cli is the console of the commands: their streams, environment and common
+// flags, questions, messages, and the begin and end of a run on a deployment.
 package cli
 
 import (
@@ -14,7 +14,7 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// Console is what all commands share.
+// Console is shared by all commands.
 type Console struct {
 	Output
 	Reports
@@ -22,10 +22,10 @@ type Console struct {
 	given   given
 	line    line
 	end     end
-	closers []func() // what the command has opened
+	closers []func() // functions that the end of the command calls
 }
 
-// given is what flags and variables say to many commands.
+// given has flags and variables that many commands use.
 type given struct {
 	timings   bool   // --timings
 	neverAsks bool   // --yes, --non-interactive, BOSH_NON_INTERACTIVE
@@ -35,19 +35,19 @@ type given struct {
 // line is the command line.
 type line struct {
 	root       *cobra.Command    // all commands
-	full       environment.Line  // with the flags of its environment
-	wrong      error             // what is wrong with these
-	understood bool              // the flags and arguments are right
+	full       environment.Line  // the complete line, with the flags of its environment
+	wrong      error             // the error of completing it
+	understood bool              // its flags and arguments are valid
 	shown      string            // without values, for runs that wait for the lock
-	target     *deployer.Options // names the deployment in the commands of messages; nil: no deployment
+	target     *deployer.Options // the deployment that commands in messages must name; nil: none
 }
 
-// end is what is printed at the end of the command.
+// end is printed at the end of the command.
 type end struct {
-	outcome  *report.Outcome    // what the run left; nil: it worked on no deployment
-	timeline *timeline.Timeline // of the run; nil: it has not ended, or not begun
-	silent   bool               // print nothing: plugins, and ssh after a session
-	again    bool               // another deploy follows the one that has ended
+	outcome  *report.Outcome    // result of the run; nil: there was no run on a deployment
+	timeline *timeline.Timeline // timeline of the run; nil: it has not ended, or not begun
+	silent   bool               // print no end: for plugins, and for ssh after a session
+	again    bool               // another deploy follows this one
 }
 
 // New returns the console of a process.
@@ -66,14 +66,14 @@ func New(p Process) *Console {
 	return c
 }
 
-// Start notes that the command line was understood: an error after it is one of the
-// command itself.
+// Start records that the command line is valid: an error after it is one of the command
+// itself.
 func (c *Console) Start() { c.line.understood = true }
 
-// Silent prints nothing about the end of a command that succeeds.
+// Silent makes a successful command print nothing at its end.
 func (c *Console) Silent() { c.end.silent = true }
 
-// NameTarget makes the commands in messages name that deployment.
+// NameTarget makes commands in messages name that deployment.
 func (c *Console) NameTarget(opts *deployer.Options) { c.line.target = opts }
 
 // Help prints the help of a command that only has subcommands.

@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Only its owner can read a log file, and it contains no secret.
+// Only its owner can read a log file, and it has no secret.
 func TestLogIsRedacted(t *testing.T) {
 	c := New(Process{})
 	c.Redactor.Add("s3cret-pass")
@@ -37,7 +37,7 @@ func TestLogIsRedacted(t *testing.T) {
 	}
 }
 
-// Thousands of problems are not all printed.
+// If there are thousands of problems, only some are printed.
 func TestManyProblems(t *testing.T) {
 	var problems document.Problems
 	for i := range 1000 {

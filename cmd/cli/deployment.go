@@ -28,11 +28,11 @@ import (
 	"bootstrap/state/team"
 )
 
-// Memory is the folder of files that are only in memory, where a machine has one.
+// Memory is the folder for files in memory, if the machine has one.
 const Memory = "/dev/shm"
 
-// Deployment runs a command that works on a deployment, after filling in the
-// options from the environment and the terminal.
+// Deployment runs a command on a deployment, after completing the options from the
+// environment and the terminal.
 func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
 	if strings.Contains(opts.Manifest, "://") {
 		return WrongUsage(c.line.root, errors.New("a manifest is a file on this machine, and not a URL: download it, for example with curl -O, and name the file"))
@@ -45,7 +45,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
-	scratch.Sweep(os.TempDir(), Memory) // what killed commands have left
+	scratch.Sweep(os.TempDir(), Memory) // removes the files of killed commands
 	c.line.target = &opts
 	if err := SelectInstance(c.line.root, &opts.Options); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		c.Reports.show = c.Renderer(c.out)
 	}
 	opts.Report = func(e report.Event) {
-		if e.Kind == report.Ended { // finish prints it
+		if e.Kind == report.Ended { // The method finish prints it.
 			c.end.outcome, c.end.timeline = e.Outcome, e.Timeline
 			return
 		}
@@ -109,7 +109,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	return run(ctx, opts)
 }
 
-// SelectInstance finds the instance that --instance names.
+// SelectInstance finds the instance of --instance.
 func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	switch {
 	case from.Instance == "":
@@ -122,8 +122,8 @@ func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	return from.SelectInstance()
 }
 
-// FindDatabase fills in the ledger of addresses from the environment unless the
-// flag names one. Nothing shows its password.
+// FindDatabase sets the address ledger from the environment, unless the flag names one.
+// Its password is never printed.
 func (c *Console) FindDatabase(address *string) error {
 	if *address == "" {
 		if err := (*values.Database)(address).Set(c.Getenv("BOOTSTRAP_DATABASE")); err != nil {
@@ -134,8 +134,8 @@ func (c *Console) FindDatabase(address *string) error {
 	return nil
 }
 
-// publishPaths adds the names of the deployment's files to the public names of
-// the redactor: a password may be a word in them.
+// publishPaths adds the names of the deployment's files to the public names of the
+// redactor: a password may equal a word in them.
 func (c *Console) publishPaths(home string, opts deployer.Options) {
 	paths := []string{home, opts.Manifest, opts.StateFile, opts.Inputs.VarsStore}
 	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
@@ -152,17 +152,17 @@ func (c *Console) publishPaths(home string, opts deployer.Options) {
 	}
 }
 
-// Holder says who runs this command, for those who wait for its lock.
+// Holder describes this process for others that wait for its lock.
 func (c *Console) Holder() state.Holder {
 	h := state.Holder{PID: os.Getpid(), Command: c.line.shown, Since: time.Now().Truncate(time.Second)}
-	h.Host, _ = os.Hostname() // only for the message
+	h.Host, _ = os.Hostname() // The name is only used in messages.
 	if u, err := user.Current(); err == nil {
 		h.User = u.Username
 	}
 	return h
 }
 
-// OpenStore opens the store of a team for a command that works only on those.
+// OpenStore opens the store of a team for a command that works only on stores.
 func (c *Console) OpenStore(ctx context.Context, address string, cfg instance.Config, from *instance.Options) (*team.Copy, error) {
 	if !team.IsAddress(address) {
 		return nil, ErrNoStore
@@ -195,7 +195,7 @@ func (c *Console) OpenTeam(ctx context.Context, cfg instance.Config, address str
 	return t, nil
 }
 
-// ErrNoStore is the error of commands that are only for the stores of teams.
+// ErrNoStore is the error of commands that work only on the stores of teams.
 var ErrNoStore = errors.New("the state is a file on this machine: give the store of a team with --state, such as s3://BUCKET/PREFIX")
 
 // openLog opens a log file for appending; one larger than 10 MiB is emptied
@@ -212,7 +212,7 @@ func (c *Console) openLog(path string) (io.WriteCloser, error) {
 	return &logFile{Writer: c.Redactor.LogWriter(f), file: f}, nil
 }
 
-// logFile is a file to which everything is written through the redactor.
+// logFile is a file whose text is redacted before it is written.
 type logFile struct {
 	*ui.Writer
 	file *os.File

@@ -9,7 +9,7 @@ import (
 	localcpi "bootstrap/local/cpi"
 )
 
-// offerEmbedded fills in what deploys can know of the embedded CPI and its VMs. self is the path
+// offerEmbedded sets the functions of the embedded CPI that deploys use. self is the path
 // of this program.
 func offerEmbedded(c *instance.Config, self string) {
 	c.Embedded = map[string]fs.FS{"local-cpi": localcpi.Release(), "local-stemcell": localcpi.Stemcell()}

@@ -17,16 +17,16 @@ import (
 // Reports shows the events of a run.
 type Reports struct {
 	to         *Output
-	complete   func(text string) string // makes the commands in a text such that they can be pasted
-	show       func(report.Event)       // nil until a command reports
-	path       string                   // --events; empty: none
-	file       *ui.Lines                // at path, from its first line on
-	screens    ui.Screens               // what is drawn again every second
-	resultOnly bool                     // standard output is only for the result
+	complete   func(text string) string // completes the commands in a text so that they can be pasted
+	show       func(report.Event)       // nil until a command reports something
+	path       string                   // path of --events; empty: none
+	file       *ui.Lines                // the file at path, open after the first line
+	screens    ui.Screens               // text that is drawn again every second
+	resultOnly bool                     // standard output has only the result
 }
 
-// Renderer returns a function that shows events on a stream: as JSON, as text,
-// or with progress bars. It is safe for concurrent use.
+// Renderer returns a function that shows events on a stream: as JSON, as text, or with
+// progress bars. It may be called at the same time.
 func (r *Reports) Renderer(stream io.Writer) func(report.Event) {
 	var mu sync.Mutex
 	show := r.unguarded(stream)
@@ -47,8 +47,8 @@ func (r *Reports) Renderer(stream io.Writer) func(report.Event) {
 	})
 }
 
-// openEvents opens the file to which events are appended, if one is named. A shell
-// that asks what may follow on a command line must leave no file.
+// openEvents opens the file of --events, if it is given. The completion of a shell must
+// not create a file.
 func (r *Reports) openEvents() error {
 	asks := len(r.to.Args) > 0 && (r.to.Args[0] == cobra.ShellCompRequestCmd || r.to.Args[0] == cobra.ShellCompNoDescRequestCmd)
 	if r.path == "" || r.file != nil || asks {
@@ -76,7 +76,7 @@ func (r *Reports) unguarded(stream io.Writer) func(report.Event) {
 	return show
 }
 
-// completedEvents passes on events with commands that can be pasted.
+// completedEvents completes the commands in events so that they can be pasted.
 func (r *Reports) completedEvents(pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
 		e.Message, e.Error = r.complete(e.Message), r.complete(e.Error)
@@ -87,20 +87,20 @@ func (r *Reports) completedEvents(pass func(report.Event)) func(report.Event) {
 // Events returns the file of --events; nil: there is none.
 func (r *Reports) Events() *ui.Lines { return r.file }
 
-// Report passes on an event.
+// Report reports an event.
 func (r *Reports) Report(e report.Event) { r.show(e) }
 
-// ReportBy lets show have the events from now on.
+// ReportBy makes show the function that gets later events.
 func (r *Reports) ReportBy(show func(report.Event)) { r.show = show }
 
-// ReportTo shows events on a stream from now on.
+// ReportTo shows later events on a stream.
 func (r *Reports) ReportTo(stream io.Writer) { r.show = r.Renderer(stream) }
 
 // ReportOnly prints only events of one kind to standard output, and all others to
 // standard error.
 func (r *Reports) ReportOnly(kind report.Kind) {
 	if r.to.json {
-		return // the events have their own kinds
+		return // these events have their own kinds
 	}
 	product, rest := r.Renderer(r.to.out), r.Renderer(r.to.Stderr)
 	r.ResultOnly()
@@ -128,8 +128,8 @@ func (r *Reports) ReportWarnings(stream io.Writer) {
 // Warn shows a warning with the events of the run.
 func (r *Reports) Warn(message string) { r.Say(report.Warning, message) }
 
-// Say shows a message with the events of the run; a command without events shows it where
-// its progress goes.
+// Say shows a message with the events of the run. A command without events shows it with
+// its progress.
 func (r *Reports) Say(kind report.Kind, message string) {
 	if r.show == nil {
 		r.ReportTo(r.to.ProgressStream())
@@ -137,11 +137,11 @@ func (r *Reports) Say(kind report.Kind, message string) {
 	r.Report(report.Event{Time: time.Now(), Kind: kind, Message: message})
 }
 
-// sayTrust shows what this machine trusts from now on, also for commands that print only
-// their result.
+// sayTrust reports a key that this machine trusts, even if the command prints only its
+// result.
 func (r *Reports) sayTrust(message string) {
 	r.Renderer(r.to.Stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
 }
 
-// ResultOnly keeps the standard output for the result.
+// ResultOnly prints only the result to standard output.
 func (r *Reports) ResultOnly() { r.resultOnly = true }

@@ -13,8 +13,8 @@ import (
 	"bootstrap/network"
 )
 
-// holderIn returns who holds the address that was refused; nil: err says nothing of
-// that.
+// holderIn returns the deployment that has the refused address; nil: err is about
+// something else.
 func holderIn(err error) *report.Holder {
 	refused, ok := errors.AsType[*network.Refused](err)
 	if !ok || refused.Kind != network.AlreadyInUse || len(refused.Holders) != 1 {
@@ -24,8 +24,8 @@ func holderIn(err error) *report.Holder {
 	return &report.Holder{Address: h.Address(), Network: h.Network, Deployment: h.Owner.Deployment, Name: h.Owner.Name, Instance: h.Owner.Instance}
 }
 
-// finish prints how the command ended, and returns its exit code. Nothing else
-// prints that.
+// finish prints the end of the command, and returns its exit code. No other function
+// prints it.
 func (c *Console) finish(err error) int {
 	code, err := c.Ended(err)
 	if lost := c.out.lost(); lost != nil && (c.json || !failure(err)) {
@@ -35,11 +35,11 @@ func (c *Console) finish(err error) int {
 	return code
 }
 
-// Ended prints how the command, or one deploy of many, ended. It returns its exit code
+// Ended prints the end of the command, or of one deploy of many. It returns its exit code
 // and the error as it was printed.
 func (c *Console) Ended(err error) (int, error) {
 	if wantsJSON(c.Args) && !c.line.understood {
-		c.json = true // the flag may follow the mistake
+		c.json = true // The flag may follow the mistake on the command line.
 	}
 	if _, usage := err.(*exit.UsageError); usage {
 		c.Redactor.Add(valuesIn(c.Args)...)
@@ -54,7 +54,7 @@ func (c *Console) Ended(err error) (int, error) {
 		err = &completed{err, c.WithTarget(err.Error())}
 	}
 	c.printEnd(code, err, hint)
-	if c.openEvents() == nil && c.Reports.file != nil { // else the first event has reported why
+	if c.openEvents() == nil && c.Reports.file != nil { // If this fails, the first event has reported why.
 		shown := err
 		if !failure(shown) {
 			shown = nil
@@ -67,14 +67,14 @@ func (c *Console) Ended(err error) (int, error) {
 
 // printEnd prints the end of the output.
 func (c *Console) printEnd(code int, err error, hint string) {
-	printed := err != nil && !failure(err) // by the command
+	printed := err != nil && !failure(err) // the command itself has printed the result
 	if printed {
 		err = nil
 	}
 	if c.given.timings && c.end.timeline != nil && !c.json {
 		out := c.Writer(c.out)
 		ui.Timings(out, c.end.timeline)
-		_ = out.Flush() // finish reports the error
+		_ = out.Flush() // The method finish reports the error.
 	}
 	switch {
 	case err == nil && c.end.silent:
@@ -96,7 +96,7 @@ func (c *Console) printEnd(code int, err error, hint string) {
 	}
 }
 
-// printTimings prints for programs how long the parts of the run took, with --timings.
+// printTimings prints the timings of the run for programs, with --timings.
 func (c *Console) printTimings(out *ui.Lines) {
 	if c.given.timings && c.end.timeline != nil {
 		out.Print("timings", c.end.timeline)
@@ -112,8 +112,7 @@ func (c *Console) resultOf(code int, err error, hint string) ui.Result {
 	return r
 }
 
-// failure reports whether err is a failure, and not only an exit code that
-// reports a result.
+// failure reports whether err is a failure, and not only an exit code for a result.
 func failure(err error) bool {
 	var ended exit.Code
 	var changes *exit.ChangesError
@@ -126,11 +125,11 @@ func (c *Console) failed(code int, err error, hint string) {
 	}
 	out := c.Writer(c.Stderr)
 	ui.Failed(out, code, err, hint, exit.Name(err))
-	_ = out.Flush() // no stream is left to report it on
+	_ = out.Flush() // there is no stream to report it on
 }
 
-// valuesIn returns the values of variables in the arguments: an error about the
-// command line may repeat them before the redactor knows them.
+// valuesIn returns the values of variables in the arguments: an error about the command
+// line may repeat them before the redactor knows them.
 func valuesIn(args []string) []string {
 	var values []string
 	for i, arg := range args {

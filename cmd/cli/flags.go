@@ -12,8 +12,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// everywhereFlags are accepted by every command, so that a script may add them
-// to any command line. A command that asks, or prints events, has its own.
+// everywhereFlags adds flags that every command accepts, so that scripts may add them to
+// any command line. Commands that ask, or print events, have their own.
 func (c *Console) everywhereFlags(f *pflag.FlagSet) {
 	c.Output.flags(f)
 	f.StringVar(&c.Reports.path, "events", "", "also append the JSON events to this `FILE`")
@@ -79,13 +79,14 @@ func CPIFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	TimeVar(f, &opts.CPITimeout, "cpi-timeout", 2*time.Hour, "how long one CPI call may take")
 }
 
-// OldAgentFlags adds the flags of commands that reach an agent which the manifest does not describe.
+// OldAgentFlags adds the flags of commands that reach an agent whose settings are not in
+// the manifest.
 func OldAgentFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.Var((*values.MBus)(&opts.OldMBus), "old-mbus", "reach the running agent at this `URL`, not at the manifest's")
 	f.Var((*values.File)(&opts.OldCA), "old-ca", "verify the running agent with the CA in this `FILE`")
 }
 
-// ViaFlag adds the flag of commands that go through jumpboxes.
+// ViaFlag adds the flag of commands that use jumpboxes.
 func ViaFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	f.Var((*values.Via)(&opts.Via), "via", "go through the jumpbox at this `URL`, ssh://user@host; repeatable")
 }
@@ -127,15 +128,14 @@ func DatabaseFlag(f *pflag.FlagSet, address *string) {
 	f.Var((*values.Database)(address), "database", "address ledger: `PATH` or postgres:// URL (or BOOTSTRAP_DATABASE)")
 }
 
-// TimeVar adds a flag for a time.
+// TimeVar adds a flag for a duration.
 func TimeVar(f *pflag.FlagSet, t *time.Duration, name string, value time.Duration, usage string) {
 	*t = value
 	f.Var((*values.Time)(t), name, usage)
 }
 
-// VarFlags adds the flags for operations files, the cloud config and variables,
-// for commands that read a manifest, and fills in the environment and standard
-// input.
+// VarFlags adds the flags for operations files, the cloud config and variables, and sets
+// the environment and standard input.
 func (c *Console) VarFlags(f *pflag.FlagSet, inputs *document.Options) {
 	environment.AddFlag(f, &inputs.FlagsFile)
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")

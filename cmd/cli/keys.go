@@ -13,15 +13,15 @@ import (
 	"bootstrap/internal/sealed"
 )
 
-// KeysOf adds the flag of commands that decrypt files, and returns the keys that it and
-// the environment name.
+// KeysOf adds the flag of commands that decrypt files, and returns the keys of the flag
+// and of the environment.
 func (c *Console) KeysOf(f *pflag.FlagSet) *sealed.Keys {
 	keys := c.Keys()
 	f.Var((*values.Paths)(&keys.Identities), "identity", "decrypt with the key in `FILE`; repeatable (or BOOTSTRAP_IDENTITY)")
 	return keys
 }
 
-// Keys returns the keys that the environment names.
+// Keys returns the keys of the environment.
 func (c *Console) Keys() *sealed.Keys {
 	if one := c.Getenv("BOOTSTRAP_IDENTITY"); sealed.Name(one) != one {
 		c.Redactor.Add(one)
@@ -40,8 +40,8 @@ func RecipientFlag(f *pflag.FlagSet, keys *sealed.Keys) {
 	f.Var(values.Recipients{To: &keys.Recipients, Flag: "--recipient"}, "recipient", "who can read a new encrypted vars store; repeatable")
 }
 
-// passphrase returns the passphrase of what from the environment, or asks for it on the
-// terminal; if confirm is true, for a new one, twice.
+// passphrase returns the passphrase for a file from the environment, or asks for it on
+// the terminal; if confirm is true, twice, for a new one.
 func (c *Console) passphrase(ctx context.Context, what string, confirm bool) (string, error) {
 	if phrase := c.Getenv("BOOTSTRAP_PASSPHRASE"); phrase != "" {
 		c.Redactor.Add(phrase)

@@ -15,8 +15,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// FullLine returns the command line with what people leave out: values, and the flags of
-// the environment. The error is reported by the command, too.
+// FullLine returns the command line, completed with omitted values and the flags of the
+// environment. The command also reports the error.
 func (c *Console) FullLine(root *cobra.Command) (environment.Line, error) {
 	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], cobra.ShellCompRequestCmd) {
 		return environment.Line{Args: append(c.Args[:1:1], environment.CompleteWords(root, c.Args[1:], c.Getenv)...)}, nil
@@ -31,15 +31,15 @@ func (c *Console) Begin(root *cobra.Command) {
 	c.line.root = root
 }
 
-// Prepare completes the commands: it adds --state-key to each that has --state, and has
+// Prepare completes the commands: it adds --state-key to each with --state, and makes
 // each check its command line.
 func (c *Console) Prepare(root *cobra.Command) {
 	c.stateKeyFlags(root)
 	c.checkArgs(root)
 }
 
-// checkArgs makes every command check which flags are given together before it
-// checks its arguments, and remember its command line.
+// checkArgs makes every command check for conflicting flags before it checks its
+// arguments, and store its command line.
 func (c *Console) checkArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		c.checkArgs(sub)
@@ -51,7 +51,7 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if c.line.wrong != nil {
 			code, _ := exit.Judge(c.line.wrong)
-			c.line.understood = code != exit.Failed // no mistake of the command line
+			c.line.understood = code != exit.Failed // the exit code does not report a wrong command line
 			return c.line.wrong
 		}
 		if err := errors.Join(refuseBoshFlags(cmd), checkConflicts(cmd)); err != nil {
@@ -76,8 +76,8 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// withoutValues returns the command line for other users to see: the command,
-// the manifest, and the names of the flags. Every other word may be a secret.
+// withoutValues returns the command line for other users: the command, the manifest, and
+// the names of the flags. Every other word may be a secret.
 func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 	words := []string{ShortPath(cmd)}
 	if len(args) > 0 && Exists(args[0]) {
@@ -96,7 +96,8 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// asksNobody reports whether no question is asked: --yes, -n, or BOSH_NON_INTERACTIVE.
+// asksNobody reports whether no question may be asked: --yes, -n, or
+// BOSH_NON_INTERACTIVE.
 func (c *Console) asksNobody(cmd *cobra.Command) (bool, error) {
 	yes, _ := cmd.Flags().GetBool("yes")
 	silent, _ := cmd.Flags().GetBool("non-interactive")
@@ -106,8 +107,7 @@ func (c *Console) asksNobody(cmd *cobra.Command) (bool, error) {
 	return c.switchedOn("BOSH_NON_INTERACTIVE")
 }
 
-// switchedOn returns the value of a variable that is true or false, as the bosh CLI reads
-// it.
+// switchedOn returns the value of a boolean variable, in the way of the bosh CLI.
 func (c *Console) switchedOn(name string) (bool, error) {
 	value := c.Getenv(name)
 	if value == "" {
@@ -130,8 +130,8 @@ func (c *Console) stateKeyFlags(cmd *cobra.Command) {
 	}
 }
 
-// givenKey returns the state key that the person gave: on the command line, in the
-// environment, or in bootstrap.yml.
+// givenKey returns the state key from the command line, the environment, or
+// bootstrap.yml.
 func (c *Console) givenKey() (team.Given, error) {
 	text := c.Getenv("BOOTSTRAP_STATE_KEY")
 	if c.given.stateKey != "" && (text == "" || !c.line.full.Untyped("state-key")) {
@@ -147,7 +147,7 @@ func (c *Console) givenKey() (team.Given, error) {
 	return given, nil
 }
 
-// Manifest returns the manifest among the arguments; empty: the state file is named.
+// Manifest returns the manifest among the arguments; empty: only the state is named.
 func Manifest(args []string) string {
 	if len(args) == 0 {
 		return ""

@@ -7,18 +7,17 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// ErrSaved is why one deploy of many ends that waits for jobs: the next one has newer
-// files.
+// ErrSaved ends a deploy that waits for jobs, because the next one has newer files.
 var ErrSaved = fmt.Errorf("files have changed: %w", context.Canceled)
 
 // Many begins a command that deploys again and again. The caller calls done after the
-// last time.
+// last deploy.
 func (c *Console) Many() (done func()) {
 	c.end.again = true
 	return func() { c.end.again, c.quiet = false, true }
 }
 
-// OneOfMany runs one deploy of many, which shows its events with show.
+// OneOfMany runs one of many deploys; show gets its events.
 func (c *Console) OneOfMany(show func(report.Event), run func() error) error {
 	all := c.Reports.show
 	c.end.outcome, c.quiet, c.Reports.show = nil, false, show

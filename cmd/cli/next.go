@@ -25,8 +25,8 @@ var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2})
 // quotedCommand matches a command in a hint, which is in quotes.
 var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
 
-// nextAfter returns the commands to run after this one: those in its hint, or after a
-// change of the VM the one that shows it, or that starts what was stopped.
+// nextAfter returns the commands to run next: those in the hint; or after a change of the
+// VM, a command that shows or starts it.
 func (c *Console) nextAfter(code int, hint string) (list []string) {
 	for _, m := range quotedCommand.FindAllStringSubmatch(hint, -1) {
 		list = append(list, m[1])
@@ -41,7 +41,7 @@ func (c *Console) nextAfter(code int, hint string) (list []string) {
 	return list
 }
 
-// WithTarget completes the commands in a text, so that they can be pasted.
+// WithTarget completes the commands in a text so that they can be pasted.
 func (c *Console) WithTarget(text string) string {
 	if c.line.target == nil {
 		return text
@@ -57,8 +57,8 @@ func (c *Console) WithTarget(text string) string {
 	})
 }
 
-// WithTargetOf completes the commands in a text about another deployment than the run's, or
-// about one of its instances.
+// WithTargetOf completes the commands in a text about another deployment or one of its
+// instances.
 func (c *Console) WithTargetOf(opts *deployer.Options, text string) string {
 	own := c.line.target
 	defer c.NameTarget(own)
@@ -66,9 +66,9 @@ func (c *Console) WithTargetOf(opts *deployer.Options, text string) string {
 	return c.WithTarget(text)
 }
 
-// targetArgs returns the arguments that name this run's deployment for another
-// command, as far as that accepts them. Values of variables may be secrets: an
-// ellipsis replaces them, which no shell accepts as a value.
+// targetArgs returns the arguments that name this run's deployment for another command,
+// as far as that accepts them. Values of variables may be secrets: they are replaced by
+// an ellipsis, which no shell accepts as a value.
 func (c *Console) targetArgs(command []string) string {
 	cmd, _, err := c.line.root.Find(command)
 	if err != nil || cmd == c.line.root {
@@ -77,7 +77,7 @@ func (c *Console) targetArgs(command []string) string {
 	var args []string
 	t := c.line.target
 	line := c.line.full.For(cmd, t.Manifest)
-	// What the environment gives, the next command gets as well.
+	// The next command has the same environment.
 	add := func(flag, name string, values ...string) {
 		for _, value := range values[min(line.Given(name), len(values)):] {
 			if value != "" && cmd.Flags().Lookup(name) != nil {
@@ -117,7 +117,7 @@ func (c *Console) targetArgs(command []string) string {
 	add("--database", "database", c.namedDatabase(t.Database))
 	varsFiles := quoted(t.Inputs.VarsFiles...)
 	for i, path := range varsFiles {
-		if path == "-" { // standard input is not there again
+		if path == "-" { // The next command has another standard input.
 			varsFiles[i] = "<…>"
 		}
 	}
@@ -127,7 +127,7 @@ func (c *Console) targetArgs(command []string) string {
 	if add("--var-source", "var-source", quoted(t.Inputs.VarSources...)...); len(t.Inputs.VarSources) > 0 {
 		add("--pass-env", "pass-env", t.Inputs.PassEnv...)
 	}
-	if t.Inputs.SaveStore == nil { // else it is that of the store of the team
+	if t.Inputs.SaveStore == nil { // otherwise the vars store is that of the team's store
 		add("--vars-store", "vars-store", quoted(t.Inputs.VarsStore)...)
 	}
 	if keys := t.Inputs.Keys; keys != nil {
@@ -140,18 +140,18 @@ func (c *Console) targetArgs(command []string) string {
 	return strings.Join(args, " ")
 }
 
-// namedDatabase returns the ledger of addresses for another command; empty if the
-// environment names it.
+// namedDatabase returns the address ledger for another command; empty if the environment
+// names it.
 func (c *Console) namedDatabase(address string) string {
 	var set string
-	_ = (*values.Database)(&set).Set(c.Getenv("BOOTSTRAP_DATABASE")) // a wrong one is reported before
+	_ = (*values.Database)(&set).Set(c.Getenv("BOOTSTRAP_DATABASE")) // an error was reported before
 	if address == "" || address == set {
 		return ""
 	}
 	return addresses.Argument(address)
 }
 
-// completed is an error with commands that can be pasted.
+// completed is an error whose commands can be pasted.
 type completed struct {
 	error
 	text string
@@ -161,9 +161,9 @@ func (e *completed) Error() string { return e.text }
 
 func (e *completed) Unwrap() error { return e.error }
 
-// memberArgs returns what follows bootstrap in a command about this run's deployment, if
-// that is a member of a fleet; empty: it is none, or the command needs more. The
-// variables of a member are in the fleet file, which names it.
+// memberArgs returns the arguments of a command about this run's deployment, if it is a
+// member of a fleet; empty: it is not, or the command needs more. The fleet file, which
+// names the member, has its variables.
 func (c *Console) memberArgs(cmd *cobra.Command) string {
 	member, fleet, found := strings.Cut(c.Getenv(rollout.MemberVariable), "=")
 	if !found {

@@ -15,7 +15,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// tracked is a stream that remembers whether all writes succeeded.
+// tracked is a stream that records whether all writes succeeded.
 type tracked struct {
 	mu  sync.Mutex
 	to  io.Writer
@@ -34,8 +34,8 @@ func (o *tracked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lost returns why some of the output was lost. If the reader has closed the
-// pipe, nothing was lost: it wanted no more.
+// lost returns why some of the output was lost. If the reader has closed the pipe, that
+// is no error.
 func (o *tracked) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,20 +45,20 @@ func (o *tracked) lost() error {
 	return o.err
 }
 
-// Output prints what the commands say.
+// Output prints the output of the commands.
 type Output struct {
 	Process
 	Redactor   *ui.Redactor
-	out        *tracked // the standard output, for everything printed there
+	out        *tracked // the standard output, for everything that is printed there
 	json       bool     // --json
-	plainLines bool     // --plain: a terminal gets what a pipe gets
+	plainLines bool     // --plain: a terminal gets the same as a pipe
 	colour     string   // --color
 	noColour   bool     // --no-color
-	asTerminal bool     // --tty, BOSH_TTY: colours, wherever the output goes
+	asTerminal bool     // --tty, BOSH_TTY: colours even without a terminal
 	quiet      bool     // the command has printed its result
 }
 
-// flags adds the flags that say how output looks.
+// flags adds the flags for the form of the output.
 func (o *Output) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print one JSON event per line")
 	f.Var(values.Choice{To: &o.colour, Of: []string{"auto", "always", "never"}}, "color", "colours: auto (on a terminal), always or never")
@@ -78,8 +78,7 @@ func (o *Output) Terminal(stream io.Writer) *os.File {
 	return nil
 }
 
-// Canvas returns the terminal behind a stream if lines may be drawn again there,
-// or nil.
+// Canvas returns the terminal behind a stream if lines can be redrawn there, or nil.
 func (o *Output) Canvas(stream io.Writer) *os.File {
 	if o.plainLines || o.Getenv("TERM") == "dumb" {
 		return nil
@@ -98,8 +97,8 @@ func widthOf(f *os.File) func() int {
 	}
 }
 
-// HelpWidth returns the width of the terminal to which help goes; false: lines are not
-// broken, because no terminal shows them.
+// HelpWidth returns the width of the terminal for help; false: there is no terminal, so
+// lines are not broken.
 func (o *Output) HelpWidth() (int, bool) {
 	f := o.Terminal(o.out)
 	if f == nil || o.json || o.plainLines {
@@ -108,7 +107,7 @@ func (o *Output) HelpWidth() (int, bool) {
 	return widthOf(f)(), true
 }
 
-// Width returns the width of the terminal of the standard output; 0: it is none.
+// Width returns the width of the terminal of standard output; 0: there is none.
 func (o *Output) Width() int {
 	if f := o.Terminal(o.out); f != nil {
 		return widthOf(f)()
@@ -143,8 +142,8 @@ func (o *Output) Writer(stream io.Writer) *ui.Writer {
 	return out
 }
 
-// Product prints the requested result as it is; only on a terminal, control
-// characters are escaped.
+// Product prints the requested result unchanged; only on a terminal, control characters
+// are escaped.
 func (o *Output) Product(kind, text string) {
 	o.quiet = true
 	if o.json {
@@ -154,7 +153,7 @@ func (o *Output) Product(kind, text string) {
 	if o.Terminal(o.out) != nil {
 		text = ui.Visible(text)
 	}
-	_, _ = io.WriteString(o.out, text) // finish reports the error
+	_, _ = io.WriteString(o.out, text) // The method finish reports the error.
 }
 
 // TextLine is a text as --json prints it.
@@ -167,7 +166,7 @@ func (o *Output) Print(write func(out *ui.Writer)) {
 	o.quiet = true
 	out := o.Writer(o.out)
 	write(out)
-	_ = out.Flush() // finish reports the error
+	_ = out.Flush() // The method finish reports the error.
 }
 
 // Lines returns a writer of a result as JSON, one object per line.
@@ -182,8 +181,7 @@ func (o *Output) PrintObject(kind string, value any) { o.Lines().Print(kind, val
 // PrintProduct prints the requested result as JSON, complete and unchanged.
 func (o *Output) PrintProduct(kind string, value any) { o.Lines().Product(kind, value) }
 
-// wantsJSON reports whether the arguments request JSON, even if a wrong one
-// precedes the flag.
+// wantsJSON reports whether the arguments request JSON, even after a wrong argument.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {
 		switch arg {
@@ -196,8 +194,8 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// PrintDocument prints a document, or the value at a path in it. The output is
-// not redacted: the user asked for it.
+// PrintDocument prints a document, or the value at a path in it. The output is not
+// redacted, because the user asked for it.
 func (o *Output) PrintDocument(doc *document.Document, part bool, path string) error {
 	if !part {
 		path = ""
@@ -218,9 +216,9 @@ func (o *Output) PrintDocument(doc *document.Document, part bool, path string) e
 	return nil
 }
 
-// ProgressStream returns the stream for progress of a command that prints its result to
-// standard output. With --json, that is standard output, too: the kinds
-// distinguish them.
+// ProgressStream returns the stream for the progress of a command that prints its result
+// to standard output. With --json, it is standard output, too: the kinds distinguish
+// them.
 func (o *Output) ProgressStream() io.Writer {
 	if o.json {
 		return o.out
@@ -228,11 +226,11 @@ func (o *Output) ProgressStream() io.Writer {
 	return o.Stderr
 }
 
-// JSON reports whether programs read the output.
+// JSON reports whether the output is for programs.
 func (o *Output) JSON() bool { return o.json }
 
-// Out returns the standard output, for everything printed there.
+// Out returns the standard output, for everything that is printed there.
 func (o *Output) Out() io.Writer { return o.out }
 
-// Quiet notes that the command has printed its result.
+// Quiet records that the command has printed its result.
 func (o *Output) Quiet() { o.quiet = true }

@@ -15,7 +15,7 @@ import (
 
 // written returns the flags of a command that write files, with their kinds.
 func written(cmd *cobra.Command) map[string]overwrite.Kind {
-	page := overwrite.Kind{Name: "the page"} // which is compared when it is written
+	page := overwrite.Kind{Name: "the page"} // it is compared when it is written
 	list := map[string]overwrite.Kind{"events": overwrite.Lines("the events", "kind")}
 	add := func(flag string, kind overwrite.Kind) {
 		if cmd.Flags().Lookup(flag) != nil {
@@ -36,7 +36,7 @@ func written(cmd *cobra.Command) map[string]overwrite.Kind {
 	return list
 }
 
-// reportKind returns what a report of a fleet is.
+// reportKind returns the kind of a fleet's report.
 func reportKind(cmd *cobra.Command) overwrite.Kind {
 	yes := func(flag string) bool { f := cmd.Flags().Lookup(flag); return f != nil && f.Value.String() == "true" }
 	begins := func(text string) func([]byte) bool {
@@ -51,8 +51,8 @@ func reportKind(cmd *cobra.Command) overwrite.Kind {
 	return overwrite.JSON("the report", "format", "run", "fleet", "members")
 }
 
-// refuseOverwriting refuses to write the files that the command reads, and files of
-// another kind than it writes.
+// refuseOverwriting returns an error if the command would overwrite a file that it reads,
+// or a file of another kind.
 func (c *Console) refuseOverwriting(cmd *cobra.Command, args []string) error {
 	flags := written(cmd)
 	var inputs []string
@@ -91,7 +91,7 @@ func (c *Console) InputFiles(cmd *cobra.Command, args []string) []string {
 		}
 	}
 	outputs := written(cmd)
-	skip, command := false, len(strings.Fields(cmd.CommandPath()))-1 // words of the command itself
+	skip, command := false, len(strings.Fields(cmd.CommandPath()))-1 // the words of the command's name
 	for _, word := range c.line.full.Args {
 		name, value, whole := strings.Cut(strings.TrimPrefix(word, "--"), "=")
 		_, output := outputs[name]

@@ -28,8 +28,8 @@ func (c *Console) reportPanic(p *guard.Panic) error {
 	return &exit.DefectError{Text: fmt.Sprintf("%s: %v; please report it with the file %s, in which known secrets are replaced. Running the same command again finds out what was done, and continues", what, p.Value, path)}
 }
 
-// writePanic writes a report with mode 0600 below ~/.bosh, or into the folder
-// for temporary files if there is no ~/.bosh.
+// writePanic writes a report with mode 0600 below ~/.bosh, or into the folder for
+// temporary files if ~/.bosh does not exist.
 func (c *Console) writePanic(text string) (string, error) {
 	var f *os.File
 	err := errors.New("there is no home folder")
@@ -48,7 +48,7 @@ func (c *Console) writePanic(text string) (string, error) {
 	return filepath.Clean(f.Name()), err
 }
 
-// Version returns the module's version as the build recorded it.
+// Version returns the module's version that the build recorded.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

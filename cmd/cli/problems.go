@@ -7,7 +7,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Problem is a problem of the manifest as --json prints it.
+// Problem is a problem of the manifest in the form of --json.
 type Problem struct {
 	Kind    string `json:"kind"` // "problem"
 	File    string `json:"file"`
@@ -15,7 +15,7 @@ type Problem struct {
 	Column  int    `json:"column,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
-	Explain string `json:"explain,omitempty"` // the NAME of bootstrap explain
+	Explain string `json:"explain,omitempty"` // NAME for bootstrap explain
 	Warning bool   `json:"warning,omitempty"`
 }
 

@@ -15,8 +15,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Execute runs the command that the arguments name and prints how it ended, also
-// after a panic before or after the command itself.
+// Execute runs the command of the arguments and prints its end, even after a panic.
 func (c *Console) Execute(root *cobra.Command) (code int) {
 	defer c.closeOpened()
 	err := guard.Call(func() error {
@@ -37,21 +36,21 @@ func (c *Console) closeOpened() {
 	c.closers = nil
 }
 
-// runCommand runs the command that the arguments name.
+// runCommand runs the command of the arguments.
 func (c *Console) runCommand(root *cobra.Command) error {
 	// Log messages of other packages, such as net/http, must not get into the
 	// output.
 	log.SetFlags(0)
 	log.SetOutput(io.Discard)
 	var text bytes.Buffer       // help and version
-	line, _ := c.FullLine(root) // checkArgs reports the error
+	line, _ := c.FullLine(root) // checkArgs reports the error.
 	root.SetArgs(line.Args)
 	root.SetIn(c.Stdin)
 	root.SetOut(&text)
 	root.SetErr(c.Writer(c.Stderr))
-	root.InitDefaultCompletionCmd() // keeps the output that is set
+	root.InitDefaultCompletionCmd() // it keeps the output that is set now
 	if shells, _, err := root.Find([]string{"completion"}); err == nil && shells != root {
-		// Without them, another shell is no error.
+		// Without this, an unknown shell would be no error.
 		shells.Args, shells.RunE = NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	err := c.Signals.until(func(ctx context.Context) error {
@@ -60,7 +59,7 @@ func (c *Console) runCommand(root *cobra.Command) error {
 		if err != nil && !c.line.understood {
 			err = WrongUsage(cmd, err)
 		}
-		// An input that keeps its reader waiting, such as a pipe.
+		// The wait for an input, such as a pipe, was interrupted.
 		if _, reported := errors.AsType[*report.InterruptedError](err); !reported && errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = &report.InterruptedError{Look: true}
 		}

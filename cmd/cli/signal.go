@@ -15,20 +15,20 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Signals is what signals do to the command.
+// Signals defines the effect of signals on the command.
 type Signals struct {
 	running cpi.Running            // the running CPI calls
 	ends    atomic.Bool            // a signal or a closed pipe is the normal end of the command
 	asking  atomic.Bool            // a question waits for an answer
-	left    atomic.Bool            // Ctrl-C is for another program on the terminal
-	second  atomic.Pointer[func()] // what the second signal does; nil: it ends the process
+	left    atomic.Bool            // Ctrl-C is meant for another program on the terminal
+	second  atomic.Pointer[func()] // the effect of the second signal; nil: it ends the process
 }
 
 // End says whether a signal or a closed pipe is the normal end of the command.
 func (s *Signals) End(normal bool) { s.ends.Store(normal) }
 
-// Leave leaves Ctrl-C to another program on the terminal, until it is called with
-// false.
+// Leave makes this program ignore Ctrl-C, which is meant for another program on the
+// terminal, until it is called with false.
 func (s *Signals) Leave(leave bool) { s.left.Store(leave) }
 
 // Second returns a channel that is closed by the second signal, which does not end
@@ -43,12 +43,11 @@ func (s *Signals) Second() <-chan struct{} {
 // Asking reports whether a question waits for an answer.
 func (s *Signals) Asking() bool { return s.asking.Load() }
 
-// until runs fn with a context that ends with the first SIGINT, SIGTERM
-// or SIGHUP; SIGHUP stays ignored under nohup. A second signal does not wait for
-// fn, unless the command handles it: the error is a *exit.StoppedError,
-// and the process must end. A closed pipe ends
-// only commands whose normal end is a signal: others may be in the middle of a
-// change. A panic in any part of fn ends the context, too, and becomes the
+// until runs fn with a context that ends with the first SIGINT, SIGTERM or SIGHUP; under
+// nohup, SIGHUP stays ignored. After a second signal it does not wait for fn, unless the
+// command handles it: the error is a *exit.StoppedError, and the process must end. A
+// closed pipe ends only commands whose normal end is a signal: others may be in the
+// middle of a change. A panic in any part of fn ends the context, too, and becomes the
 // error.
 func (s *Signals) until(fn func(context.Context) error) error {
 	signals := make(chan os.Signal, 2)
@@ -57,9 +56,8 @@ func (s *Signals) until(fn func(context.Context) error) error {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
-	// SIGPIPE is caught until the end, because the result is written after fn
-	// has returned. It is not ignored, because CPIs and packaging scripts would
-	// inherit that.
+	// SIGPIPE is caught until the end, because the result is written after fn has
+	// returned. It is not ignored, because CPIs and packaging scripts would inherit that.
 	pipes := make(chan os.Signal, 1)
 	signal.Notify(pipes, syscall.SIGPIPE)
 	ctx, run := guard.Begin(context.Background())
