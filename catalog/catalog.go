@@ -142,7 +142,7 @@ func (f *Finder) Find(ctx context.Context, top document.Value) error {
 func (f *Finder) put(w want, found Used) {
 	pos := found.pos
 	if !found.Locked {
-		pos = w.item.Position()
+		pos = document.Position{File: w.kind.key(), Line: 1, Column: 1}
 	}
 	w.item.Put("url", found.URL, pos)
 	if w.sha1 != "" && found.SHA1 != "" && w.version == found.Version {

@@ -113,9 +113,8 @@ func every() map[string]struct {
 		"reboot_vm":       {func(x ctx, c *Client) result { return one(c.RebootVM(x, "vm")) }, `["vm"]`, `""`, nil},
 		"set_vm_metadata": {func(x ctx, c *Client) result { return one(c.SetVMMetadata(x, "vm", meta)) }, `["vm",{"a":"b"}]`, `null`, nil},
 		"calculate_vm_cloud_properties": {func(x ctx, c *Client) result {
-			size, err := c.Call(x, "calculate_vm_cloud_properties", map[string]any{"cpu": 1})
-			return result{string(size), err}
-		}, `[{"cpu":1}]`, `{"size":"big"}`, `{"size":"big"}`},
+			return two(c.VMProperties(x, map[string]any{"cpu": 1}))
+		}, `[{"cpu":1}]`, `{"size":"big"}`, map[string]any{"size": "big"}},
 		"create_disk":       {func(x ctx, c *Client) result { return two(c.CreateDisk(x, 512, nil, "vm")) }, `[512,{},"vm"]`, `"disk"`, "disk"},
 		"has_disk":          {func(x ctx, c *Client) result { return two(c.HasDisk(x, "disk")) }, `["disk"]`, `false`, false},
 		"delete_disk":       {func(x ctx, c *Client) result { return one(c.DeleteDisk(x, "disk")) }, `["disk"]`, `null`, nil},

@@ -3,6 +3,7 @@ package cpi
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,21 @@ func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
 		return VMResult{}, err
 	}
 	return c.decodeVM("create_vm", result)
+}
+
+// VMProperties returns the cloud_properties of a VM with at least these resources: cpu,
+// ram and ephemeral_disk_size, the last two in MiB.
+func (c *Client) VMProperties(ctx context.Context, resources map[string]any) (map[string]any, error) {
+	const method = "calculate_vm_cloud_properties"
+	result, err := c.Call(ctx, method, object(resources))
+	if err != nil {
+		return nil, err
+	}
+	var properties map[string]any
+	if err := json.Unmarshal(result, &properties); isNull(result) || err != nil {
+		return nil, c.wrong(method, "a map of cloud_properties", result)
+	}
+	return properties, nil
 }
 
 // HasVM reports whether a VM exists.

@@ -48,5 +48,8 @@ func (r *run) askCloud(ctx context.Context, with plan.With) error {
 	if !with.New {
 		return nil
 	}
+	if _, err := r.vms.properties(ctx); err != nil {
+		return err
+	}
 	return r.stemcells.look(ctx)
 }

@@ -30,7 +30,34 @@ type vms struct {
 	stemcells    *stemcells
 	addresses    *reservations
 	ledgers      *instance.Addresses
-	deletedAgent string // agent id of the VM that this run has deleted
+	deletedAgent string         // agent id of the VM that this run has deleted
+	sized        map[string]any // cloud_properties that the CPI has chosen; nil: it was not asked
+}
+
+// properties returns the cloud_properties of a new VM. If the manifest names only the
+// resources that it needs, the CPI is asked once for theirs.
+func (v *vms) properties(ctx context.Context) (map[string]any, error) {
+	resources, zone, set := v.in.Manifest.Resources()
+	if resources == nil {
+		return v.in.Manifest.ResourcePool.CloudProperties, nil
+	}
+	if v.sized == nil {
+		c, err := v.cpi.Client(ctx)
+		if err != nil {
+			return nil, err
+		}
+		chosen, err := c.VMProperties(ctx, resources)
+		if cpi.NotImplemented(err) {
+			return nil, fmt.Errorf("cannot choose a VM by its vm_resources: %w; name a vm_type of the cloud config in the instance group %s", err, v.in.Manifest.Group.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		v.sized = maps.Clone(zone)
+		maps.Copy(v.sized, chosen)
+		maps.Copy(v.sized, set)
+	}
+	return v.sized, nil
 }
 
 // neverAnswered returns the error for a new VM whose agent does not answer.
@@ -118,11 +145,15 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		return fmt.Errorf("stemcell %s/%s is not recorded as uploaded", v.artifacts.Stemcell.Name, v.artifacts.Stemcell.Version)
 	}
 	m := v.in.Manifest
+	properties, err := v.properties(ctx)
+	if err != nil {
+		return err
+	}
 	return v.rec.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
-			CloudProperties: m.ResourcePool.CloudProperties,
+			CloudProperties: properties,
 			Networks:        v.networks(with.OldServes),
 			Env:             vmEnv(m),
 		}

@@ -3,6 +3,7 @@ package manifest
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -131,9 +132,17 @@ func (k *vmKind) add(source string, properties map[string]any) {
 func (r *reader) readKind(c document.Value) vmKind {
 	own := vmKind{name: "the VM", properties: map[string]any{}, sources: map[string]string{}}
 	place, resources := c.Get("vm_type"), c.Get("vm_resources")
-	if !resources.IsNull() {
-		resources.Fail("cannot be used, because the CPI is not asked which kind of VM has these resources: name a vm_type of the cloud config in its place")
-	} else if name, ok := place.Required("the name of a VM type in vm_types of the cloud config"); ok {
+	switch {
+	case !resources.IsNull() && !place.IsNull():
+		resources.Fail("cannot be used together with vm_type (InstanceGroupBadVmConfiguration)")
+	case !resources.IsNull():
+		own.name = resourcesKey
+		own.add(own.name, map[string]any{resourcesKey: readResources(resources)})
+	default:
+		name, ok := place.Required("the name of a VM type in vm_types of the cloud config, or vm_resources in its place")
+		if !ok {
+			break
+		}
 		if item, ok := r.shared.types.find(place, name, "a VM type", "vm_types", "InstanceGroupUnknownVmType"); ok {
 			own.name = "vm_type " + name
 			own.add(own.name, item.cloudProperties)
@@ -150,6 +159,50 @@ func (r *reader) readKind(c document.Value) vmKind {
 		}
 	}
 	return own
+}
+
+// resourcesKey is the key of a group with the resources of its VMs, and the name of the
+// cloud property that stands for them until the CPI is asked.
+const resourcesKey = "vm_resources"
+
+// readResources reads vm_resources.
+func readResources(c document.Value) map[string]any {
+	resources := map[string]any{}
+	if !sections.Map(c, "instance_groups[].vm_resources") {
+		return resources
+	}
+	for key, place := range map[string]document.Value{"cpu": c.Get("cpu"), "ram": c.Get("ram"), "ephemeral_disk_size": c.Get("ephemeral_disk_size")} {
+		n, ok := place.Whole()
+		switch {
+		case place.IsNull():
+			place.Fail("must be provided: a whole number")
+		case ok && n <= 0:
+			place.Fail("must be greater than 0")
+		case ok:
+			resources[key] = n
+		}
+	}
+	return resources
+}
+
+// Resources returns the resources that the VM needs, and its cloud_properties besides;
+// nil if the manifest names a VM type. Those of set win over what the CPI answers.
+func (m *Manifest) Resources() (resources, zone, set map[string]any) {
+	if m.Placement == nil || m.Placement.kind.sources[resourcesKey] != resourcesKey {
+		return nil, nil, nil
+	}
+	zone, set = map[string]any{}, map[string]any{}
+	for key, value := range m.ResourcePool.CloudProperties {
+		switch {
+		case key == resourcesKey:
+			resources, _ = value.(map[string]any)
+		case m.Placement.kind.sources[key] != "":
+			set[key] = value
+		default:
+			zone[key] = value
+		}
+	}
+	return resources, zone, set
 }
 
 // findSharedDisk returns the group's persistent disk: that of its disk type, or
@@ -210,6 +263,7 @@ func (r *reader) readStemcells(list document.Value) {
 			url.Fail("must be provided, because there is no Director to which the stemcell was uploaded: the URL of the stemcell, or file:// and a path; and for an http(s) URL, its sha1; or its source, with --stemcell OS=SOURCE")
 		} else {
 			ref.URL = r.sourceURL(url, "stemcell")
+			ref.Instead = strings.HasPrefix(ref.URL, "embedded:") && url.Position().File != item.Position().File
 			ref.SHA1, ref.Lock = digestField(item.Get("sha1"), isRemote(ref.URL)), r.lockOf(item)
 		}
 		if ok {

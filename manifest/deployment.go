@@ -34,6 +34,7 @@ type reader struct {
 	shared       *shared // nil: there is no cloud config
 	stemcells    names   // by alias; with a cloud config
 	stemcellRefs map[string]StemcellRef
+	addons       []addon
 }
 
 // plainName is a name that needs no quotes in a message.
@@ -114,9 +115,7 @@ func (r *reader) read(top document.Value) {
 	case len(r.manifest.CloudConfigs) > 0:
 		r.readCloudConfig(top)
 		r.readStemcells(top.Get("stemcells"))
-		if addons := top.Get("addons"); addons.Len() > 0 {
-			addons.Fail("cannot be used: list the jobs of the addons in the instance group")
-		}
+		r.readAddons(top.Get("addons"))
 	case lacksCloudConfig(top):
 		top.Fail("the manifest is in the Director's style (stemcells, vm_type), without networks and resource_pools of its own: name its cloud config with --cloud-config FILE, or in the key cloud_config")
 		return
@@ -202,7 +201,11 @@ func (r *reader) readReleases(list document.Value) {
 			item.Get("name").Fail("must be unique, but there is another release %q", document.Literal(name))
 		}
 		r.releases.add(item.Get("name"), name, ok)
-		url := r.sourceURL(item.Get("url"), "release")
+		what := "release"
+		if len(list.CloudConfigs()) > 0 {
+			what += "; or its source, with --release NAME=SOURCE"
+		}
+		url := r.sourceURL(item.Get("url"), what)
 		r.manifest.Releases = append(r.manifest.Releases, Release{
 			Name: name,
 			URL:  url,

@@ -97,6 +97,7 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 	group.Jobs = r.readJobs(c)
 	if r.shared != nil {
 		r.readPlacement(c, &group)
+		r.addAddons(c, &group)
 	} else {
 		for key, where := range map[string]string{"env": "resource_pools[]", "tags": "the manifest itself"} {
 			if place := c.Get(key); place.HasKey() {

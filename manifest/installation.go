@@ -20,7 +20,7 @@ func (r *reader) readInstallation(c document.Value) {
 	if c.IsNull() {
 		without := ""
 		if r.shared != nil {
-			without = "; a Director has a CPI of its own, and its manifests have no cloud_provider: add it here, for example with an operations file"
+			without = "; a Director has a CPI of its own, and its manifests have no cloud_provider: name a file with one with --cloud-provider FILE, or add it here, for example with an operations file"
 		}
 		c.Fail("must be provided: a map with the CPI (template), its properties, and the agent's URL (mbus)%s", document.Literal(without))
 		return
@@ -31,6 +31,7 @@ func (r *reader) readInstallation(c document.Value) {
 	r.manifest.CPI.Templates = r.readTemplates(c)
 	r.manifest.CPI.Properties = settings(c.Get("properties"))
 	r.manifest.CPI.MBus, r.manifest.CPI.MBusURL = readMBus(c.Get("mbus"))
+	r.manifest.CPI.MBusPending = c.Get("mbus").Pending()
 	r.manifest.CPI.CA = readCert(c.Get("cert"))
 	r.manifest.CPI.CAPending = c.Get("cert").Get("ca").Pending()
 	r.manifest.CPI.SSHTunnel = r.readTunnel(c.Get("ssh_tunnel"))

@@ -111,6 +111,9 @@ type StemcellRef struct {
 	// not contain them.
 	Name, OS, Version string
 	Lock              string `json:",omitempty"` // like Release.Lock
+	// Instead is true if the URL is embedded:NAME and is not the manifest's: Name, OS and
+	// Version are those of the stemcell that it replaces.
+	Instead bool `json:",omitempty"`
 }
 
 // InstanceGroup describes the one instance: its jobs, networks and disk.
@@ -188,14 +191,16 @@ type Installation struct {
 	Templates []JobRef // without properties
 	// MBus is the URL as written, or with the address of the instance. With #name
 	// appended, the agent's certificate is verified for that name, not the host.
-	MBus       string
-	MBusURL    *url.URL
-	CA         string     // PEM; empty: none given
-	CAPending  bool       // the next deploy generates the CA
-	SSHTunnel  *SSHTunnel // nil: none
-	Registry   *Registry  // nil: none; never nil with an SSHTunnel
-	Properties map[string]any
-	Pos        document.Position
+	MBus    string
+	MBusURL *url.URL
+	// MBusPending is true if the next deploy generates the password in MBusURL.
+	MBusPending bool       `json:"-"`
+	CA          string     // PEM; empty: none given
+	CAPending   bool       // the next deploy generates the CA
+	SSHTunnel   *SSHTunnel // nil: none
+	Registry    *Registry  // nil: none; never nil with an SSHTunnel
+	Properties  map[string]any
+	Pos         document.Position
 }
 
 // SSHTunnel configures the SSH connection to the VM.

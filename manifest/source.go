@@ -36,6 +36,8 @@ func (r *reader) sourceURL(c document.Value, what string) string {
 			return ""
 		}
 		return "file://" + r.localPath(c, path)
+	case strings.HasPrefix(scheme, "git+") && what != "stemcell":
+		c.Fail("%s; check the repository out, and name its folder here, or with --release NAME=FOLDER", allowed)
 	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):
 		c.Fail("%s; %q is not supported", allowed, scheme+"://")
 	default:

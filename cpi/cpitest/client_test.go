@@ -247,10 +247,7 @@ func drive(ctx context.Context, c *cpi.Client, request sent) (got any, err error
 		}
 	case "calculate_vm_cloud_properties":
 		if ok = read(&props); ok {
-			var size json.RawMessage
-			if size, err = c.Call(ctx, request.Method, props); err == nil {
-				err = json.Unmarshal(size, &got)
-			}
+			got, err = c.VMProperties(ctx, props)
 		}
 	case "snapshot_disk":
 		if ok = read(&s1, &tags); ok && s1 != "" {

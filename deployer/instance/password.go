@@ -24,7 +24,7 @@ func known() []string {
 // CheckPassword refuses a well-known or short password of the agent, if a new VM is a
 // folder: its agent runs as this user, and every user of this machine can reach it.
 func (h *Host) CheckPassword(ctx context.Context) error {
-	if !h.in.EmbeddedCPI() || h.in.Manifest.CPI.MBusURL == nil || h.NewMachine(ctx).Kind != agent.MachineFolder {
+	if !h.in.EmbeddedCPI() || h.in.Manifest.CPI.MBusURL == nil || h.in.Manifest.CPI.MBusPending || h.NewMachine(ctx).Kind != agent.MachineFolder {
 		return nil
 	}
 	password, _ := h.in.Manifest.CPI.MBusURL.User.Password()

@@ -1,0 +1,115 @@
+package manifest
+
+import (
+	"slices"
+
+	"bootstrap/manifest/document"
+)
+
+// addon is a list of jobs that instance groups have beside their own.
+type addon struct {
+	jobs             []JobRef
+	include, exclude addonRules
+}
+
+// addonRules select instance groups. A group fits if it fits every rule that is given.
+type addonRules struct {
+	jobs                        []JobRef
+	groups, stemcells, networks []string
+	zones                       []string
+	lifecycle                   string
+}
+
+// given reports whether there is a rule.
+func (f addonRules) given() bool {
+	return len(f.jobs)+len(f.groups)+len(f.stemcells)+len(f.networks)+len(f.zones) > 0 || f.lifecycle != ""
+}
+
+// readAddons reads addons, for the groups that are read after them.
+func (r *reader) readAddons(list document.Value) {
+	for _, item := range list.Items() {
+		if !item.IsNull() && !sections.Map(item, "addons[]") {
+			continue
+		}
+		item.Get("name").Required("the name of the addon")
+		shared := settings(item.Get("properties"))
+		a := addon{jobs: r.readJobs(item), include: r.readAddonRules(item.Get("include")), exclude: r.readAddonRules(item.Get("exclude"))}
+		for i := range a.jobs {
+			if a.jobs[i].Properties == nil { // and not those of the group
+				a.jobs[i].Properties = shared
+			}
+		}
+		r.addons = append(r.addons, a)
+	}
+}
+
+// readAddonRules reads include or exclude of an addon. The names in parentheses are those
+// of the Director's errors.
+func (r *reader) readAddonRules(c document.Value) addonRules {
+	if c.IsNull() || !sections.Map(c, "addons[].include") {
+		return addonRules{}
+	}
+	if place := c.Get("deployments"); place.Len() > 0 {
+		place.Fail("cannot be used in a manifest, whose addons are for this deployment alone (AddonDeploymentFilterNotAllowed)")
+	}
+	f := addonRules{groups: c.Get("instance_groups").Texts(), networks: c.Get("networks").Texts(), zones: c.Get("azs").Texts()}
+	f.lifecycle, _ = c.Get("lifecycle").Text()
+	for _, item := range c.Get("jobs").Items() {
+		if !item.IsNull() && !sections.Map(item, "addons[].include.jobs[]") {
+			continue
+		}
+		name, named := item.Get("name").Required("the name of a job (AddonIncompleteFilterJobSection)")
+		release, ok := item.Get("release").Required("the release of the job (AddonIncompleteFilterJobSection)")
+		if named && ok {
+			f.jobs = append(f.jobs, JobRef{Name: name, Release: release})
+		}
+	}
+	for _, item := range c.Get("stemcell").Items() {
+		if !item.IsNull() && !sections.Map(item, "addons[].include.stemcell[]") {
+			continue
+		}
+		if os, ok := item.Get("os").Required("the operating system of the stemcell (AddonIncompleteFilterStemcellSection)"); ok {
+			f.stemcells = append(f.stemcells, os)
+		}
+	}
+	return f
+}
+
+// addAddons adds the jobs of addons to a group; c is its value.
+func (r *reader) addAddons(c document.Value, group *InstanceGroup) {
+	for _, a := range r.addons {
+		if !r.fits(a.include, c, group) || a.exclude.given() && r.fits(a.exclude, c, group) {
+			continue
+		}
+		for _, job := range a.jobs {
+			if slices.ContainsFunc(group.Jobs, func(other JobRef) bool { return other.Name == job.Name }) {
+				r.top.At(job.Path).Get("name").Fail("is already a job of the instance group %q: remove it there, or exclude the group from the addon", document.Literal(group.Name))
+				continue
+			}
+			group.Jobs = append(group.Jobs, job)
+		}
+	}
+}
+
+// fits reports whether a group fits rules, as the Director decides it.
+func (r *reader) fits(f addonRules, c document.Value, group *InstanceGroup) bool {
+	lifecycle := c.Get("lifecycle").Scalar()
+	if lifecycle == "" {
+		lifecycle = "service"
+	}
+	has := func(wanted []string, of document.Value, key string) bool {
+		return len(wanted) == 0 || slices.ContainsFunc(listed(of), func(v document.Value) bool {
+			if key != "" {
+				v = v.Get(key)
+			}
+			return slices.Contains(wanted, v.Scalar())
+		})
+	}
+	return (f.lifecycle == "" || f.lifecycle == lifecycle) &&
+		(len(f.groups) == 0 || slices.Contains(f.groups, group.Name)) &&
+		(len(f.stemcells) == 0 || slices.Contains(f.stemcells, r.manifest.ResourcePool.Stemcell.OS)) &&
+		has(f.zones, c.Get("azs"), "") && has(f.networks, c.Get("networks"), "name") &&
+		(len(f.jobs) == 0 || slices.ContainsFunc(f.jobs, func(wanted JobRef) bool {
+			return slices.ContainsFunc(group.Jobs, func(j JobRef) bool { return j.Name == wanted.Name && j.Release == wanted.Release })
+		}))
+}
