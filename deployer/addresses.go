@@ -76,10 +76,7 @@ func (a *reservations) reserve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	same := func(x, y network.Change) bool {
-		return x.Action == y.Action && x.Reservation.Scope == y.Reservation.Scope && x.Reservation.Block == y.Reservation.Block
-	}
-	if !slices.EqualFunc(a.planned.Changes, got.Changes, same) {
+	if !slices.EqualFunc(a.planned.Changes, got.Changes, sameAddress) {
 		a.undo(ctx, run)
 		return errTaken
 	}

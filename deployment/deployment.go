@@ -40,6 +40,28 @@ type Draft struct {
 	// Alone is true if the instances are to be one, which is as if the manifest had
 	// always described only one: then no record is needed.
 	Alone bool
+
+	networks []network.Network
+	asked    []network.Instance
+	outcomes []network.Outcome // of asked
+}
+
+// TakenError says that another deployment has reserved an address of a plan since the
+// plan was made. Nothing was changed.
+type TakenError struct{}
+
+func (*TakenError) Error() string {
+	return "an address of the plan was reserved by another deployment meanwhile; nothing was changed: run the same command again"
+}
+
+// reserve reserves the addresses of all instances. The error is a *TakenError if they are
+// not those of the draft.
+func (d *Draft) reserve(ctx context.Context, opts deployer.Options) error {
+	taken, err := deployer.ReserveSeveral(ctx, opts, d.networks, d.asked, d.outcomes)
+	if err == nil && taken {
+		err = &TakenError{}
+	}
+	return err
 }
 
 // Make drafts the instances of a deployment: those of the record that stay, new ones, and
@@ -79,6 +101,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	if err != nil {
 		return nil, err
 	}
+	draft.networks, draft.asked, draft.outcomes = d.Networks, asked, outcomes
 	for i, entry := range draft.Record.Instances {
 		entry.Addresses = addressesOf(outcomes[i])
 	}

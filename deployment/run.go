@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"bootstrap/deployer"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -105,6 +106,10 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		p.Rows[i].in.PostDeploy = true
 	}
 	if err := draft.Record.Save(); err != nil {
+		return err
+	}
+	// The record is saved first: the next run finds by it what a killed one has reserved.
+	if err := draft.reserve(ctx, o.Base); err != nil {
 		return err
 	}
 	r := newRunner(o, draft.Record, p, dir)
@@ -250,8 +255,20 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	if err := r.ended(ctx, row, outcome, Deleted); err != nil {
 		return err
 	}
+	if err := r.releaseUnused(ctx, row); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record.Remove(row.ID)
 	return r.record.Save()
+}
+
+// releaseUnused releases what was reserved for an instance that no run has reached. The
+// command that deletes an instance finds nothing to delete then.
+func (r *runner) releaseUnused(ctx context.Context, row *Row) error {
+	if len(row.in.Addresses) == 0 {
+		return nil
+	}
+	return deployer.ReleaseUnused(ctx, r.Base, row.ID)
 }

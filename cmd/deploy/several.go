@@ -2,10 +2,12 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -192,36 +194,52 @@ func (s *several) deploy(saved string) (err error) {
 			return err
 		}
 		defer unlock()
-		old, err := deployment.Load(s.dir, opts)
-		if err == nil {
-			err = s.command().Await(ctx, opts, old)
-		}
-		if err != nil {
-			return err
-		}
-		p, draft, err := s.plan(ctx, opts, old)
-		if err != nil {
-			return err
-		}
-		switch {
-		case p.Nothing() && s.only != "":
-			return nil
-		case p.Nothing():
-			if err := draft.Settle(); err != nil {
-				return err
+		for range mostReplans {
+			err = s.deployPlanned(ctx, opts)
+			if _, taken := errors.AsType[*deployment.TakenError](err); !taken || s.saved != nil {
+				break
 			}
-			return s.share(ctx, opts, draft.Record)
+			opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Another deployment has reserved an address of the plan meanwhile: this is the new plan"})
 		}
-		if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
-			if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
-				return err
-			}
-		}
-		if err := s.run(ctx, opts, draft, p); err != nil {
+		return err
+	})
+}
+
+// mostReplans is how often a deploy plans again because another deployment has taken an
+// address of its plan.
+const mostReplans = 50
+
+// deployPlanned plans the deployment, asks, and carries out the plan.
+func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) error {
+	old, err := deployment.Load(s.dir, opts)
+	if err == nil {
+		err = s.command().Await(ctx, opts, old)
+	}
+	if err != nil {
+		return err
+	}
+	p, draft, err := s.plan(ctx, opts, old)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.Nothing() && s.only != "":
+		return nil
+	case p.Nothing():
+		if err := draft.Settle(); err != nil {
 			return err
 		}
 		return s.share(ctx, opts, draft.Record)
-	})
+	}
+	if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
+		if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
+			return err
+		}
+	}
+	if err := s.run(ctx, opts, draft, p); err != nil {
+		return err
+	}
+	return s.share(ctx, opts, draft.Record)
 }
 
 // share records what the deployment shares with others, once all instances are as the

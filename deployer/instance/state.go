@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"bootstrap/internal/scratch"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -136,6 +138,10 @@ func (rec *Record) stateOptions() file.Options {
 		Waiting: func(l *file.LockedError) { rec.Out.Info(fmt.Sprintf("Waiting up to %v: %v", rec.Env.LockWait, l)) },
 		Warn:    func(err error) { rec.Out.Warning(err.Error()) },
 		Trace:   rec.Env.traceState(),
+	}
+	if of := rec.From.Of; of != nil && uuid.Validate(of.Instance.ID) == nil {
+		// Addresses of an instance are reserved with this id before it has a state.
+		opts.Installation = of.Instance.ID
 	}
 	if rec.From.Manifest != "" {
 		opts.Legacy = filepath.Join(filepath.Dir(rec.From.Manifest), file.LegacyName)

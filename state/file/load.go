@@ -79,6 +79,9 @@ func (l *loaded) start(path string, opts Options) error {
 	}
 	l.current.Own.Serial = serial
 	l.fresh = l.current.InstallationID == ""
+	if l.fresh {
+		l.current.InstallationID = opts.Installation
+	}
 	l.current.Identify()
 	id := l.current.InstallationID
 	l.recover(path, opts.Home)

@@ -33,6 +33,9 @@ type Options struct {
 	// there is no state file. It may be empty, and the file need not exist.
 	Legacy string
 
+	// Installation is the installation id of a new state; empty: a random one.
+	Installation string
+
 	// Team is the store whose copy the file is; nil: none.
 	Team *team.Copy
 
