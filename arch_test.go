@@ -244,6 +244,7 @@ func imports() map[string][]string {
 			"deployer/observe",
 			"deployer/plan",
 			"deployer/report",
+			"deployment/links",
 			"deployment/order",
 			"deployment/record",
 			"deployment/roster",

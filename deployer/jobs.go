@@ -31,9 +31,11 @@ type jobs struct {
 	agents   *instance.Agents
 	packages *packages
 	disks    *disks
-	rendered rendered
-	previous kept.Applied // what deploy --previous applies
-	again    bool         // they were applied again to a VM that had lost its jobs
+
+	connections *Connections
+	rendered    rendered
+	previous    kept.Applied // what deploy --previous applies
+	again       bool         // they were applied again to a VM that had lost its jobs
 }
 
 // rendered is the archive of the rendered jobs, in a temporary folder.

@@ -64,13 +64,6 @@ func (j *jobs) groupOf(own []templates.Job) links.Group {
 	return g
 }
 
-// resolve returns the links of all jobs of the deployment. own are the jobs of the run's
-// group.
-func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
-	d := j.in.Deployment
-	return links.Resolve(d.Name, j.linkGroups(own), j.others)
-}
-
 // linkGroups returns all groups of the deployment in the form that links.Resolve takes.
 // own are the jobs of the run's group.
 func (j *jobs) linkGroups(own []templates.Job) []links.Group {

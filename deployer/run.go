@@ -28,6 +28,9 @@ type Options struct {
 	SkipIfMissing bool      // delete: succeed if there is no state file
 	Disk          string    // disks: CID; disks forget: empty means the current disk
 	Force         bool      // disks forget: do not ask the CPI
+	// Connections are the links of a deployment with several instances, for all runs about
+	// it in this process; nil: only for this run.
+	Connections *Connections
 	// Confirm asks the user; nil: every question is answered with yes.
 	Confirm func(context.Context, Question) (bool, error)
 }
@@ -83,7 +86,10 @@ func newRun(opts Options) *run {
 	r.stemcells, r.settings = &stemcells{work: w, cpi: t.CPI}, &settings{work: w, agents: t.Agents}
 	r.disks, r.packages = &disks{work: w, cpi: t.CPI}, &packages{work: w}
 	r.vms = &vms{work: w, agents: t.Agents, cpi: t.CPI, ledgers: t.Addresses, stemcells: r.stemcells, addresses: r.addresses}
-	r.jobs = &jobs{work: w, agents: t.Agents, packages: r.packages, disks: r.disks}
+	r.jobs = &jobs{work: w, agents: t.Agents, packages: r.packages, disks: r.disks, connections: opts.Connections}
+	if r.jobs.connections == nil {
+		r.jobs.connections = NewConnections()
+	}
 	r.records = &records{work: w, cpi: t.CPI, addresses: r.addresses, jobs: r.jobs}
 	return r
 }

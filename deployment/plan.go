@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployment/links"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -200,7 +202,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		lost := draft.Lost[0]
 		return nil, fmt.Errorf("the instance %s/%d would be replaced, and its disk would be orphaned, because the group has %s: to keep it, write in the group: migrated_from: [{name: %s, az: ZONE}]", lost.Group, lost.Index, lost.Why, lost.Group)
 	}
-	o.Base.Deployment = d
+	o.Base.Deployment, o.Base.Connections = d, deployer.NewConnections()
 	p := &Plan{Deployment: d.Name}
 	chosen, unknown := draft.Record.Select(o.Only)
 	if len(chosen) == 0 && o.Only != "" {
@@ -248,6 +250,9 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 		switch err := made[i].err; {
 		case row.Action != Keep:
 		case err != nil:
+			if wrong, ok := errors.AsType[*links.Unresolved](err); ok {
+				return wrong // the same for all instances
+			}
 			reason := row.Name + ": " + err.Error()
 			if advice := o.Advice(err); advice != "" {
 				reason += " (" + advice + ")"

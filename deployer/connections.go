@@ -1,0 +1,61 @@
+package deployer
+
+import (
+	"slices"
+	"sync"
+
+	"bootstrap/deployment/links"
+	"bootstrap/manifest"
+	"bootstrap/templates"
+)
+
+// Connections keeps the links of a deployment for all runs about its instances in this
+// process: they are the same for all, as long as no instance learns its address.
+type Connections struct {
+	mu   sync.Mutex
+	made map[string]made // by the address that only the run knows; empty: there is none
+}
+
+// made is the result of links.Resolve.
+type made struct {
+	all *links.Connected
+	err error
+}
+
+// NewConnections returns connections of a deployment, none of which is known.
+func NewConnections() *Connections { return &Connections{made: map[string]made{}} }
+
+// get returns the links for a run, which resolve connects if they are not known.
+func (c *Connections) get(address string, resolve func() (*links.Connected, error)) (*links.Connected, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, known := c.made[address]
+	if !known {
+		m.all, m.err = resolve()
+		c.made[address] = m
+	}
+	return m.all, m.err
+}
+
+// resolve returns the links of all jobs of the deployment, which nobody changes. own are
+// the jobs of the run's group.
+func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
+	d := j.in.Deployment
+	return j.connections.get(j.ownAddress(d), func() (*links.Connected, error) {
+		return links.Resolve(d.Name, j.linkGroups(own), j.others)
+	})
+}
+
+// ownAddress returns the instance and its address if only the run knows that: the record
+// has the addresses that the cloud does not choose.
+func (j *jobs) ownAddress(d *manifest.Deployment) string {
+	in := j.rec.From.Of.Instance
+	i := slices.IndexFunc(d.Groups, func(g manifest.Group) bool { return g.Name == in.Group })
+	if j.address == "" || i < 0 {
+		return ""
+	}
+	if block, recorded := in.Addresses[d.Groups[i].DefaultNetwork()]; recorded && block.Addr().String() == j.address {
+		return ""
+	}
+	return in.ID + " " + j.address
+}
