@@ -17,17 +17,17 @@ import (
 	"bootstrap/state/file"
 )
 
-// placeholder stands in a path for the name of the member.
+// placeholder stands for the name of the member in a path.
 const placeholder = "{name}"
 
-// located is a path as the fleet file has it, with its place; the path is empty if
-// there is none.
+// located is a path in the fleet file, with its place; the path is empty if there is
+// none.
 type located struct {
 	place document.Value
 	path  string
 }
 
-// orElse returns the place of the path, or another one if there is no path.
+// orElse returns the place of the path; without a path, the other place.
 func (l located) orElse(v document.Value) document.Value {
 	if l.path == "" {
 		return v
@@ -54,8 +54,8 @@ func (r *reader) readPath(v document.Value) located {
 	return located{v, text}
 }
 
-// readState reads the path of a state file. It refuses the URL of a store of a team,
-// because a file of that name would be another state of the same VM.
+// readState reads the path of a state file. It refuses the URL of a team's store, because
+// a file of that name would be another state of the same VM.
 func (r *reader) readState(v document.Value) located {
 	if text, _ := v.Text(); strings.Contains(text, "://") {
 		v.Fail("must be the path of a file: the members of a fleet cannot have their state in the store of a team; deploy these one by one, with bootstrap deploy --state URL")
@@ -84,9 +84,9 @@ func (r *reader) readPaths(v document.Value) []located {
 
 // files finds the files that a fleet file names. It looks at each one once.
 type files struct {
-	dir     string // of the fleet file
+	dir     string // folder of the fleet file
 	looked  map[string]error
-	folders map[string]string          // resolves links: folder -> the same folder without links
+	folders map[string]string          // folders without links: folder -> the same folder without links
 	states  map[string][]existingState // by size and time
 }
 
@@ -119,7 +119,7 @@ func (f files) path(l located, member string) string {
 	return filepath.Join(f.dir, text)
 }
 
-// existing returns the result of path, and reports a file that does not exist.
+// existing returns the result of path. It reports a problem if the file does not exist.
 func (f files) existing(l located, member string) string {
 	path := f.path(l, member)
 	err, known := f.looked[path]
@@ -143,7 +143,7 @@ func (f files) existing(l located, member string) string {
 	return path
 }
 
-// inFolder returns the result of path, and reports a folder that does not exist.
+// inFolder returns the result of path. It reports a problem if the folder does not exist.
 func (f files) inFolder(l located, member string) string {
 	path := f.path(l, member)
 	if path == "" {
@@ -257,7 +257,7 @@ func (f files) glob(pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// hidden reports whether a wildcard stands for the dot of a name.
+// hidden reports whether a wildcard would match the dot at the beginning of a name.
 func hidden(names, pattern []string) bool {
 	for i, name := range names {
 		if strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern[i], ".") {

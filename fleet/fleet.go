@@ -30,15 +30,15 @@ type Member struct {
 	Name     string // unique, also where file names ignore case
 	Manifest string // absolute path
 	State    string // absolute path; empty: beside the manifest
-	// Instance is which instance of a manifest with several it is: GROUP/ID. Record is
-	// the folder of the record that has it. Then all else is in the flags of the
-	// program, but for Vars, which is its whole standard input. Empty: the manifest
-	// describes one instance.
+	// Instance is GROUP/ID if the member is an instance of a manifest with several;
+	// Record is the folder of its record. Then everything else is in the flags of the
+	// program, except Vars, its complete standard input. Empty: the manifest describes
+	// one instance.
 	Instance, Record string
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none
-	PackagesGroup                string // members of one group use packages that the VMs of the others compiled; empty: none
+	PackagesGroup                string // members of one group use packages that each other's VMs compiled; empty: none
 	// Vars is a JSON map of variables, which is also YAML; nil: none. Vars and Labels
 	// are never changed, because members may share them.
 	Vars    []byte
@@ -59,8 +59,8 @@ type Update struct {
 	Canaries    Canaries
 	MaxInFlight Share
 	Waves       []Share // sizes of the waves after the canaries, the last one repeating; empty: one wave
-	// BakeCanaries is how long to wait after the canaries, BakeWaves after each
-	// wave but the last.
+	// BakeCanaries is how long to wait after the canaries, BakeWaves after each wave
+	// except the last.
 	BakeCanaries, BakeWaves time.Duration
 	MaxFailures             int // counts members that are not canaries
 	RetryBusy               RetryBusy
@@ -72,7 +72,7 @@ type Update struct {
 	CanaryWatch, UpdateWatch string
 }
 
-// Strategy says what happens to a member.
+// Strategy says how a member is updated.
 type Strategy string
 
 // The strategies.
@@ -82,12 +82,12 @@ const (
 	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; a fleet file cannot choose it
 )
 
-// OnFailure says what happens to a member whose new jobs do not run.
+// OnFailure says what to do with a member whose new jobs do not run.
 type OnFailure string
 
-// What happens after a failure.
+// What to do after a failure.
 const (
-	KeepFailed OnFailure = "keep"     // it stays as it is
+	KeepFailed OnFailure = "keep"     // keep it
 	PutBack    OnFailure = "previous" // its previous version is deployed again
 )
 

@@ -19,15 +19,14 @@ const mostMembers = 100_000
 type reader struct {
 	fleet *Fleet
 	files files
-	// owners are the members by name in lower case, and states those by state
-	// file.
+	// owners are the members by name in lower case, and states the members by state file.
 	owners, states map[string]owner
 	// unsure is true if members or labels are missing because of other problems.
 	unsure bool
 	full   bool // the fleet has too many members
 }
 
-// owner is a member that has a name or a state file.
+// owner is a member with a name or a state file.
 type owner struct {
 	name string
 	pos  document.Position
@@ -37,7 +36,7 @@ func newReader(f *Fleet) *reader {
 	return &reader{fleet: f, files: newFiles(filepath.Dir(f.Path)), owners: map[string]owner{}, states: map[string]owner{}}
 }
 
-// read reads and checks the whole document.
+// read reads and checks the complete document.
 func (r *reader) read(top document.Value) {
 	if len(top.CloudConfigs()) > 0 {
 		top.Fail("cloud_config has no meaning at the top of a fleet file: put it in defaults, or in members")
@@ -258,7 +257,7 @@ func (s settings) with(other settings) settings {
 	return s
 }
 
-// merged returns a map with the entries of both, those of above winning.
+// merged returns a map with the entries of both; those of above replace those of below.
 func merged[V any](below, above map[string]V) map[string]V {
 	switch {
 	case len(above) == 0:
@@ -335,7 +334,7 @@ func readBlocked(v document.Value) *Blocked {
 	return b
 }
 
-// candidate is a member whose name and files are not checked yet.
+// candidate is a member before its name and files are checked.
 type candidate struct {
 	settings
 	name     string
@@ -344,7 +343,7 @@ type candidate struct {
 	json     []byte // the variables, if they are encoded already
 	derived  bool   // the name comes from the manifest's path
 	glob     bool   // the name and the manifest come from a pattern
-	row      bool   // of a table
+	row      bool   // true: it is a row of a table
 }
 
 // add checks a member and adds it to the fleet.
@@ -389,8 +388,8 @@ func (r *reader) add(c candidate) {
 	r.fleet.Members = append(r.fleet.Members, m)
 }
 
-// failName reports a wrong name: at the manifest that it is made from, with why, or at
-// its own place in the fleet file.
+// failName reports a wrong name: at the manifest from which the name is made, with
+// reason, or at the name's own place in the fleet file.
 func (r *reader) failName(c candidate, reason, wrong string) {
 	r.unsure = true
 	switch {

@@ -74,13 +74,13 @@ func (f *Fleet) publicNames(document []string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// longestName leaves room in a file name for the suffix after the member's name.
+// longestName leaves space in a file name for the suffix after the member's name.
 const longestName = 100
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// refuseName returns why a text cannot be the name of a member or of a fleet, or
-// "". Names become parts of file names, and arguments of commands.
+// refuseName returns why a text cannot be the name of a member or of a fleet, or "".
+// Names become parts of file names, and arguments of commands.
 func refuseName(text string) string {
 	switch {
 	case len(text) > longestName:

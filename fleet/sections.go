@@ -17,8 +17,8 @@ var inputs = []keys.Field{
 // blocked is the key that members and rows share.
 var blocked = keys.Field{Key: "blocked", Form: keys.Section, Of: "blocked", About: "A blocked member is skipped, and counted."}
 
-// sections are all maps of the fleet file with fixed keys, for the reader and for
-// the schema.
+// sections has all maps of the fleet file with fixed keys, for the reader and for the
+// schema.
 var sections = keys.Table{
 	{Name: "", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, About: "Name of the fleet; the file's name without extension unless given."},

@@ -10,8 +10,8 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// Selector selects members: one by its name, those with a label, or those that the
-// caller knows to be outdated or failed.
+// Selector selects members: one by name, those with a label, or those that the caller
+// knows to be outdated or failed.
 type Selector struct {
 	Name         string // empty: none
 	Label, Value string // Label empty: none
@@ -67,7 +67,7 @@ func (s Selector) Matches(m Member) bool {
 	return m.Name == s.Name
 }
 
-// Check returns an error, which names similar members, if the selector matches none.
+// Check returns an error, with similar names, if the selector matches no member.
 func (s Selector) Check(members []Member) error {
 	if slices.ContainsFunc(members, s.Matches) {
 		return nil
@@ -97,7 +97,7 @@ func (s Selector) Check(members []Member) error {
 	return fmt.Errorf("no member has the label %s%s", s, near(s.Value, values))
 }
 
-// near suggests one of the options or, if none is similar, names some of them.
+// near suggests a similar option or, if there is none, lists some of them.
 func near(word string, options map[string]bool) string {
 	list := slices.Sorted(maps.Keys(options))
 	if advice := spelling.Suggest(word, list); advice != "" {

@@ -30,9 +30,8 @@ func ParseShare(text string) (s Share, ok bool) {
 	return Count(n), true
 }
 
-// Of returns how many of total members the share is: a percentage is rounded
-// down, and the result is at most total. A caller that needs a width takes at
-// least 1.
+// Of converts the share to a number of members, of total: a percentage is rounded down,
+// and the result is at most total. For a width, the caller uses at least 1.
 func (s Share) Of(total int) int {
 	n := s.n
 	if s.percent {

@@ -46,7 +46,7 @@ func TestParseShare(t *testing.T) {
 	}
 }
 
-// String returns the share as a fleet file has it, such as 5 or 10%.
+// String returns the share in the form of a fleet file, such as 5 or 10%.
 func (s Share) String() string {
 	if s.percent {
 		return strconv.Itoa(s.n) + "%"

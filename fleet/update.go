@@ -59,7 +59,7 @@ func choose[T ~string](v document.Value, chosen *T, options ...T) {
 	*chosen = T(text)
 }
 
-// readCanaries reads how many canaries there are, and which members they may be.
+// readCanaries reads the number of canaries, and which members they may be.
 func (r *reader) readCanaries(v document.Value) {
 	c := &r.fleet.Update.Canaries
 	if !v.IsMap() {

@@ -18,26 +18,25 @@ const (
 	Deletes Effect = "deletes"
 )
 
-// Call describes a method of the CPI that creates, changes or deletes something. The
-// call is announced in the state before it is made, so that the next run can find out
-// its result after a kill.
+// Call describes a method of the CPI that creates, changes or deletes an object. The call
+// is announced in the state before it is made, so that the next run can find out its
+// result after a kill.
 type Call struct {
 	Method string
 	Effect Effect
-	// Thing is what the call is about: "VM", "disk", "stemcell", "snapshot".
+	// Thing is the kind of the object: "VM", "disk", "stemcell", "snapshot".
 	Thing string
-	// Asks is the method that reports whether the thing exists; empty: no method
-	// does.
+	// Asks is the method that reports whether the object exists; empty: there is none.
 	Asks string
 
 	needs  string // the field of the intent without which the result cannot be recorded
 	has    func(Intent) bool
-	record func(s *State, in Intent, cid string) error // records what was made or changed
-	forget func(s *State, cid string)                  // removes the records of what was deleted
-	// sought describes what a person looks for in the cloud.
+	record func(s *State, in Intent, cid string) error // records the created or changed object
+	forget func(s *State, cid string)                  // removes the records of the deleted object
+	// sought says what a person can look for in the cloud.
 	sought func(Intent) string
-	// data is true if the created thing may contain data: an adopted leftover
-	// then becomes an orphan, because unused disks are deleted.
+	// data is true if the created object may contain data: an adopted leftover then
+	// becomes an orphan, because unused disks are deleted.
 	data bool
 }
 
@@ -90,8 +89,8 @@ func CallOf(method string) Call {
 // Call returns the row of the intent's method.
 func (in Intent) Call() Call { return CallOf(in.Method) }
 
-// Sought describes what a person must look for in the cloud to find what the
-// call created.
+// Sought says what a person can look for in the cloud to find the object that the call
+// created.
 func (in Intent) Sought() string {
 	switch c := in.Call(); {
 	case in.CID != "":

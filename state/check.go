@@ -146,8 +146,8 @@ func (in *Intent) check(p *defects, where string, ids map[string]bool) {
 	}
 }
 
-// Repair corrects what other tools leave behind. Like these tools, it removes pointers
-// to records that do not exist, and it leaves one record of each stemcell.
+// Repair corrects what other tools leave behind. Like these tools, it removes pointers to
+// records that do not exist. It also removes additional records of the same stemcell.
 func (s *State) Repair() {
 	s.mergeStemcells()
 	if s.Stemcell() == nil {

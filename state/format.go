@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// upgrade turns a state in one format into the next format.
+// upgrade converts a state from one format to the next.
 type upgrade struct {
 	is   func(map[string]json.RawMessage) bool // whether the state is in the format
 	next func(map[string]json.RawMessage) error
@@ -23,7 +23,7 @@ func upgrades() []upgrade {
 	}
 }
 
-// Encode returns the state as it is written.
+// Encode returns the state as JSON.
 func (s *State) Encode() ([]byte, error) { return json.MarshalIndent(s, "", "    ") }
 
 // Decode reads a state in any format: bosh-init's, create-env's or ours. It neither
@@ -103,17 +103,17 @@ func notState(err error) error {
 	return fmt.Errorf("it is not a state file (%w); nothing was changed: restore an earlier version, which `bootstrap state backups MANIFEST` lists, or point --state at the right file", err)
 }
 
-// ofBoshInit reports whether bosh-init wrote the state: the key of its manifest digest
-// is another one.
+// ofBoshInit reports whether bosh-init wrote the state: its key for the manifest's digest
+// differs.
 func ofBoshInit(raw map[string]json.RawMessage) bool {
 	_, sha1 := raw["current_manifest_sha1"]
 	_, sha := raw["current_manifest_sha"]
 	return sha1 && !sha
 }
 
-// fromBoshInit turns bosh-init's format into create-env's. create-env's digest of the
-// manifest differs from bosh-init's SHA-1 of its bytes, which is kept to find out
-// whether the manifest has changed since.
+// fromBoshInit converts bosh-init's format to create-env's. create-env's digest of the
+// manifest differs from bosh-init's SHA-1 of its bytes, which is kept to find out whether
+// the manifest has changed since.
 func fromBoshInit(raw map[string]json.RawMessage) error {
 	raw["current_manifest_sha"] = json.RawMessage(`""`)
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Import contains CIDs that exist in the cloud and that the state does not record. An
-// empty field is not imported.
+// Import contains existing CIDs that the state does not record. An empty field is not
+// imported.
 type Import struct {
 	VM      string // CID
 	AgentID string // the agent id with which the VM was created
@@ -22,8 +22,8 @@ type Import struct {
 	Stemcell Stemcell // its ID is ignored
 }
 
-// Import records the CIDs in names: the VM and the disk as the current ones, the
-// stemcell as the VM's. It is an error if the state has a current one already.
+// Import records the CIDs: the VM and the disk as the current ones, the stemcell as the
+// VM's. If the state has a current one already, that is an error.
 func (s *State) Import(in Import) error {
 	return errors.Join(s.importVM(in), s.importDisk(in), s.importStemcell(in))
 }
@@ -138,8 +138,8 @@ func (s *State) oneUnsettled(id string) (Leftover, error) {
 	}
 }
 
-// ForgetLeftover removes the one intent or leftover whose id begins with id, and
-// returns it.
+// ForgetLeftover removes the only intent or leftover whose id begins with id, and returns
+// it.
 func (s *State) ForgetLeftover(id string) (Leftover, error) {
 	l, err := s.oneUnsettled(id)
 	if err != nil {
@@ -150,9 +150,9 @@ func (s *State) ForgetLeftover(id string) (Leftover, error) {
 	return l, nil
 }
 
-// AdoptLeftover records what the call whose id begins with id has made. cid is the CID,
-// empty if the leftover contains it. A VM becomes the current one. A disk becomes an
-// orphan, because it may contain data, and unused disks are deleted.
+// AdoptLeftover records the object of the call whose id begins with id. cid is the CID;
+// empty if the leftover has it. A VM becomes the current one. A disk becomes an orphan,
+// because it may contain data, and unused disks are deleted.
 func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l, err := s.ForgetLeftover(id)
 	if err != nil {

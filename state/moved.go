@@ -25,8 +25,8 @@ const movedTo = "This deployment state was moved to "
 // create-env does not take it for the state of a deployment without a VM.
 func Moved(to string) []byte { return []byte(movedTo + to + "\n") }
 
-// whereTo returns the new place of a state that was moved; ok is false if data is not
-// the text of Moved.
+// whereTo returns the new place of a moved state; ok is false if data is not the text of
+// Moved.
 func whereTo(data []byte) (to string, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(movedTo))
 	return strings.TrimSpace(string(rest)), ok

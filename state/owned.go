@@ -32,8 +32,8 @@ func (s *State) Owned() []string {
 	return list
 }
 
-// Resources lists the resources in the cloud that the state records, each with its CID
-// and one time: "VM vm-1". It is used to compare versions of a state.
+// Resources lists the resources in the cloud that the state records, each once, with its
+// CID: "VM vm-1". It is used to compare versions of a state.
 func (s *State) Resources() []string {
 	var list []string
 	add := func(kind, cid string) {

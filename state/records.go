@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Settle removes the intent and records what its call created under cid, unless
-// that is empty. A VM becomes the current one; it is an error if there is one
-// already, unless the intent replaces it. A changed disk gets its new size and
-// properties, and the CID cid, which may be the one it had.
+// Settle removes the intent and records its result under cid, unless cid is empty. A VM
+// becomes the current one; if there is one already, that is an error, unless the intent
+// replaces it. A changed disk gets its new size and properties, and the CID cid, which
+// may be the same as before.
 func (s *State) Settle(in Intent, cid string) error {
 	s.Own.Intents = slices.DeleteFunc(s.Own.Intents, func(other Intent) bool { return other.ID == in.ID })
 	if cid == "" {
@@ -24,8 +24,8 @@ func (s *State) Settle(in Intent, cid string) error {
 	return record(s, in, cid)
 }
 
-// settleStemcell records a stemcell. Light stemcells may share one CID and then have
-// one record, because deleting one of two would delete both. A stemcell that was
+// settleStemcell records a stemcell. Several light stemcells may have the same CID; then
+// there is one record, because deleting one of two would delete both. A stemcell that was
 // uploaded again replaces the record of the lost one.
 func (s *State) settleStemcell(in Intent, cid string) error {
 	if in.Stemcell == nil {
@@ -88,8 +88,8 @@ func (s *State) settleVM(in Intent, cid string) error {
 // maxLeftovers is how many leftovers are kept; the oldest are removed first.
 const maxLeftovers = 50
 
-// LeaveBehind turns an intent with an unknown outcome into a leftover, which
-// replaces one of the same method and CID.
+// LeaveBehind makes an intent with an unknown result a leftover, which replaces one with
+// the same method and CID.
 func (s *State) LeaveBehind(in Intent, why string) error {
 	s.Own.Leftovers = slices.DeleteFunc(s.Own.Leftovers, func(l Leftover) bool {
 		return in.CID != "" && l.CID == in.CID && l.Method == in.Method
@@ -99,7 +99,7 @@ func (s *State) LeaveBehind(in Intent, why string) error {
 	return s.Settle(in, "")
 }
 
-// Forget removes every record of what a CPI method deleted under this CID, and
+// Forget removes every record of the object that a CPI method deleted under this CID, and
 // the pointers to it.
 func (s *State) Forget(method, cid string) {
 	if forget := CallOf(method).forget; forget != nil {
@@ -108,8 +108,8 @@ func (s *State) Forget(method, cid string) {
 	s.Repair()
 }
 
-// Orphan moves a disk from Disks, where create-env may delete it, to the orphans.
-// If it was the current disk, there is no current one then.
+// Orphan moves a disk from Disks, where create-env may delete it, to the orphans. If it
+// was the current disk, there is no current one after that.
 func (s *State) Orphan(d Disk, why string, now time.Time) {
 	s.Disks = slices.DeleteFunc(s.Disks, func(other Disk) bool { return other.ID == d.ID || other.CID == d.CID })
 	if s.CurrentDiskID == d.ID {
@@ -138,8 +138,8 @@ func (s *State) Adopt(cid string) (d Disk, ok bool) {
 	return d, true
 }
 
-// Owns reports whether the state records a VM, a disk, an orphan or a stemcell
-// with that CID. Only these may be deleted.
+// Owns reports whether the state records a VM, a disk, an orphan or a stemcell with that
+// CID. Only these may be deleted.
 func (s *State) Owns(cid string) bool {
 	return cid != "" && (s.ownsVM(cid) || s.ownsDisk(cid) ||
 		slices.ContainsFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid }))
@@ -154,7 +154,8 @@ func (s *State) ownsDisk(cid string) bool {
 		slices.ContainsFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 }
 
-// nonNil returns properties that are written like create-env does: {}, not null.
+// nonNil replaces nil by an empty map, which is written as {}, not null, as create-env
+// does.
 func nonNil(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}

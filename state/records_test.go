@@ -171,7 +171,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Of many leftovers the oldest are removed.
+// If there are too many leftovers, the oldest are removed.
 func TestLeftoversAreLimited(t *testing.T) {
 	t.Parallel()
 	var st State
@@ -187,7 +187,7 @@ func TestLeftoversAreLimited(t *testing.T) {
 	}
 }
 
-// A leftover replaces one of the same method and CID.
+// A leftover replaces one with the same method and CID.
 func TestLeftoversAreAboutOneThingEach(t *testing.T) {
 	t.Parallel()
 	var st State

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Recover records the result of a call whose own run could not write it into the state.
-// A result that contradicts the state becomes a leftover, so that it is neither
-// forgotten nor deleted. The note is a sentence for the user, empty if the state
-// contains the result already.
+// Recover records the result of a call whose own run could not write it into the state. A
+// result that contradicts the state becomes a leftover, so that it is neither lost nor
+// deleted. The note is a sentence for the user; empty if the state has the result
+// already.
 func (s *State) Recover(in Intent, cid string) (note string) {
 	inPlace := cid == in.Disk // the disk was changed and keeps its CID
 	left := slices.ContainsFunc(s.Own.Leftovers, func(l Leftover) bool { return l.ID == in.ID })

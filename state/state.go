@@ -1,7 +1,7 @@
-// Package state is the document that records what a deployment owns: every CID, in the
-// keys and shapes of create-env's state file, and under one additional key what only
-// this program knows. It converts between bytes and the document; its subpackages store
-// the bytes.
+// Package state is the document with everything that a deployment owns: every CID, in the
+// keys and shapes of create-env's state file, and the facts that only this program needs,
+// under one additional key. It converts between bytes and the document; its subpackages
+// store the bytes.
 package state
 
 import (
@@ -55,7 +55,7 @@ type Stemcell struct {
 	unknown *more
 }
 
-// UnknownStemcell is the name of a stemcell of which only the CID is known.
+// UnknownStemcell is the name of a stemcell if only its CID is known.
 const UnknownStemcell = "unknown-stemcell"
 
 // Release is a release of the last deploy that succeeded.
@@ -81,24 +81,24 @@ type Own struct {
 	// Zone is the availability zone of the instance. It stays while the instance has no
 	// VM.
 	Zone string `json:"zone,omitempty"`
-	// Ledger is where the addresses of the instance are reserved: a path, or a URL
-	// without user, password and parameters.
+	// Ledger is the ledger of the instance's addresses: a path, or a URL without user,
+	// password and parameters.
 	Ledger string `json:"ledger,omitempty"`
 	// Addresses are the addresses that were chosen for the instance on networks in the
-	// manifest itself, which are not in a ledger. Those that it has given up come last,
-	// the oldest first.
+	// manifest itself, which are not in a ledger. Released addresses come last, the
+	// oldest first.
 	Addresses []Address `json:"addresses,omitempty"`
 	// Group is the name of the instance group on the current VM.
 	Group string `json:"group,omitempty"`
 	// Salt is the key of the digests in Made and Applied, as hex.
 	Salt string `json:"salt,omitempty"`
-	// Made contains what the current VM was created from, and Applied what the
-	// last finished deploy applied to it: part -> salted digest. Made is removed
-	// with the VM.
+	// Made has the parts that the current VM was created from, and Applied those that the
+	// last successful deploy applied to it: part -> salted digest. Made is removed with
+	// the VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
-	// Processes are the names of the processes of the jobs that the last finished
-	// deploy applied, by their monit files.
+	// Processes are the names of the processes in the monit files of the last successful
+	// deploy's jobs.
 	Processes []string `json:"processes,omitempty"`
 	// Variables are the sorted names of the variables with a type in the manifest that
 	// was applied last; nil: unknown.
@@ -132,14 +132,13 @@ type Own struct {
 type OldVM struct {
 	CID     string `json:"cid"`
 	AgentID string `json:"agent_id,omitempty"`
-	// StemcellID is the id, in Stemcells, of the stemcell that it was created
-	// from.
+	// StemcellID is the id, in Stemcells, of its stemcell.
 	StemcellID string `json:"stemcell_id,omitempty"`
 
 	unknown *more
 }
 
-// Address is an address that the instance holds, or has given up.
+// Address is an address that the instance holds, or has released.
 type Address struct {
 	Network  string    `json:"network"`
 	Address  string    `json:"address"`
@@ -150,7 +149,7 @@ type Address struct {
 	unknown *more
 }
 
-// Orphan is a disk that is kept though no VM uses it.
+// Orphan is a disk that is kept although no VM uses it.
 type Orphan struct {
 	CID             string         `json:"cid"`
 	Size            int            `json:"size"` // MiB
@@ -170,24 +169,23 @@ type Snapshot struct {
 	unknown *more
 }
 
-// Leftover is a call during which the run was killed: it may have created something in
+// Leftover is a call during which the run was killed: it may have created an object in
 // the cloud whose CID is unknown.
 type Leftover struct {
 	Intent
 	Why string `json:"why"`
 }
 
-// Intent announces a CPI call that creates, changes or deletes something, before
-// the call is made. It contains what recording the result needs, and is removed
-// when the result is recorded.
+// Intent announces a CPI call that creates, changes or deletes an object, before the call
+// is made. It has the data that recording the result needs, and is removed when the
+// result is recorded.
 type Intent struct {
 	ID      string    `json:"id"`
-	Method  string    `json:"method"` // of the CPI
+	Method  string    `json:"method"` // method of the CPI
 	Started time.Time `json:"started"`
 	Reply   string    `json:"reply,omitempty"` // file to which the CPI writes its reply
-	PID     int       `json:"pid,omitempty"`   // of the CPI
-	// Arguments is the salted digest of the arguments, as far as they come from
-	// the manifest.
+	PID     int       `json:"pid,omitempty"`   // process id of the CPI
+	// Arguments is the salted digest of the arguments from the manifest.
 	Arguments string `json:"arguments,omitempty"`
 
 	AgentID    string `json:"agent_id,omitempty"`    // create_vm
@@ -197,17 +195,17 @@ type Intent struct {
 	// Disk is the CID of the disk that is copied or changed: snapshot_disk,
 	// resize_disk, update_disk.
 	Disk            string         `json:"disk,omitempty"`
-	Size            int            `json:"size,omitempty"` // of the disk that is made or changed, MiB
+	Size            int            `json:"size,omitempty"` // size of the created or changed disk, in MiB
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
-	// Stemcell describes the stemcell that create_stemcell makes, without its CID. Its
-	// ID is that of a record in Stemcells whose stemcell does not exist in the cloud
-	// any more; empty: a new one.
+	// Stemcell describes the stemcell that create_stemcell creates, without its CID. Its
+	// ID is that of a record in Stemcells whose stemcell does not exist in the cloud any
+	// more; empty: a new one.
 	Stemcell *Stemcell `json:"stemcell,omitempty"`
 
 	// CID is the CID that a deleting call deletes.
 	CID string `json:"cid,omitempty"`
-	// Made describes what the VM is created from, for the state's Own.Made.
+	// Made has the parts that the VM is created from, for the state's Own.Made.
 	Made map[string]string `json:"made,omitempty"`
 	// Replaces is true if the VM is created while the current one still exists,
 	// which becomes Own.Swap.
@@ -216,8 +214,8 @@ type Intent struct {
 	unknown *more
 }
 
-// Identify gives the state the ids that it lacks: a new one has none, and
-// create-env writes them only at its first save.
+// Identify adds missing ids to the state: a new one has none, and create-env writes them
+// only at its first save.
 func (s *State) Identify() {
 	if s.DirectorID == "" {
 		s.DirectorID = uuid.NewString()
@@ -260,7 +258,7 @@ func find[T any](list []T, match func(*T) bool) *T {
 	return nil
 }
 
-// CIDs are those of the current VM, disk and stemcell; empty: there is none.
+// CIDs has the CIDs of the current VM, disk and stemcell; empty: there is none.
 type CIDs struct{ VM, Disk, Stemcell string }
 
 // Current returns the CIDs of the VM, the disk and the stemcell in use.

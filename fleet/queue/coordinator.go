@@ -19,11 +19,11 @@ import (
 	"bootstrap/state/file"
 )
 
-// Coordinator hands members to workers. At most one coordinator of a fleet exists.
+// Coordinator assigns members to workers. A fleet has at most one coordinator.
 type Coordinator struct {
 	db     *database
 	fleet  string
-	flags  []string // for the processes of members
+	flags  []string // flags for the processes of members
 	key    Key
 	by     state.Holder
 	client *river.Client[pgx.Tx]
@@ -31,7 +31,7 @@ type Coordinator struct {
 	ended  chan struct{}        // closed by Close
 	over   chan struct{}        // closed when the loop has ended
 	beats  time.Duration        // how often this process reports, and looks for starts that no worker takes
-	dead   func() time.Duration // how long after its last report a worker loses its members
+	dead   func() time.Duration // after this time without a report, a worker loses its members
 	wake   chan struct{}
 
 	mu      sync.Mutex
@@ -55,16 +55,15 @@ type Coordinator struct {
 type Options struct {
 	Database string   // postgres:// URL
 	Fleet    string   // absolute path of the fleet file
-	Flags    []string // for the processes of members; workers get those of Sent
+	Flags    []string // flags for the processes of members; workers get those of Sent
 	Key      Key
 	By       state.Holder
 	beats    time.Duration        // in place of beatEvery, for tests; 0: beatEvery
 	dead     func() time.Duration // in place of deadAfter, for tests; nil: deadAfter
 }
 
-// Coordinate becomes the coordinator of a fleet. The error is a *file.LockedError if
-// there is one already. When ctx ends, members that no worker has taken are not
-// started.
+// Coordinate becomes the coordinator of a fleet. If there is one already, the error is a
+// *file.LockedError. When ctx ends, members that no worker has taken are not started.
 func Coordinate(ctx context.Context, opts Options) (*Coordinator, error) {
 	db, err := open(ctx, opts.Database)
 	if err != nil {
@@ -152,7 +151,7 @@ func (c *Coordinator) say(p rollout.Progress) {
 	notify(p)
 }
 
-// loop does what was asked for and reports what happens, until Close.
+// loop carries out requests and reports progress, until Close.
 func (c *Coordinator) loop(ctx context.Context) {
 	defer close(c.over)
 	pauses := wait.Jitter(lookEvery, longestPause)

@@ -1,13 +1,11 @@
-// Package queue updates the members of a fleet on several machines. One
-// coordinator decides which member starts next; workers on any number of machines
-// start them. They meet in a PostgreSQL database: River hands each start to one
-// worker, and a table of this package records who has it, how far it is and how it
-// ended.
+// Package queue updates the members of a fleet on several machines. One coordinator
+// decides which member starts next; workers on any number of machines start them. They
+// share a PostgreSQL database: River assigns each start to one worker, and a table of
+// this package records its worker, its progress and its result.
 //
-// A start belongs to its worker only while the worker reports in time. After that
-// the member is started again elsewhere, and whatever the first worker still has
-// to say about it is refused: each start has a number, and only one of a member is
-// open at a time.
+// A start belongs to its worker only while the worker reports in time. After that the
+// member is started again elsewhere, and later reports of the first worker are refused:
+// each start has a number, and only one start of a member is open at a time.
 package queue
 
 import (
@@ -57,7 +55,7 @@ type database struct {
 	secrets []string // texts that no message may contain
 }
 
-// IsDatabase reports whether an address is one that this package can use.
+// IsDatabase reports whether this package can use the address.
 func IsDatabase(address string) bool {
 	scheme, _, found := strings.Cut(address, "://")
 	return found && (scheme == "postgres" || scheme == "postgresql")
@@ -101,8 +99,8 @@ func open(ctx context.Context, address string) (*database, error) {
 
 func (d *database) close() { d.pool.Close() }
 
-// silent is the log for River, which discards everything: this package reports what
-// matters to people.
+// silent returns the log for River, which discards everything: this package reports what
+// people need to know.
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // migrate creates the tables, and refuses those of a newer version.

@@ -47,7 +47,7 @@ func digest(m fleet.Member, salt []byte) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, string(text), salt, hashes, sha256.Size)
 }
 
-// matches reports whether a digest fits the member as it is at present.
+// matches reports whether a digest matches the member's present files.
 func matches(m fleet.Member, salt, sum []byte) bool {
 	now, err := digest(m, salt)
 	return err == nil && same(now, sum)

@@ -14,17 +14,17 @@ import (
 	"bootstrap/fleet/rollout"
 )
 
-// start is a member that was queued.
+// start is a queued start of a member.
 type start struct {
 	task     rollout.Task
 	salt     []byte
 	digest   []byte
-	run      string // of the open task that is watched
+	run      string // run of the watched open task
 	attempt  int    // 0: it has no task
 	job      int64
 	host     string
 	worker   string
-	seen     int // how much of its progress was reported
+	seen     int // number of reported progress entries
 	since    time.Time
 	waited   bool      // it was reported that an earlier start still runs
 	lookedAt time.Time // when the state of its job was last read
@@ -128,7 +128,7 @@ func (c *Coordinator) end(s *start, e ended) {
 	c.say(rollout.Progress{Member: s.task.Member.Name, Machine: s.host, Ended: &o})
 }
 
-// enqueue queues the members that are to be started.
+// enqueue queues the members that must be started.
 func (c *Coordinator) enqueue(ctx context.Context) error {
 	c.mu.Lock()
 	pending := c.pending
@@ -154,7 +154,7 @@ func (c *Coordinator) enqueue(ctx context.Context) error {
 	return nil
 }
 
-// enqueueOne queues one member. It returns false if an earlier start still runs, of
+// enqueueOne queues one member. It returns false if an earlier start is still running, of
 // another run or with other files or variables.
 func (c *Coordinator) enqueueOne(ctx context.Context, s *start) (done bool, err error) {
 	name := s.task.Member.Name

@@ -102,7 +102,7 @@ func testReplayed(t *testing.T, l *lab) {
 		}
 	}
 	refused("its start number 1 was carried out before")
-	// They also do if the logs of that run, which list the starts, were removed.
+	// The same if the logs of that run, which list the starts, were removed.
 	marks, err := filepath.Glob(filepath.Join(l.dir, "*.taken"))
 	if err != nil || len(marks) != 1 {
 		t.Fatal(marks, err)

@@ -10,7 +10,7 @@ import (
 	"bootstrap/internal/failure"
 )
 
-// job is what River hands to a worker. It is unique, and contains no secrets.
+// job is what River gives to a worker. It is unique, and contains no secrets.
 type job struct {
 	Fleet   string `json:"fleet"` // path of the fleet file
 	Run     string `json:"run"`
@@ -21,8 +21,8 @@ type job struct {
 // Kind returns River's name for such jobs.
 func (job) Kind() string { return "bootstrap_member" }
 
-// InsertOpts returns that a job is handed out only one time: the coordinator, not
-// River, repeats a start that failed.
+// InsertOpts makes River give a job to a worker only once: the coordinator, not River,
+// repeats a start that failed.
 func (job) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: line, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true}}
 }
@@ -59,10 +59,10 @@ func endOf(o rollout.Outcome) ended {
 	return ended{Verdict: o.Verdict, ExitCode: o.ExitCode, Error: o.Error, Hint: o.Hint, Killed: o.Killed, Lost: o.Lost}
 }
 
-// lost returns the outcome of a member that is to be started again.
+// lost returns the outcome for a member that must be started again.
 func lost(why string) ended {
 	return ended{Verdict: schedule.Interrupted, ExitCode: failure.Interrupted, Error: why, Lost: true}
 }
 
-// withdrawn is the outcome of a member that was never started.
+// withdrawn returns the outcome for a member that was never started.
 func withdrawn() ended { return ended{Verdict: schedule.Waiting} }

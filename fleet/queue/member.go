@@ -34,7 +34,7 @@ type running struct {
 	lost  chan struct{} // closed when the member does not belong to this worker any more
 }
 
-// taken is a start as the coordinator wrote it.
+// taken is a start in the form in which the coordinator wrote it.
 type taken struct {
 	Action, Watch, Logs string
 	Waits               bool
@@ -126,9 +126,8 @@ func (w *worker) hint() string {
 	return fmt.Sprintf("the worker on %s needs the fleet file and all files of its members at the same paths as the coordinator, and the same -v, -l, --var-file and --vars-env", w.opts.By.Host)
 }
 
-// take claims a start, and tries that until the database answers or this worker
-// is to end. It returns the time of its request, by the clock that also runs while
-// the machine sleeps.
+// take claims a start. It tries again until the database answers or this worker ends. It
+// returns the time of its request, by the clock that also runs while the machine sleeps.
 func (w *worker) take(ctx context.Context, j *river.Job[job]) (*taken, time.Time, error) {
 	pauses := wait.Jitter(askEvery, longestPause)
 	for {
@@ -171,18 +170,18 @@ func (w *worker) claim(ctx context.Context, j *river.Job[job]) (*taken, error) {
 	err = w.db.pool.QueryRow(ctx, `SELECT count(*) > 0 FROM `+schema+`.tasks t
 		WHERE t.fleet = $1 AND t.run = $2 AND t.member = $3 AND t.attempt = $4 AND coalesce(t.worker, $5) = $5 AND t.ended IS NULL`, a.Fleet, a.Run, a.Member, a.Attempt, w.id).Scan(&open)
 	if err == nil && open {
-		return nil, river.JobSnooze(beatEvery) // its coordinator is away, and without one nothing starts
+		return nil, river.JobSnooze(beatEvery) // The coordinator is away; without it, nothing starts.
 	}
 	return nil, err
 }
 
-// refused returns the outcome of a start that this worker refuses.
+// refused returns the outcome for a start that this worker refuses.
 func (w *worker) refused(hint, format string, args ...any) *ended {
 	return &ended{Verdict: schedule.Failed, ExitCode: failure.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: hint}
 }
 
-// unproven returns why a start is refused whose row the coordinator has not written, or
-// has written for an earlier start; nil: it is not refused. No value of the row is used
+// unproven returns the outcome for a start whose row the coordinator has not written, or
+// has written for an earlier start; nil: the row is valid. No value of the row is used
 // before this check.
 func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
 	if !holds(t.Proof, w.opts.Key.ofStart(id, *t)) {
@@ -208,7 +207,8 @@ func (w *worker) unproven(ctx context.Context, id job, t *taken) *ended {
 	return nil
 }
 
-// madeBefore returns why a start is refused that has been made already; nil: it is new.
+// madeBefore returns the outcome for a start that was carried out already; nil: it is
+// new.
 func (w *worker) madeBefore(id job, t *taken) *ended {
 	path := filepath.Join(t.Logs, fmt.Sprintf("%s.%s-%d.taken", id.Member, id.Run, id.Attempt))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -218,12 +218,11 @@ func (w *worker) madeBefore(id job, t *taken) *ended {
 	case err != nil:
 		return w.refused(w.hint(), "the worker on %s cannot write to the folder of the run's logs: %v", w.opts.By.Host, err)
 	}
-	_ = f.Close() // only the file's name matters
+	_ = f.Close() // only the file's name is needed
 	return nil
 }
 
-// member reads the member that the coordinator means; otherwise it returns why it is
-// not started.
+// member returns the coordinator's member, or an outcome that says why it is not started.
 func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	refuse := func(format string, args ...any) (fleet.Member, *ended) {
 		return fleet.Member{}, &ended{Verdict: schedule.Failed, ExitCode: failure.Manifest, Error: w.opts.Redact(fmt.Sprintf(format, args...)), Hint: w.hint()}
@@ -247,10 +246,10 @@ func (w *worker) member(id job, t *taken) (fleet.Member, *ended) {
 	return m, nil
 }
 
-// follow writes what a member's process does, until the process has ended.
+// follow writes the progress of a member's process, until the process has ended.
 func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout.Progress) ended {
 	var all []progressRow
-	var again <-chan time.Time // when to try to write what was not written
+	var again <-chan time.Time // when to try again after a failed write
 	pauses := wait.Jitter(askEvery, longestPause)
 	for {
 		select {
@@ -270,8 +269,8 @@ func (w *worker) follow(ctx context.Context, r *running, progress <-chan rollout
 	}
 }
 
-// judge returns the outcome for the coordinator. A member that ended because this
-// worker ends is to be started elsewhere.
+// judge returns the outcome for the coordinator. If a member ended because this worker
+// ends, it must be started elsewhere.
 func (w *worker) judge(r *running, e ended) ended {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// Key is the secret that coordinators and workers share and the database does not
-// contain. Without it, nobody can write a row to the database that a worker obeys.
+// Key is the secret that coordinators and workers share; it is not in the database.
+// Without it, nobody can write a row to the database that a worker obeys.
 type Key []byte
 
 // keyFile is the name of the file with the key, in ~/.bosh.
@@ -91,7 +91,7 @@ func makeKey(home, path string) error {
 	return nil
 }
 
-// proof returns the proof that whoever wrote these values has the key.
+// proof returns a proof that the writer of these values has the key.
 func (k Key) proof(kind string, id job, values ...any) []byte {
 	text, err := json.Marshal([]any{kind, id, values})
 	if err != nil || len(k) == 0 {

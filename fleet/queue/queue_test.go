@@ -286,8 +286,7 @@ func (l *lab) starts(name string) []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// dies makes every open task look as if its worker had not reported for a while, until
-// live is called.
+// dies makes the worker of every open task look dead, until live is called.
 func (l *lab) dies() (live func()) {
 	l.t.Helper()
 	postgrestest.Exec(l.t, l.url, "UPDATE "+schema+".tasks SET worker = 'gone', beat = now() - interval '1 hour' WHERE ended IS NULL AND worker IS NOT NULL")
@@ -495,7 +494,7 @@ func testNextCoordinator(t *testing.T, l *lab) {
 	}
 }
 
-// The result of a start with an older manifest says nothing about the present manifest.
+// The result of a start with an older manifest does not count for the present manifest.
 func testChangedMeanwhile(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	defer l.work("h1", "hush-hush", nil)()
@@ -772,7 +771,7 @@ func testNoSecrets(t *testing.T, l *lab) {
 	}
 }
 
-// A connection that breaks after a commit and before its answer changes nothing: each
+// A connection that breaks after a commit, before its answer, changes nothing: each
 // member is started exactly once, and by the right worker.
 func testLostAnswers(t *testing.T, l *lab) {
 	server := l.url
@@ -802,7 +801,7 @@ func testLostAnswers(t *testing.T, l *lab) {
 }
 
 // A worker that is stopped before it knows that a start is its own does not keep that
-// start just because its other members run.
+// start just because its other members are running.
 func testKeeps(t *testing.T, l *lab) {
 	c := l.coordinate("anna")
 	l.start(c, "a", "b")

@@ -3,8 +3,8 @@ package queue
 // schema contains the tables of River and of this package.
 const schema = "bootstrap_fleet"
 
-// Format is the format of the tables. It grows with each change of those below,
-// and with each version of River that has more migrations.
+// Format is the format of the tables. It grows with each change of those below, and with
+// each version of River with more migrations.
 const Format = 2
 
 // riverMigration is the last migration of River in this format.
@@ -15,13 +15,13 @@ const migrationLock = 0x626f6f7473666c74
 
 // tables creates the tables of this package.
 //
-// coordinators has a row for each fleet. Its epoch grows with each coordinator,
-// so that one that was replaced notices it.
+// coordinators has a row for each fleet. Its epoch grows with each coordinator, so that a
+// replaced one notices that.
 //
-// tasks has a row for each start of a member. It is open until it has ended, and
-// belongs to its worker from the first beat on. asked grows with each request to
-// end: 1 at the next safe step, 2 at once. proof shows that the coordinator wrote the
-// row, and outcome has one of who ended it: see Key.
+// tasks has a row for each start of a member. A task is open until it has ended, and
+// belongs to its worker from the first beat on. asked grows with each request to end: 1
+// for the next safe step, 2 for at once. proof shows that the coordinator wrote the row;
+// outcome has a proof of the one who ended it: see Key.
 const tables = `BEGIN;
 CREATE TABLE IF NOT EXISTS ` + schema + `.coordinators (
 	fleet text PRIMARY KEY,

@@ -112,7 +112,8 @@ func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 	return nil
 }
 
-// usuallyTaken is how long it takes at most until a worker with room takes a member.
+// usuallyTaken is the longest usual time until a worker with free capacity takes a
+// member.
 const usuallyTaken = 2 * time.Second
 
 // lose ends a task whose worker is dead, unless the worker reports at this moment.
@@ -121,7 +122,7 @@ func (c *Coordinator) lose(ctx context.Context, s *start, why string) error {
 	err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
 		return c.close(ctx, tx, s.run, s.task.Member.Name, s.attempt, s.job, e)
 	})
-	return err // the next look reports the outcome, which may be that of the worker
+	return err // The next look reports the outcome, which may be that of the worker.
 }
 
 // nobody finds out why no worker has taken a member: none is running, all are busy, or

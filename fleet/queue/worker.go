@@ -148,7 +148,7 @@ func (w *worker) leave() {
 	w.say(Event{Status: Noticed, Message: "Interrupted: the running members end at their next safe step, and other workers go on with them; a third Ctrl-C leaves them alone and ends this process"})
 }
 
-// enlist records that this worker is alive.
+// enlist records that this worker is running.
 func (w *worker) enlist(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -163,7 +163,7 @@ func (w *worker) enlist(ctx context.Context) error {
 	return err
 }
 
-// beat reports that this worker is alive and passes requests on to its members, until
+// beat reports that this worker is running and passes requests on to its members, until
 // over is closed.
 func (w *worker) beat(ctx context.Context, over <-chan struct{}) {
 	pauses := wait.Jitter(askEvery, longestPause)
@@ -252,7 +252,7 @@ func (w *worker) keep(ctx context.Context) error {
 		fleets, runs = append(fleets, r.job.Fleet), append(runs, r.job.Run)
 		members, attempts = append(members, r.job.Member), append(attempts, int32(r.job.Attempt))
 	}
-	// If the answer to a claim was lost, the database gives a start to this worker that
+	// If the answer to a claim was lost, the database has a start as this worker's that
 	// it does not run. Such a start is not renewed.
 	rows, err := w.db.pool.Query(ctx, `UPDATE `+schema+`.tasks t SET beat = now() FROM unnest($2::text[], $3::text[], $4::text[], $5::int[]) AS r (fleet, run, member, attempt)
 		WHERE t.worker = $1 AND t.ended IS NULL AND t.fleet = r.fleet AND t.run = r.run AND t.member = r.member AND t.attempt = r.attempt

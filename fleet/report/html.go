@@ -29,7 +29,7 @@ type page struct {
 	Figures  []figure
 	Counts   []legendCount
 	Problems []row
-	Many     bool // so many problems that each has one line until it is opened
+	Many     bool // there are so many problems that each has one line until it is opened
 	Timeline *timeline
 	Rows     []row
 	HasPlace bool
@@ -41,7 +41,7 @@ type page struct {
 	DeleteRemoved string // the command that deletes Removed
 }
 
-// mostOpen is how many members with a problem are shown with all that is known.
+// mostOpen is how many members with a problem are shown with all details.
 const mostOpen = 6
 
 // figure is one number at the top of the page.
@@ -50,7 +50,7 @@ type figure struct{ Name, Value, About string }
 type legendCount struct {
 	Class, Text string
 	Number      int
-	Share       coord // of all members, as a percentage
+	Share       coord // its share of all members, as a percentage
 }
 
 // row is a member in the table, or one with a problem.
@@ -65,7 +65,7 @@ type row struct {
 	Note      string
 	First     string // the beginning of its reason, on one line
 	Tags      string // its labels
-	Long      bool   // its reason is longer than its box
+	Long      bool   // true: its reason is longer than its box
 }
 
 // HTML returns the report as one page that needs no other file, no network and no

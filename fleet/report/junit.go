@@ -59,10 +59,9 @@ type junitSkipped struct {
 }
 
 // JUnit returns the report as JUnit XML: one suite with one case for each member. A
-// failed member is a failure; one that is busy or was interrupted is an error; one
-// that is blocked, waits, runs or was not started is skipped. The suite of a run that
-// did not end well has at least one failure or error: if no other member has one,
-// those that were not started are errors.
+// failed member is a failure; a busy or interrupted one is an error; a blocked, waiting,
+// running or unstarted one is skipped. If the run did not succeed, the suite has at least
+// one failure or error: if no other member has one, unstarted members are errors.
 func (v *Report) JUnit() ([]byte, error) {
 	s := junitSuite{
 		Name: oneLine("fleet "+v.Fleet, maxMessage), Package: "fleet", Hostname: oneLine(v.By.Host, maxMessage), Time: decimal(v.Seconds),
@@ -137,7 +136,7 @@ func (v *Report) problem(m Member) *junitProblem {
 // maxMessage is the length of a message in lists of CI systems, which show all of it.
 const maxMessage = 400
 
-// message returns what became of a member in one line.
+// message returns the result of a member in one line.
 func (v *Report) message(m Member) string {
 	text := v.word(m.Verdict)
 	if m.Reason != "" {

@@ -1,6 +1,6 @@
-// Package report turns the record of a run of a fleet into a report: JSON for
-// programs, JUnit XML for CI systems, and an HTML page for people. It is pure: the
-// time and everything that is looked up come as arguments.
+// Package report makes reports from the record of a fleet's run: JSON for programs, JUnit
+// XML for CI systems, and an HTML page for people. It is pure: the time and other facts
+// come as arguments.
 package report
 
 import (
@@ -28,7 +28,7 @@ const (
 	Killed  Status = "killed" // it has not ended, and no process continues it
 )
 
-// Report is what a run did. Its JSON form is described in docs/fleet.md: keys are
+// Report is the report of a run. Its JSON form is described in docs/fleet.md: keys are
 // added to it, but none is removed or changed within a format.
 type Report struct {
 	Format  int             `json:"format"`
@@ -39,8 +39,8 @@ type Report struct {
 	Chosen  string          `json:"chosen,omitempty"` // flags that selected members
 	By      By              `json:"by"`               // who started it, or continued it last
 	Status  Status          `json:"status"`
-	Result  rollout.Result  `json:"result,omitempty"` // of a run that has ended
-	Reason  string          `json:"reason,omitempty"` // why it did not end well
+	Result  rollout.Result  `json:"result,omitempty"` // result of a run that has ended
+	Reason  string          `json:"reason,omitempty"` // why the run failed or was interrupted
 	Made    time.Time       `json:"made"`             // when the report was made
 	Started time.Time       `json:"started"`
 	Ended   *time.Time      `json:"ended,omitempty"`
@@ -49,8 +49,7 @@ type Report struct {
 	Counts  map[string]int  `json:"counts"` // members by verdict, of all verdicts
 	Logs    string          `json:"logs"`   // folder of the members' logs
 	Members []Member        `json:"members"`
-	// Removed are the members that the fleet file does not have any more and that are
-	// still deployed.
+	// Removed are members that are not in the fleet file any more, but still deployed.
 	Removed []rollout.Removed `json:"removed,omitempty"`
 }
 
@@ -60,7 +59,7 @@ type By struct {
 	Host string `json:"host"`
 }
 
-// Member is what became of a member. Members have the order in which they start.
+// Member is the result of a member. Members have the order in which they start.
 type Member struct {
 	Name     string            `json:"name"`
 	Labels   map[string]string `json:"labels,omitempty"`
@@ -68,18 +67,18 @@ type Member struct {
 	Reason   string            `json:"reason,omitempty"` // why it is blocked, failed, busy or unchanged
 	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
 	ExitCode int               `json:"exit_code"`
-	Changes  []string          `json:"changes,omitempty"` // of its plan
+	Changes  []string          `json:"changes,omitempty"` // changes in its plan
 	Canary   bool              `json:"canary"`
 	Wave     int               `json:"wave"`              // 0: none
 	Attempts int               `json:"attempts"`          // how often it was started
 	Busy     int               `json:"busy"`              // how often another run had locked it
-	Started  *time.Time        `json:"started,omitempty"` // of the last attempt
+	Started  *time.Time        `json:"started,omitempty"` // start of the last attempt
 	Ended    *time.Time        `json:"ended,omitempty"`
-	Seconds  float64           `json:"seconds"`           // of the last attempt so far
+	Seconds  float64           `json:"seconds"`           // duration of the last attempt so far
 	Down     float64           `json:"down_seconds"`      // how long its service was down, in all attempts
 	Outages  []rollout.Outage  `json:"outages,omitempty"` // when it was down
 	Step     string            `json:"step,omitempty"`    // the step of its plan that runs
-	Machine  string            `json:"machine,omitempty"` // where it ran, if not where the run was started
+	Machine  string            `json:"machine,omitempty"` // where it ran, if not on the machine of the run
 	Log      string            `json:"log,omitempty"`     // path
 
 	// LogEnd is the end of its log, for pages and CI systems, if it did not end
@@ -87,7 +86,7 @@ type Member struct {
 	LogEnd string `json:"-"`
 }
 
-// Input is what New makes a report of.
+// Input has the arguments of New.
 type Input struct {
 	Record *rollout.Record
 	Now    time.Time
@@ -179,7 +178,7 @@ func status(r *rollout.Record, runs bool) Status {
 	return Running
 }
 
-// end returns when the run ended, or until when something is known of it.
+// end returns when the run ended; without an end, the time of the last known event.
 func (v *Report) end(r *rollout.Record) time.Time {
 	switch v.Status {
 	case Ended:
@@ -198,7 +197,7 @@ func (v *Report) end(r *rollout.Record) time.Time {
 	return last
 }
 
-// until returns the end of the time that the report is about.
+// until returns the end of the time in the report.
 func (v *Report) until() time.Time {
 	return v.Started.Add(time.Duration(v.Seconds * float64(time.Second)))
 }
@@ -224,7 +223,7 @@ func wrong(v schedule.Verdict) bool {
 	return v == schedule.Failed || v == schedule.Busy || v == schedule.Interrupted
 }
 
-// word returns what a verdict means for a member of this run.
+// word returns the word for a verdict of a member of this run.
 func (v *Report) word(verdict schedule.Verdict) string {
 	if v.Status == Killed && verdict == schedule.Running {
 		return "running when the run was killed"

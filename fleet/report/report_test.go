@@ -28,8 +28,8 @@ func at(seconds float64) *time.Time {
 	return &t
 }
 
-// member returns a member that ran from and to a second of the run, and whose service
-// was down in the last third of it.
+// member returns a member that ran from one second of the run to another, and whose
+// service was down in the last third of that.
 func member(name string, verdict schedule.Verdict, from, to float64) *rollout.Member {
 	m := &rollout.Member{Name: name, Verdict: verdict, Started: at(from), Ended: at(to), Attempts: 1, Log: "/home/anna/.bosh/fleets/5f3a/20261122-100000-000/" + name + ".log"}
 	if verdict == schedule.Done {
@@ -70,8 +70,8 @@ func small() *rollout.Record {
 	return r
 }
 
-// large is a run of a large fleet, ten at the same time, in growing waves, with some of
-// every verdict.
+// large returns a run of a large fleet, ten members at the same time, in growing waves,
+// with some of every verdict.
 func large(n int) *rollout.Record {
 	var list []*rollout.Member
 	const width = 10
@@ -264,7 +264,7 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// hostile are texts that would change the form of a report if they were not only text.
+// hostile returns texts that would change the form of a report if they were not escaped.
 func hostile() map[string]string {
 	return map[string]string{
 		"script":     `</script><script>alert(1)</script><img src=x onerror=alert(1)>`,
@@ -300,8 +300,8 @@ func FuzzTexts(f *testing.F) {
 	f.Fuzz(checkText)
 }
 
-// checkText makes reports of a run with that text wherever it may be, and checks that
-// they have the parts of any other run.
+// checkText makes reports of a run with that text in every possible place, and checks
+// that they have the parts of any other run.
 func checkText(t *testing.T, text string) {
 	r, tame := small(), small()
 	for _, r := range []*rollout.Record{r, tame} {
@@ -346,13 +346,13 @@ func checkText(t *testing.T, text string) {
 	}
 	if quotes := strings.Count(page, `"`); strings.TrimSpace(plain(text)) != "" {
 		other := bytesOf(t, made(tame, func(in *Input) { in.LogEnd = func(string) string { return "tame" } }).HTML)
-		if want := strings.Count(other, `"`); quotes > want+8 || quotes < want-8 { // parts that depend on a length
+		if want := strings.Count(other, `"`); quotes > want+8 || quotes < want-8 { // parts that depend on the length of the text
 			t.Errorf("HTML: the page has %d quotes, and that of other texts %d", quotes, want)
 		}
 	}
 }
 
-// The page needs nothing else, and has a lane for each member that was started.
+// The page needs no other file, and has a lane for each member that was started.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 60, 61, 200, 1000} {
@@ -422,7 +422,7 @@ func TestPageWithoutTimeline(t *testing.T) {
 	}
 }
 
-// Everything that a report shows of a record goes through Clean.
+// Clean is called for everything that a report shows from a record.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	const secret = "S3CRET"
@@ -476,7 +476,7 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// A run that was continued on the next day has a short gap in its picture.
+// A run that was continued on the next day has a short gap in its chart.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 3600
@@ -508,7 +508,7 @@ func TestGaps(t *testing.T) {
 	if tl := made(large(200)).timeline(); len(tl.Gaps) != 0 {
 		t.Errorf("%+v", tl.Gaps)
 	}
-	// Nothing ran for any time.
+	// No member was running.
 	one := record(rollout.Done, day, member("a", schedule.Failed, 0, 0))
 	if page := bytesOf(t, made(one).HTML); strings.Contains(page, "NaN") {
 		t.Error("the page has NaN")

@@ -6,7 +6,7 @@ import "time"
 // the picture: a run may have been continued on the next day.
 type scale struct {
 	parts        []part
-	total, shown float64 // seconds of the run, and of those that are to scale
+	total, shown float64 // seconds of the run, and of those drawn to scale
 }
 
 // part is a time of a run, and its place in the picture.
@@ -19,10 +19,10 @@ type part struct {
 const (
 	gapWidth = 72
 	leastGap = 600 // seconds
-	gapShare = 0.4 // of the whole run
+	gapShare = 0.4 // share of the chart's width
 )
 
-// gap is a part of the picture that is not to scale.
+// gap is a part of the chart that is not to scale.
 type gap struct {
 	X, Width, Middle coord
 	Label            string
@@ -64,7 +64,7 @@ func (v *Report) scale(members []*Member, left, right float64) scale {
 	return s
 }
 
-// place gives the parts their places.
+// place sets the positions of the parts.
 func (s *scale) place(left, right float64) {
 	room := right - left
 	for _, p := range s.parts {

@@ -8,11 +8,11 @@ import (
 	"bootstrap/internal/webpage"
 )
 
-// plain returns a text as a page and XML can contain it.
+// plain returns a text in a form that a page and XML may contain.
 func plain(text string) string { return webpage.Plain(text) }
 
-// oneLine returns the first line of a text, or the beginning of that, with a sign if
-// there is more.
+// oneLine returns the first line of a text, or the beginning of it, with a sign if there
+// is more.
 func oneLine(text string, limit int) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(plain(text)), "\n")
 	line = strings.Join(strings.Fields(line), " ")

@@ -16,11 +16,11 @@ import (
 const (
 	pictureWidth = 1080
 	noteWidth    = 124 // right of the bars, for verdict and duration
-	letterWidth  = 6.6 // of names
-	bandHeight   = 18  // of the line with canaries and waves
+	letterWidth  = 6.6 // width of a letter of names
+	bandHeight   = 18  // height of the line with canaries and waves
 	axisHeight   = 20
-	mostLabelled = 60  // members; with more, only those with a problem are labelled
-	denseHeight  = 900 // of the lanes of a large fleet, about
+	mostLabelled = 60  // with more members, only those with a problem are labelled
+	denseHeight  = 900 // approximate height of the lanes of a large fleet
 )
 
 // coord is a position or a size in the picture.
@@ -30,23 +30,23 @@ func (c coord) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(c)), ".0")
 }
 
-// timeline is the picture of a run: a lane for each member, from left to right.
+// timeline is the chart of a run: a lane for each member, from left to right.
 type timeline struct {
 	Width, Height coord
-	Left, Right   coord // of the bars
-	Top, Bottom   coord // of the lanes
-	Middle        coord // of the line with canaries and waves
+	Left, Right   coord // limits of the bars
+	Top, Bottom   coord // limits of the lanes
+	Middle        coord // middle of the line with canaries and waves
 	Above, Below  coord // the lines of the texts of both axes
 	Bands         []band
 	Gaps          []gap
 	Lowest        coord // height of the lanes
 	Ticks         []tick
 	Lanes         []lane
-	Now           *coord // where the run is, if it goes on
-	Dense         bool   // lanes have no labels, and members that were not started no lanes
+	Now           *coord // position of the present time, if the run is not over
+	Dense         bool   // true: lanes have no labels, and members that were not started have no lanes
 	NoLane        int    // members without a lane
 	Legend        []legend
-	Waits, Downs  bool // there is a waiting time, or one when a service is down
+	Waits, Downs  bool // the legend needs waiting times, or downtimes
 	Canaries      bool
 	Title, About  string
 }
@@ -67,18 +67,18 @@ type tick struct {
 
 // lane is the line of a member.
 type lane struct {
-	Y, Height  coord // of its bar
-	Middle     coord // of its text
+	Y, Height  coord // of the member's bar
+	Middle     coord // of the member's text
 	Line       coord // middle of its bar
-	MarkX      coord // of the canary's mark
+	MarkX      coord // position of the canary's mark
 	DownY      coord
 	DownHeight coord
 	Name       string
 	About      string
 	Class      string
 	Canary     bool
-	X, Width   coord // of its bar; no width: it was not started
-	WaitsUntil coord // right end of the time that it waited
+	X, Width   coord // of the member's bar; no width: it was not started
+	WaitsUntil coord // right end of its waiting time
 	Waits      bool
 	Downs      []bar
 	Note       string
@@ -226,8 +226,8 @@ func tickStep(total float64) float64 {
 	return step
 }
 
-// bands fills in the times of the canaries and of the waves, if there is more than one
-// such part.
+// bands sets the times of the canaries and of the waves, if there is more than one such
+// part.
 func (t *timeline) bands(v *Report, s scale) {
 	type part struct {
 		label      string
@@ -322,7 +322,7 @@ func (t *timeline) lanes(v *Report, s scale, members []*Member) {
 	}
 }
 
-// fill fills in what a lane shows of its member.
+// fill sets the data of a member's lane.
 func (t *timeline) fill(l *lane, v *Report, s scale, m *Member) {
 	if m.Started == nil {
 		l.NoteX, l.Note, l.Quiet = t.Left+4, oneLine(v.message(*m), int(float64(t.Right-t.Left)/6)), true
@@ -359,7 +359,7 @@ func (t *timeline) fill(l *lane, v *Report, s scale, m *Member) {
 // class returns the class by which a verdict has its colour.
 func class(v schedule.Verdict) string { return strings.ReplaceAll(v.String(), " ", "-") }
 
-// about returns what a browser shows when the mouse rests on a bar.
+// about returns the text that a browser shows when the mouse rests on a bar.
 func about(v *Report, m *Member) string {
 	text := m.Name + ": " + v.word(m.Verdict)
 	if m.Started != nil {

@@ -35,7 +35,7 @@ func askedPath(fleetFile string) string { return Path(fleetFile) + ".asked" }
 // NotRunningError says that no run of the fleet is running.
 type NotRunningError struct {
 	Fleet  string
-	Record *Record // of the last run; nil: there was none
+	Record *Record // record of the last run; nil: there was none
 }
 
 func (e *NotRunningError) Error() string {

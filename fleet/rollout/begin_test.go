@@ -66,8 +66,8 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// Members are chosen by selectors, by how they ended and by the age of their VM, and
-// start in the order of the fleet file or of their names.
+// Members are selected by selectors, by their last result and by the age of their VM.
+// They start in the order of the fleet file, or by name.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// With nothing to do there is no question.
+// If nothing changes, no question is asked.
 func TestNothingToDo(t *testing.T) {
 	t.Parallel()
 	const nothing = `echo '` + nothingPlan + `'; echo '{"kind":"result","exit_code":0}'; exit 0`
@@ -212,7 +212,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// An interrupted planning changes nothing.
+// If the planning is interrupted, nothing is changed.
 func TestInterruptedPlanning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ab", "", map[string]string{
@@ -250,9 +250,8 @@ func (s *site) killedRun(t *testing.T, when func() bool) {
 	}
 }
 
-// A run that was killed is continued: with its ID, its canary and what is done. The
-// member that was running is started again, and waits for the process of its first
-// start.
+// A killed run is continued: with its ID, its canary and its results. The member that was
+// running is started again, and waits for the process of its first start.
 func TestContinue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "abc", "max_in_flight: 1", map[string]string{"deploy b": "until [ -f go ]; do sleep 0.05; done; echo x >>ended"})
@@ -278,9 +277,9 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// A member that is done when the run continues is not started again, however its
-// first start ended. One that cannot be planned is, because its first start may be in
-// the middle of a change.
+// If a member was done when the run continues, it is not started again, however its first
+// start ended. If it cannot be planned, it is, because its first start may be in the
+// middle of a change.
 func TestContinueAfterEnd(t *testing.T) {
 	t.Parallel()
 	for plan, deploys := range map[string]string{
@@ -298,8 +297,8 @@ func TestContinueAfterEnd(t *testing.T) {
 	}
 }
 
-// If a member that was done has changes again, the run is a new one, which trusts no
-// canary of the old one.
+// If a member that was done has changes again, the run is a new one, in which the old
+// canary does not count.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "abc", "", map[string]string{"deploy b": "until [ -f go ]; do sleep 0.05; done"})
@@ -316,9 +315,9 @@ func TestChangedSince(t *testing.T) {
 	}
 }
 
-// Only the same command continues a run. An ended update and another choice of members
-// begin a new one. A recreate that did not end well is continued, so that no VM is
-// replaced twice.
+// Only the same command continues a run. After an update that ended, or with another
+// choice of members, a new run begins. A recreate that failed is continued, so that no VM
+// is replaced twice.
 func TestContinues(t *testing.T) {
 	t.Parallel()
 	name, err := fleet.ParseSelector("a")

@@ -32,19 +32,19 @@ type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
 	Does   string // the command that runs, in place of the one of Action; empty: that
-	Watch  string // in place of the manifest's update_watch_time; empty: the manifest's
+	Watch  string // replaces the manifest's update_watch_time; empty: not given
 	Killed bool   // an earlier start was killed, and its processes may still run
 	Logs   string // folder
 	Run    string // the run's ID
 }
 
-// Progress is what happens to a member that was started.
+// Progress is an event of a started member.
 type Progress struct {
 	Member  string
-	Step    string   // the step that begins; empty: none does
+	Step    string   // the step that begins; empty: none begins
 	Down    bool     // during the step the service is down
-	Changes []string // of its plan; nil: not known yet
-	Machine string   // where it runs, if not here
+	Changes []string // changes in its plan; nil: unknown yet
+	Machine string   // where it is running, if not on this machine
 	Process int
 	Ended   *Outcome // nil: it has not ended
 	Notice  string   // a message about the run as a whole
@@ -52,17 +52,17 @@ type Progress struct {
 	At      time.Time
 }
 
-// Outcome is how a start of a member ended.
+// Outcome is the result of a start of a member.
 type Outcome struct {
 	Verdict  schedule.Verdict
 	ExitCode failure.Code
 	Error    string // one sentence, without secrets
 	Hint     string
-	Killed   bool // a signal that the run did not send ended its process
+	Killed   bool // true: a signal that the run did not send has ended its process
 	Lost     bool // the machine that ran it was lost: it is started again
 }
 
-// Program says how to start this program for a member.
+// Program is this program, for starting it for a member.
 type Program struct {
 	Self  string   // its path
 	Env   []string // its whole environment
@@ -72,8 +72,8 @@ type Program struct {
 	Fleet string
 }
 
-// MemberVariable is the environment variable with which the process of a member gets the
-// name of the member and the arguments that name its fleet: NAME=ARGUMENTS.
+// MemberVariable is the environment variable with the name of the member and the
+// arguments that name its fleet: NAME=ARGUMENTS. The process of a member gets it.
 const MemberVariable = "BOOTSTRAP_MEMBER"
 
 // of returns the program for a member.
@@ -84,11 +84,11 @@ func (p Program) of(m fleet.Member) Program {
 	return p
 }
 
-// memoryShare is how much of the machine's memory all members of a run may use
-// together, as a percentage.
+// memoryShare is how much of the machine's memory all members of a run may use together,
+// as a percentage.
 const memoryShare = 80
 
-// leastMemory is the least that one member gets, in bytes.
+// leastMemory is the least memory of one member, in bytes.
 const leastMemory = 96 << 20
 
 // bounded returns the environment with a memory limit for each of width processes.
@@ -139,8 +139,8 @@ func command(t Task) []string {
 	return []string{"deploy"}
 }
 
-// keepCreated returns the flag by which a recreate that was killed keeps a VM that its run has
-// created. The ID of a run begins with the time at which it began.
+// keepCreated returns a flag for a recreate that was killed: it keeps a VM that its run
+// has created. The ID of a run begins with the time of its beginning.
 func keepCreated(run string, killed bool) []string {
 	if !killed || len(run) < len(idTime) {
 		return nil
@@ -168,14 +168,12 @@ type Here struct {
 	stopped bool            // Interrupt was called for all
 }
 
-// NewHere returns the hands of this machine; notify is called from several
-// goroutines.
+// NewHere returns the Hands of this machine; notify is called from several goroutines.
 func NewHere(p Program, width int, notify func(Progress)) *Here {
 	return &Here{program: p, width: width, notify: notify, running: map[string]*os.Process{}, asked: map[string]bool{}}
 }
 
-// killedWait is how long a member that was killed waits for processes of its earlier
-// start.
+// killedWait is how long a killed member waits for processes of its earlier start.
 const killedWait = "2h"
 
 // Start starts a member.
@@ -250,8 +248,8 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	h.notify(Progress{Member: name, Ended: &outcome, At: time.Now()})
 }
 
-// Interrupt asks one member, or all if name is empty, to end at their next safe step.
-// Asked twice, a member ends at once.
+// Interrupt asks one member, or all if name is empty, to stop after the current step.
+// Asked a second time, a member ends at once.
 func (h *Here) Interrupt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +270,7 @@ type follower struct {
 	name   string
 	path   string
 	at     int64
-	rest   []byte // the beginning of a line that is not complete
+	rest   []byte // the beginning of an incomplete line
 	notify func(Progress)
 	plan   *plan.View
 	result event
@@ -298,7 +296,7 @@ func (e event) advice() string {
 	return fmt.Sprintf(`%s; "bootstrap explain %s" says more`, e.Hint, e.Explain)
 }
 
-// read reads the lines that were added.
+// read reads new lines.
 func (f *follower) read() {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -355,7 +353,7 @@ func changes(v *plan.View) []string {
 // exitTerminated is the exit code of a process that did not catch the signal yet.
 const exitTerminated failure.Code = 143
 
-// outcome returns how the process ended.
+// outcome returns the outcome of the process.
 func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
 	o := Outcome{ExitCode: failure.Code(process.ExitCode(cmd.ProcessState)), Error: f.result.Error, Hint: f.result.advice()}
 	var exit *exec.ExitError
@@ -380,16 +378,16 @@ func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
 	return o
 }
 
-// Plan is the plan of a member, or why there is none.
+// Plan is the plan of a member, or the reason why there is none.
 type Plan struct {
 	View     *plan.View
 	ExitCode failure.Code
 	Error    string
 	Hint     string
-	HeldBy   *report.Holder // who holds the refused address, if that is the error
+	HeldBy   *report.Holder // the holder of a refused address, if that is the error
 }
 
-// MakePlan plans what a task would do. It changes nothing.
+// MakePlan plans a task. It changes nothing.
 func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 	list, stdin := args(t.Member)
 	words := append([]string{"plan"}, list...)

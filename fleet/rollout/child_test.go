@@ -11,7 +11,7 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-// A process that is asked to end before it can catch the signal counts as interrupted:
+// If a process is asked to end before it can catch the signal, it counts as interrupted:
 // it has done nothing, and the member did not fail.
 func TestInterruptOfAProcessThatBegins(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"bootstrap/internal/failure"
 )
 
-// EndedError says that a run did not end well.
+// EndedError says that a run failed or was interrupted.
 type EndedError struct {
 	Record *Record
 }

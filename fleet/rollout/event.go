@@ -15,7 +15,7 @@ type Event struct {
 	Run     string           `json:"run,omitempty"`
 	Member  string           `json:"member,omitempty"`
 	Verdict schedule.Verdict `json:"-"`
-	Status  string           `json:"status,omitempty"` // of a member: started, step, or its verdict
+	Status  string           `json:"status,omitempty"` // status of a member: started, step, or its verdict
 	Step    string           `json:"step,omitempty"`
 	Canary  bool             `json:"canary,omitempty"`
 	Wave    int              `json:"wave,omitempty"`
@@ -38,12 +38,12 @@ const (
 	Begun    Kind = "fleet"        // the run begins: Run, Counts
 	Planning Kind = "fleet_plan"   // a member was planned: Member, Status
 	OfMember Kind = "member"       // a member started, began a step, or ended
-	Phase    Kind = "fleet_phase"  // Message says which part of the run begins
+	Phase    Kind = "fleet_phase"  // Message names the part of the run that begins
 	Notice   Kind = "fleet_notice" // Message
 	Over     Kind = "fleet_end"    // the run has ended: Status, Reason, Counts
 )
 
-// say reports which part of the run begins.
+// say reports the part of the run that begins.
 func (c *coordinator) say(s schedule.Step) {
 	if len(s.Start) == 0 && s.Until.IsZero() {
 		return

@@ -21,11 +21,11 @@ import (
 	"bootstrap/state/file"
 )
 
-// site is a folder with a fleet file, manifests, and a program that is started for
-// each member as this program would be.
+// site is a folder with a fleet file, manifests, and a program that is started for each
+// member in place of this program.
 type site struct {
 	dir  string
-	path string // of the fleet file
+	path string // path of the fleet file
 
 	mu     sync.Mutex
 	events []string
@@ -37,9 +37,9 @@ const (
 	nothingPlan = `{"kind":"plan","plan":{"changes":[]}}`
 )
 
-// program is a program that lists its calls in the file calls, keeps the arguments and
-// standard input of the last one for each member, and copies the record of the run as
-// it finds it. The file VERB-MEMBER may contain more commands.
+// program lists its calls in the file calls, keeps the arguments and standard input of
+// the last call for each member, and copies the record of the run at that time. The file
+// VERB-MEMBER may have further commands.
 const program = `#!/bin/bash
 cd "${0%/*}"
 verb=$1 events=/dev/null member=
@@ -64,8 +64,8 @@ deploy|recreate|delete) write '` + changesPlan + `' '{"kind":"step","name":"crea
 esac
 `
 
-// newSite writes a fleet of members, one for each letter. does says what the
-// program does for "VERB MEMBER" in place of what it does for all.
+// newSite writes a fleet of members, one for each letter. does has the commands of the
+// program for "VERB MEMBER".
 func newSite(t *testing.T, members, update string, does map[string]string) *site {
 	t.Helper()
 	s := &site{dir: t.TempDir()}
@@ -92,8 +92,7 @@ func (s *site) write(t *testing.T, name, text string) {
 	}
 }
 
-// does changes what the program does for "VERB MEMBER"; an empty body is what it
-// does for all.
+// does changes the commands of the program for "VERB MEMBER"; empty: the usual ones.
 func (s *site) does(t *testing.T, call, body string) {
 	t.Helper()
 	s.write(t, strings.Replace(call, " ", "-", 1), body+"\n")
@@ -201,8 +200,8 @@ func until(ctx context.Context, met func() bool) error {
 	return wait.Poll(ctx, 10*time.Millisecond, func() (bool, error) { return met(), nil })
 }
 
-// TestMain runs a fleet in a process that the test kills if TEST_ROLLOUT names its
-// fleet file.
+// TestMain runs a fleet in a process that the test kills, if TEST_ROLLOUT names its fleet
+// file.
 func TestMain(m *testing.M) {
 	text := os.Getenv("TEST_ROLLOUT")
 	if text == "" {

@@ -9,7 +9,7 @@ import (
 )
 
 // handOver is an address that one member gives up and another one gets in the same run.
-// The second can be planned only after the first has ended.
+// The second member can be planned only after the first has ended.
 type handOver struct {
 	to, from int // indexes of members
 	address  address
@@ -62,15 +62,14 @@ func (c *coordinator) expectHandOvers() {
 	}
 }
 
-// byInstallation returns the members that are deployed, by the ID under which the
-// ledger knows them.
+// byInstallation returns the deployed members by their ID in the ledger.
 func (c *coordinator) byInstallation() map[string]int {
 	of := map[string]int{}
 	for i, m := range c.record.Members {
 		one := c.byName[m.Name]
 		path, err := file.Path(one.Manifest, one.State)
 		if err != nil {
-			continue // its plan says what is wrong
+			continue // its plan reports the error
 		}
 		if st, found, err := file.Read(path, c.opts.Home); err == nil && found {
 			of[st.InstallationID] = i
@@ -80,7 +79,7 @@ func (c *coordinator) byInstallation() map[string]int {
 }
 
 // givesUp reports whether member from gives up in this run the address that the plan of
-// member to was refused. If the plan of from was refused, too, it gives up its address
+// member to was refused. If the plan of from was refused, too, from gives up its address
 // if it asks for another one of that network. If a killed run has started from, it may
 // have changed already.
 func (c *coordinator) givesUp(from, to int) bool {
@@ -147,8 +146,8 @@ func (c *coordinator) swaps(h handOver) bool {
 	return at == h.to
 }
 
-// endedBefore returns a function that reports whether a member has ended when another
-// one starts, however long it takes.
+// endedBefore returns a function that reports whether a member has certainly ended when
+// another one starts.
 func (c *coordinator) endedBefore() func(first, then int) bool {
 	if len(c.handOvers) == 0 {
 		return func(int, int) bool { return false }

@@ -43,8 +43,8 @@ func TestEndedBefore(t *testing.T) {
 	}
 }
 
-// A member whose plan was refused because another one holds its address waits for that
-// member, if that one gives up the address in this run and ends before.
+// If a plan was refused because another member has the address, the member waits for that
+// one, if it gives up the address in this run and ends before.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	const givesUp = `echo '{"kind":"plan","plan":{"changes":[{"action":"hold","what":"address","name":"10.0.0.5 of default"}]}}'; echo '{"kind":"result","exit_code":2}'; exit 2`
@@ -56,8 +56,8 @@ func TestHandOver(t *testing.T) {
 		does     map[string]string
 		verdicts string
 		deploys  string
-		changes  string // of c
-		hint     string // of c
+		changes  string // changes of c
+		hint     string // hint for c
 	}{
 		"given up before": {"", map[string]string{"plan a": givesUp, "plan c": wants("10.0.0.5", "a")}, "a done, b done, c done", "a b c", "take over address 10.0.0.5 from a", ""},
 		"kept":            {"", map[string]string{"plan c": wants("10.0.0.5", "a")}, "a not started, b not started, c failed", "", "", ""},

@@ -2,7 +2,7 @@ package rollout
 
 import "github.com/shirou/gopsutil/v4/mem"
 
-// fallbackMemory is taken for the machine's memory if that is unknown, in bytes.
+// fallbackMemory is used if the machine's memory is unknown, in bytes.
 const fallbackMemory = 4 << 30
 
 // memory returns how much memory programs can still use, in bytes.

@@ -23,7 +23,7 @@ type Condition string
 const (
 	NoVM        Condition = "no VM"
 	Unreachable Condition = "unreachable" // its agent does not answer
-	Stopped     Condition = "stopped"     // with `bootstrap stop`
+	Stopped     Condition = "stopped"     // stopped with `bootstrap stop`
 	Runs        Condition = "running"     // and all is well
 	NotWell     Condition = "not well"
 	Unknown     Condition = "unknown" // bootstrap status failed
@@ -34,9 +34,9 @@ type Now struct {
 	Fleet   string      `json:"fleet"` // its name
 	File    string      `json:"file"`  // path of the fleet file
 	Asked   time.Time   `json:"asked"`
-	Well    bool        `json:"well"` // all members run, and all is well
+	Well    bool        `json:"well"` // true: all members are running and well
 	Members []NowMember `json:"members"`
-	Removed []Removed   `json:"removed,omitempty"` // not in the fleet file any more
+	Removed []Removed   `json:"removed,omitempty"` // members that are not in the fleet file any more
 }
 
 // NowMember is the present state of a member.
@@ -46,7 +46,7 @@ type NowMember struct {
 	State   Condition         `json:"state"`
 	VM      string            `json:"vm,omitempty"`      // CID
 	Problem string            `json:"problem,omitempty"` // the first of its problems
-	Blocked string            `json:"blocked,omitempty"` // why
+	Blocked string            `json:"blocked,omitempty"` // why it is blocked
 }
 
 // AskNow runs `bootstrap status` for every member of a fleet. It changes nothing.
@@ -93,7 +93,7 @@ type condition struct {
 	Stopped  bool
 	VM       *struct{ CID string }
 	Agent    *struct{ Answers bool }
-	Error    string // of the last line, the result
+	Error    string // error in the result, the last line
 	ExitCode int    `json:"exit_code"`
 }
 

@@ -25,7 +25,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Preview is what a run would do.
+// Preview plans a run.
 func Preview(ctx context.Context, opts Options) (*Record, error) {
 	c, err := prepare(ctx, opts)
 	if err != nil {
@@ -34,8 +34,8 @@ func Preview(ctx context.Context, opts Options) (*Record, error) {
 	return c.record, nil
 }
 
-// prepare selects the members, plans each, and turns the rules of the fleet file
-// into numbers. It continues the last run if that was killed.
+// prepare selects the members, plans each, and converts the rules of the fleet file to
+// numbers. If the last run was killed, it continues that run.
 func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	old, err := Load(opts.Fleet.Path)
 	if err != nil {
@@ -83,7 +83,7 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	return c, nil
 }
 
-// decide turns the rules into numbers, or takes the numbers of a continued run.
+// decide converts the rules to numbers, or uses the numbers of a continued run.
 func (c *coordinator) decide(old *Record) {
 	c.count()
 	if old != nil {
@@ -112,7 +112,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	}
 	for _, m := range all {
 		wanted := func(s fleet.Selector) bool {
-			last := old.Find(m.Name) // of a run that is continued: selected when it began
+			last := old.Find(m.Name) // in a continued run, a member is selected if it was selected at the beginning
 			return s.Matches(m) && (!s.Failed || last != nil && (continued || last.Verdict == schedule.Failed || last.Verdict == schedule.Interrupted))
 		}
 		if len(opts.Only) == 0 || slices.ContainsFunc(opts.Only, wanted) {
@@ -191,9 +191,8 @@ func canBeCanary(c fleet.Canaries, m fleet.Member) bool {
 	return c.Of == "" || ok && has == value
 }
 
-// continues reports whether this run continues the last one: a run that was killed, or
-// a recreate or delete that did not end well, because a new one would recreate members
-// twice.
+// continues reports whether this run continues the last one: a killed run, or a recreate
+// or delete that failed, because a new one would recreate members twice.
 func continues(old *Record, opts Options) bool {
 	if old == nil || old.Action != opts.Action || old.Chosen != opts.Choice.String() {
 		return false
@@ -227,8 +226,8 @@ func (r *Record) take(old *Record) {
 	}
 }
 
-// changedSince reports whether a member that the last run has done is to be done
-// again: somebody has changed it since, so it proves nothing about the others.
+// changedSince reports whether a member that the last run has done has changes again:
+// somebody has changed it since, so it proves nothing about the others.
 func (r *Record) changedSince(old *Record) bool {
 	return slices.ContainsFunc(r.Members, func(m *Member) bool {
 		last := old.Find(m.Name)
@@ -294,7 +293,7 @@ func (c *coordinator) plan(ctx context.Context) error {
 // InterruptedError says that a run was interrupted before it began, or that AskNow was
 // interrupted.
 type InterruptedError struct {
-	Asking bool // while AskNow asked members for their state
+	Asking bool // true: AskNow was asking members for their status
 }
 
 func (e *InterruptedError) Error() string {
@@ -364,7 +363,8 @@ func (c *coordinator) stopped(m fleet.Member) bool {
 	return err == nil && found && st.Own.Stopped
 }
 
-// skips returns why a member is not recreated or is too new; empty: it is not skipped.
+// skips returns why a member is not recreated, or why it is too new; empty: it is not
+// skipped.
 func (c *coordinator) skips(m fleet.Member) string {
 	path, err := file.Path(m.Manifest, m.State)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // Format is the format of a Record.
 const Format = 1
 
-// Result is how a run ended.
+// Result is the result of a run.
 type Result string
 
 // The results. A run without a result has not ended, or was killed.
@@ -34,7 +34,7 @@ const (
 	Failed      Result = "failed"
 	Busy        Result = "busy"        // some members could not be locked
 	Interrupted Result = "interrupted" // somebody asked it to end
-	Aborted     Result = "aborted"     // somebody asked it to end and not to be continued
+	Aborted     Result = "aborted"     // somebody asked it to end, and not to be continued
 )
 
 // Record is a run of a fleet. It is written after every verdict.
@@ -49,23 +49,23 @@ type Record struct {
 	Started time.Time      `json:"started"`
 	Ended   *time.Time     `json:"ended,omitempty"`
 	Result  Result         `json:"result,omitempty"`
-	Reason  string         `json:"reason,omitempty"` // why it did not end well
+	Reason  string         `json:"reason,omitempty"` // why it failed or was interrupted
 	Paused  bool           `json:"paused,omitempty"`
 	Numbers Numbers        `json:"numbers"`
 	Logs    string         `json:"logs"`    // folder of the members' logs
 	Members []*Member      `json:"members"` // in the order in which they start
-	// Known lists the members of the fleet file, and removed ones that were still
+	// Known lists the members of the fleet file, and removed members that were still
 	// deployed.
 	Known []Known `json:"known,omitempty"`
-	// Removed lists the members that were not in the fleet file any more when the run
-	// began and that were still deployed.
+	// Removed lists members that were not in the fleet file any more when the run began,
+	// and were still deployed.
 	Removed []Removed `json:"removed,omitempty"`
 }
 
 // Numbers are the rules of a run, in members.
 type Numbers struct {
-	Members     int   `json:"members"` // all selected ones
-	ToDo        int   `json:"to_do"`   // those with changes when the run began
+	Members     int   `json:"members"` // number of selected members
+	ToDo        int   `json:"to_do"`   // number of members with changes when the run began
 	Canaries    int   `json:"canaries"`
 	MaxInFlight int   `json:"max_in_flight"`
 	Waves       []int `json:"waves,omitempty"` // the last size repeats
@@ -80,27 +80,27 @@ type Member struct {
 	Reason   string            `json:"reason,omitempty"` // why it is blocked, failed, busy or unchanged
 	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
 	ExitCode int               `json:"exit_code,omitempty"`
-	Changes  []string          `json:"changes,omitempty"` // of its plan: "replace vm"
+	Changes  []string          `json:"changes,omitempty"` // changes in its plan: "replace vm"
 	Planned  []string          `json:"down,omitempty"`    // steps of its plan during which the service is down
 	Canary   bool              `json:"canary,omitempty"`
 	Wave     int               `json:"wave,omitempty"`
 	Tries    int               `json:"tries,omitempty"`    // how often it was busy
 	Attempts int               `json:"attempts,omitempty"` // how often it was started
-	Started  *time.Time        `json:"started,omitempty"`  // of the last attempt
+	Started  *time.Time        `json:"started,omitempty"`  // start of the last attempt
 	Ended    *time.Time        `json:"ended,omitempty"`
 	Down     float64           `json:"down_seconds,omitempty"` // how long the service was down
 	Outages  []Outage          `json:"outages,omitempty"`      // when it was down
 	Step     string            `json:"step,omitempty"`         // the step of its plan that runs
 	Since    *time.Time        `json:"since,omitempty"`        // when that step began
 	Log      string            `json:"log,omitempty"`          // path
-	Machine  string            `json:"machine,omitempty"`      // where it runs or ran last; empty: on this machine
+	Machine  string            `json:"machine,omitempty"`      // where it is running or was running last; empty: on this machine
 	Process  int               `json:"process,omitempty"`
 
 	Candidate bool `json:"candidate,omitempty"` // it may be a canary
 	killed    bool // an earlier run was killed while it ran
-	lost      int  // how often the machine that ran it was lost
+	lost      int  // how often the machine on which it was running was lost
 
-	heldBy *report.Holder  // who holds the address that its plan asked for
+	heldBy *report.Holder  // holder of the address that its plan requested
 	gives  map[string]bool // addresses that its plan gives up, as "10.0.0.5 of default"
 }
 
@@ -202,8 +202,8 @@ func (r *Record) Find(name string) *Member {
 	return nil
 }
 
-// abort marks a run that was killed or did not end well as aborted, so that it is not
-// continued. It reports whether it was such a run.
+// abort marks a run that was killed or failed as aborted, so that it is not continued. It
+// reports whether it was such a run.
 func (r *Record) abort(by state.Holder) bool {
 	if r.Result == Done || r.Result == Aborted {
 		return false

@@ -19,8 +19,7 @@ type Known struct {
 	State string `json:"state"` // path of its state file; a relative one starts from the fleet file's folder
 }
 
-// Removed is a member that the fleet file does not have any more and that is still
-// deployed.
+// Removed is a member that is not in the fleet file any more, but still deployed.
 type Removed struct {
 	Name  string   `json:"name"`
 	State string   `json:"state"` // absolute path of its state file
@@ -134,14 +133,14 @@ func Members(removed []Removed, has []fleet.Member) []fleet.Member {
 	for _, r := range removed {
 		m := fleet.Member{Name: r.Name, State: r.State}
 		for slices.ContainsFunc(has, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) || slices.ContainsFunc(list, func(o fleet.Member) bool { return strings.EqualFold(o.Name, m.Name) }) {
-			m.Name += ".removed" // a member whose state has moved may have the same name
+			m.Name += ".removed" // A member whose state has moved may have the same name.
 		}
 		list = append(list, m)
 	}
 	return list
 }
 
-// planDelete returns the member with what a delete would remove.
+// planDelete returns the member with the changes of a delete.
 func (c *coordinator) planDelete(m Member) Member {
 	was, one := m.Verdict, c.byName[m.Name]
 	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil

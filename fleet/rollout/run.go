@@ -26,8 +26,7 @@ type Options struct {
 	// Confirm asks whether a planned run may begin; nil: it begins.
 	Confirm func(context.Context, *Record) error
 	Report  func(Event)
-	// Urgent is closed to ask running members to end at their next safe step; nil:
-	// nobody asks.
+	// Urgent is closed to make running members stop after their current step; nil: never.
 	Urgent <-chan struct{}
 	// Hands returns the hands of a run, which call notify from several goroutines;
 	// nil: members run on this machine.
@@ -35,12 +34,11 @@ type Options struct {
 	Logs  string // folder for the logs of runs; empty: below Home
 }
 
-// Choice says which members a run updates or deletes.
+// Choice selects the members that a run updates or deletes.
 type Choice struct {
-	Only           []fleet.Selector // any of them selects a member; empty: all members
+	Only           []fleet.Selector // members that match any of them; empty: all members
 	IncludeBlocked bool
-	// Removed says to delete only members that the fleet file does not contain any
-	// more.
+	// Removed selects only members that are not in the fleet file any more.
 	Removed bool
 	// CreatedBefore leaves out members whose VM was created later and whose last deploy
 	// was not interrupted; zero: none is left out.
@@ -51,27 +49,27 @@ type Choice struct {
 type Hands interface {
 	// Start starts a member and returns at once.
 	Start(ctx context.Context, t Task) error
-	// Interrupt asks a member, or all if name is empty, to end at their next safe step.
+	// Interrupt asks a member, or all if name is empty, to stop after the current step.
 	// Asked a second time, a member ends at once.
 	Interrupt(name string)
 }
 
-// coordinator is one run.
+// coordinator coordinates one run.
 type coordinator struct {
 	opts      Options
 	rules     schedule.Rules
 	record    *Record
-	list      []schedule.Member // of the record, in the same order
+	list      []schedule.Member // members of the record, in the same order
 	index     map[string]int
 	byName    map[string]fleet.Member
 	hands     Hands
 	progress  chan Progress
-	gone      chan struct{} // closed when nobody reads progress any more
+	gone      chan struct{} // closed when no goroutine reads progress any more
 	handOvers []handOver
 	asked     schedule.Asked
 	why       string // why the run ends early
 	aborted   bool
-	limits    map[string]time.Time // when a running member is asked to end
+	limits    map[string]time.Time // when a running member will be asked to end
 	late      map[string]bool      // members that did not end in time
 	down      map[string]time.Time // since when the service of a member is down
 	phase     string
@@ -123,7 +121,7 @@ func lockPath(fleetFile string) string { return Path(fleetFile) + ".lock" }
 // askEvery is how often a run looks for requests of other processes.
 const askEvery = 300 * time.Millisecond
 
-// lateGrace is how long a member that exceeded its time may take to its next safe step
+// lateGrace is how long a member that exceeded its time may take to finish its step
 // before it is asked to end at once.
 const lateGrace = 5 * time.Minute
 
@@ -188,7 +186,7 @@ func (c *coordinator) stop(why string) {
 	}
 }
 
-// obey does what another process requested: pause, resume or abort.
+// obey carries out a request of another process: pause, resume or abort.
 func (c *coordinator) obey() error {
 	what, by, err := takeAsked(c.record.Fleet)
 	if err != nil || what == "" {
@@ -256,7 +254,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	return nil
 }
 
-// take records what happened to a member.
+// take records the progress of a member.
 func (c *coordinator) take(p Progress) error {
 	if p.Err != nil {
 		return p.Err
@@ -310,15 +308,15 @@ func (c *coordinator) serviceIs(m *Member, down bool, at time.Time) {
 	}
 }
 
-// maxKills is how often a member may be started whose process is killed: the member
+// maxKills is how often a member is started at most if its process is killed: the member
 // itself may exhaust the memory.
 const maxKills = 2
 
-// maxLost is how often a member may be started whose machine is lost: the member itself
-// may bring machines down.
+// maxLost is how often a member is started at most if its machine is lost: the member
+// itself may be the cause.
 const maxLost = 5
 
-// verdict records how a member ended.
+// verdict records the result of a member.
 func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 	m := c.record.Members[i]
 	m.Ended, m.ExitCode, m.Reason, m.Hint, m.Process, m.Step, m.Since = &at, int(o.ExitCode), o.Error, o.Hint, 0, "", nil
@@ -345,7 +343,7 @@ func (c *coordinator) verdict(i int, o Outcome, at time.Time) error {
 		m.Verdict, m.killed = schedule.Waiting, true
 		c.emit(Event{Kind: Notice, Member: m.Name, Message: fmt.Sprintf("The process of %s was killed (exit code %d): it is started again", m.Name, o.ExitCode)})
 	case o.Verdict == schedule.Unchanged && m.Attempts > 1:
-		m.Verdict = schedule.Done // an earlier start of this run has done it
+		m.Verdict = schedule.Done // an earlier start of this run has completed it
 	case o.Verdict == schedule.Busy:
 		m.Tries++
 	}

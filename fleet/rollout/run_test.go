@@ -103,7 +103,7 @@ func TestRecordIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// Each row is an end of members, and what the rules do then.
+// Each row has the results of members, and the effect of the rules.
 func TestFailureRules(t *testing.T) {
 	t.Parallel()
 	const fails, busy, interrupted = `end 1 "no disk" "get one"`, `end 75 "it is locked"`, `end 130 "it was interrupted"`
@@ -152,7 +152,8 @@ func TestFailureRules(t *testing.T) {
 	}
 }
 
-// The record says why a member failed and what to do, in the words of its process.
+// The record has the reason for a failure and what to do, in the words of the member's
+// process.
 func TestReasonOfFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -194,8 +195,8 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// A member gets the arguments, the environment and the variables that the fleet file
-// gives it: no secret is on a command line.
+// A member gets the arguments, the environment and the variables of the fleet file, and
+// no secret is on a command line.
 func TestArgumentsOfMember(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ab", "", nil)
@@ -345,8 +346,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Without a running run, what is asked is refused, with the command that goes on.
-// Abort ends a run that was killed.
+// If no run is running, a request is refused, with the command that continues. Abort ends
+// a killed run.
 func TestAskWithoutRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ab", "", nil)
@@ -421,8 +422,8 @@ func TestOtherActions(t *testing.T) {
 	}
 }
 
-// A member whose machine was lost is started again, but not for ever: the member may be
-// what brings machines down. In a run that is to end it is interrupted.
+// A member whose machine was lost is started again, but only a few times, because the
+// member itself may be the cause. If the run is ending, the member is interrupted.
 func TestLostMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "a", "", nil)

@@ -11,8 +11,7 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Running reports whether a process runs this fleet; also true if that cannot be found
-// out.
+// Running reports whether a process runs this fleet; also true if that is unknown.
 func Running(fleetFile string) bool {
 	path := lockPath(fleetFile)
 	if _, err := os.Lstat(path); os.IsNotExist(err) {

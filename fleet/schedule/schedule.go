@@ -1,9 +1,9 @@
-// Package schedule decides which members of a fleet start next. It is pure:
-// what to do now depends only on the rules, the verdicts so far and the time.
+// Package schedule decides which members of a fleet start next. It is pure: the decision
+// depends only on the rules, the verdicts so far and the time.
 //
-// Members are started in the order of their list: canaries first, then the others
-// in waves. Members whose state another run had locked are tried again after the
-// others. After a failure that the rules do not allow, none is started any more.
+// Members are started in the order of their list: canaries first, then the others in
+// waves. Members whose state another run had locked are tried again after the others.
+// After a failure that the rules do not allow, no member is started any more.
 package schedule
 
 import (
@@ -17,11 +17,11 @@ type Verdict uint8
 
 // The verdicts. When a run has ended, no member is Waiting or Running.
 const (
-	Waiting     Verdict = iota // it is to be started
-	Running                    // it was started and still runs
-	Done                       // it was updated as its manifest says
-	Unchanged                  // there was nothing to do
-	Blocked                    // it must not be updated, and was skipped
+	Waiting     Verdict = iota // it will be started
+	Running                    // it was started and is still running
+	Done                       // it was updated to match its manifest
+	Unchanged                  // nothing had changed
+	Blocked                    // it must not be changed, and was skipped
 	Busy                       // another run has locked its state
 	Failed                     // it ended with an error
 	NotStarted                 // the run ended before it was its turn
@@ -63,7 +63,7 @@ type Rules struct {
 	BusyWait     time.Duration // before each of these rounds
 }
 
-// Member is what the schedule knows of a member.
+// Member is a member, as far as the schedule needs it.
 type Member struct {
 	Verdict   Verdict
 	Candidate bool      // it may be a canary
@@ -73,7 +73,7 @@ type Member struct {
 	Ended     time.Time // when it got its verdict
 }
 
-// Asked is what a person asked of a run.
+// Asked is a person's request to a run.
 type Asked struct {
 	Pause bool // start no member until this is withdrawn
 	Stop  bool // start no more members
@@ -81,7 +81,7 @@ type Asked struct {
 
 // Start is a member to be started.
 type Start struct {
-	Member int // its index
+	Member int // index of the member
 	Canary bool
 	Wave   int
 }
@@ -97,7 +97,7 @@ const (
 	Ending   Phase = "ending" // no more members are started
 )
 
-// Step is what to do now.
+// Step is the next step of a run.
 type Step struct {
 	Phase Phase
 	Wave  int // the wave of the phase Waves, from 1
@@ -108,8 +108,8 @@ type Step struct {
 	Ended bool // the run has ended: no member runs or will be started
 }
 
-// Next returns what to do now. The caller marks the members that it starts, and
-// asks again when one of them ends, when Until has come, and when Asked changes.
+// Next returns the next step. The caller marks the members that it starts, and calls Next
+// again when one of them ends, at the time Until, and when Asked changes.
 func Next(rules Rules, members []Member, asked Asked, now time.Time) Step {
 	c := count(members)
 	if asked.Stop || c.interrupted || c.canaryFailed || c.failed > rules.MaxFailures {
@@ -142,8 +142,8 @@ func Next(rules Rules, members []Member, asked Asked, now time.Time) Step {
 	return p.step
 }
 
-// Order returns the members in the order in which they start if each of them ends well
-// at once.
+// Order returns the members in the order in which they start if each of them succeeds at
+// once.
 func Order(rules Rules, members []Member) []Start {
 	list := slices.Clone(members)
 	for i := range list {
@@ -173,13 +173,13 @@ type counts struct {
 
 	candidates        int // members that can be canaries
 	waitingCandidates int
-	canaries          int // those that ended well
+	canaries          int // candidates that succeeded
 	canariesRunning   int
 	canaryFailed      bool
 	canaryEnded       time.Time
 
 	waves       int // the number of the last wave
-	waveSize    int // how many of its members run or have run
+	waveSize    int // how many of its members are running or have run
 	waveRunning int
 	waveEnded   time.Time
 
@@ -243,7 +243,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// picker picks members to start, as many as there is room for.
+// picker picks members to start, up to the limit.
 type picker struct {
 	members []Member
 	rules   Rules
@@ -263,7 +263,7 @@ func (p *picker) canaries(want int, c counts) (left bool) {
 }
 
 // wave fills the current wave, or begins the next one when the current one has ended.
-// Other members take the places of those that were busy.
+// Other members replace those that were busy.
 func (p *picker) wave(c counts) {
 	number, size := c.waves, c.waveSize
 	p.step.Wave = number
@@ -294,7 +294,7 @@ func (p *picker) size(wave int) int {
 }
 
 // busy starts members that were busy, the least often tried first, after a pause since
-// the last try. It reports whether any can still be tried.
+// the last attempt. It reports whether any can still be tried.
 func (p *picker) busy(room int, fits func(*Member) bool, as Start) (left bool) {
 	tries, ended := 0, time.Time{}
 	for i := range p.members {
@@ -326,7 +326,7 @@ func (p *picker) bakes(since time.Time, pause time.Duration) bool {
 	return true
 }
 
-// pick starts the first members that match, as many as there is room for.
+// pick starts the first members that match, up to the limit.
 func (p *picker) pick(room int, as Start, fits func(*Member) bool) {
 	for i := range p.members {
 		if room <= 0 {

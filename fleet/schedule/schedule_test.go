@@ -14,7 +14,7 @@ import (
 type world struct {
 	rules    Rules
 	members  []Member
-	outcomes [][]Verdict // of each member: one for each start; the last one repeats
+	outcomes [][]Verdict // outcomes of each member: one for each start; the last one repeats
 	starts   []int
 	wave     []int // wave of each member's last start; kept when it was busy
 	asked    Asked
@@ -360,7 +360,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// Order returns the order of a run in which every member ends well at once.
+// Order returns the order of a run in which every member succeeds at once.
 func TestPredictedOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

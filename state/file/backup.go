@@ -19,8 +19,8 @@ import (
 	"bootstrap/state"
 )
 
-// keptBackups is the number of earlier versions that are kept. Versions that are the
-// only record of something are kept in addition.
+// keptBackups is the number of earlier versions that are kept. Versions that are the only
+// record of a VM, disk or stemcell are kept in addition.
 const keptBackups = 5
 
 // Backup is an earlier version of a state file: the last one that a run wrote.
@@ -40,7 +40,8 @@ type Writer struct {
 // writersFile returns the path of the file that lists which run wrote which backup.
 func writersFile(path string) string { return filepath.Join(backupDir(path), "writers.json") }
 
-// readWriters returns the writers of backups, by serial number; a damaged file has none.
+// readWriters returns the writers of backups, by serial number; none if the file is
+// damaged.
 func readWriters(path string) map[int]Writer {
 	writers := map[int]Writer{}
 	if data, err := regular.Read(writersFile(path)); err != nil || json.Unmarshal(data, &writers) != nil {
@@ -123,8 +124,8 @@ func (b Backup) read() (state.State, error) {
 	return l.current, err
 }
 
-// startBackups makes a backup of the file before the first write of a run. Normally the
-// previous run has done that at its end, unless it was killed.
+// startBackups makes a backup of the file before the first write of a run. Usually the
+// previous run has made it at its end, unless it was killed.
 func (s *Store) startBackups() error {
 	if !fileExists(s.path) {
 		return nil
@@ -148,7 +149,7 @@ func (s *Store) keep(target string) error {
 		return err
 	}
 	if have, err := readWhole(target); err == nil && bytes.Equal(have, data) {
-		atomicfile.Match(target, s.path) // the file may have become readable for others since
+		atomicfile.Match(target, s.path) // the mode of the file may have changed since
 		return nil
 	}
 	if err := s.makeBackups(); err != nil {
@@ -173,8 +174,8 @@ func (s *Store) makeBackups() error {
 
 // Restore makes an earlier version the present one, under a new serial number, and
 // returns the state, open and locked. The present version may be missing; if it is
-// damaged, it is kept as PATH.damaged. Unless force is set, the error is an *OwnsError
-// if the present version is the only record of something.
+// damaged, it is kept as PATH.damaged. If the present version is the only record of a VM,
+// disk or stemcell, the error is an *OwnsError, unless force is set.
 func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
 	resolved, err := Resolve(path)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		return err
 	}
 	s.loaded, err = load(s.path, Options{})
-	if isMoved(err) { // otherwise two places would contain a state of the same deployment
+	if isMoved(err) { // Otherwise two places would have a state of the same deployment.
 		return err
 	}
 	if err != nil {

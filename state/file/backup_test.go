@@ -67,7 +67,8 @@ func TestBackups(t *testing.T) {
 	if kept, err := os.ReadFile(path + ".backups/0.json"); err != nil || string(kept) != string(data) {
 		t.Errorf("backup of create-env's file: %s, %v", kept, err)
 	}
-	// When a run ends it makes a backup of what it wrote, because the file may be lost.
+	// When a run ends, it makes a backup of its last version, because the file may be
+	// lost.
 	f.Close()
 	if got := versions(t, path); !slices.Equal(got, []int{7, 0}) {
 		t.Errorf("backups %v", got)
@@ -110,8 +111,8 @@ func TestBackupOfAKilledRun(t *testing.T) {
 	}
 }
 
-// What create-env replaces in a state file counts as deleted. An orphan does not,
-// because create-env does not know of it.
+// Resources that create-env has replaced in a state file count as deleted. Orphans do
+// not, because create-env does not know them.
 func TestBackupsOfWhatCreateEnvReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path, func(s *state.State) {
@@ -153,7 +154,7 @@ func TestBackupsOfWhatCreateEnvReplaced(t *testing.T) {
 	}
 }
 
-// A backup is kept while it is the only record of something that was not deleted.
+// A backup is kept while it is the only record of a resource that was not deleted.
 func TestBackupsOfWhatWasLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	runs(t, path,
@@ -162,7 +163,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 20 { // from here on versions of another deployment
+	for i := range 20 { // from here on, versions of another deployment
 		runs(t, path, func(s *state.State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
 	}
 	list, err := Versions(path)
@@ -296,8 +297,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A removal that is killed leaves the state file, so that it can be repeated, or
-// removes everything: no backups remain without a state file.
+// After a kill during a removal, either the state file exists, so that the removal can be
+// repeated, or everything is removed.
 func TestKilledRemoval(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")
@@ -346,8 +347,8 @@ func TestKilledRemoval(t *testing.T) {
 	}
 }
 
-// A later run knows what the last write of a killed run removed from the state, and
-// keeps no backup for it.
+// A later run knows which resources a killed run has removed from the state, and keeps no
+// backup for them.
 func TestKilledAfterDropping(t *testing.T) {
 	dir := t.TempDir()
 	path, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "home")

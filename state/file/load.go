@@ -29,8 +29,8 @@ func (l *loaded) note(format string, args ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
 
-// load reads the state at path, in any format, adds what the mirror and rescue files
-// contain, and checks it. It writes nothing.
+// load reads the state at path, in any format, adds the contents of the mirror and rescue
+// files, and checks it. It writes nothing.
 func load(path string, opts Options) (loaded, error) {
 	var l loaded
 	data, err := readWhole(path)
@@ -89,8 +89,8 @@ func (l *loaded) start(path string, opts Options) error {
 	return nil
 }
 
-// complete adds what a state may lack after reading. own is true if it contains the
-// program's own part.
+// complete adds the parts that a state may lack after reading. own is true if it contains
+// the program's own part.
 func (l *loaded) complete(path, home string, own bool) {
 	l.current.Identify()
 	if _, err := uuid.Parse(l.current.InstallationID); err != nil {
@@ -102,8 +102,8 @@ func (l *loaded) complete(path, home string, own bool) {
 	l.recover(path, home)
 }
 
-// retire renames a bosh-deployments.yml whose content is in the state: after a delete
-// it must not become the state again.
+// retire renames a bosh-deployments.yml after its content was written to the state: after
+// a delete it must not become the state again.
 func retire(path string) error {
 	if err := os.Rename(path, path+".migrated"); err != nil {
 		return fmt.Errorf("cannot rename %s, whose content is in the deployment state: %w", filepath.Base(path), err)

@@ -38,7 +38,7 @@ func TestLockedBy(t *testing.T) {
 	f.Close()
 }
 
-// The error names the file that is at the path of a lock, and only one time.
+// If a file of another kind is at the path of a lock, the error names it once.
 func TestLockIsNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.json.lock")

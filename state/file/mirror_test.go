@@ -39,7 +39,7 @@ func asCreateEnv(t *testing.T, path string, change func(map[string]any)) {
 func TestMirror(t *testing.T) {
 	for name, c := range map[string]struct {
 		create func(map[string]any) // the changes that create-env makes
-		same   bool                 // whether the VM is the one that this program created
+		same   bool                 // true: the VM is the one that this program created
 	}{
 		"nothing":     {nil, true},
 		"another VM":  {func(s map[string]any) { s["current_vm_cid"] = "vm-2" }, false},
@@ -178,7 +178,7 @@ func compact(t *testing.T, data []byte) string {
 	if err := json.Compact(&b, data); err != nil {
 		t.Fatal(err)
 	}
-	json.HTMLEscape(&escaped, b.Bytes()) // as encoding/json writes it
+	json.HTMLEscape(&escaped, b.Bytes()) // in the form of encoding/json
 	return escaped.String()
 }
 

@@ -14,13 +14,13 @@ import (
 	"bootstrap/state/team"
 )
 
-// Recorded is a deployment that this machine has a record of.
+// Recorded is a deployment in this machine's records.
 type Recorded struct {
-	Installation string // its id
-	Path         string // of the state file
+	Installation string // its installation id
+	Path         string // path of the state file
 	Place        string // the store if the file is a copy; otherwise empty
-	// State is the content of the state file. If that cannot be read, it contains only
-	// the CIDs and the program's own part from this machine's last record.
+	// State is the content of the state file. If that cannot be read, State has only the
+	// CIDs and the program's own part from this machine's last record.
 	State state.State
 	Err   error // why the state file cannot be read; a *GoneError if it does not exist any more
 }
@@ -38,8 +38,8 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("the state file %s is gone", e.Path)
 }
 
-// AllRecorded returns the deployments with a record in home, which is ~/.bosh: those
-// that this machine deployed, and the copies of states in stores.
+// AllRecorded returns the deployments with a record in home, which is ~/.bosh: those that
+// this machine deployed, and the copies of states in stores.
 func AllRecorded(home string) ([]Recorded, error) {
 	entries, err := os.ReadDir(home)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 	"bootstrap/state"
 )
 
-// rescue lists what CPI calls created while the state could not be written. It is a
-// file, 0600, next to the state file, in the folder of the installation, or both.
+// rescue lists objects that CPI calls created while the state could not be written. It is
+// a file, 0600, next to the state file, in the folder of the installation, or both.
 type rescue struct {
 	DirectorID     string    `json:"director_id"`
 	InstallationID string    `json:"installation_id"`
@@ -34,8 +34,8 @@ func rescueIn(home, installation string) string {
 	return filepath.Join(home, installation, "rescue.json")
 }
 
-// Rescue keeps the CID of something that a CPI call created if Update failed: the next
-// Open records it. It returns the path of the file with the CID.
+// Rescue stores the CID of a created object in a file if Update failed; the next Open
+// records it. It returns the path of the file.
 func (s *Store) Rescue(in state.Intent, cid string) (string, error) {
 	var path string
 	var errs []error
@@ -100,7 +100,7 @@ func (r *rescue) check() error {
 	return errors.Join(errs...)
 }
 
-// recover records what earlier runs created and could not record.
+// recover records the objects in rescue files of earlier runs.
 func (l *loaded) recover(path, home string) {
 	st := &l.current
 	beside, err := readRescue(rescueBeside(path))

@@ -24,7 +24,7 @@ import (
 // Options control how a state file is opened.
 type Options struct {
 	Holder state.Holder  // named in the locks
-	Wait   time.Duration // for a lock that another process holds
+	Wait   time.Duration // how long to wait for a lock of another process
 
 	// Home is ~/.bosh, where the folder of the installation contains the mirror and a
 	// second lock; empty: no mirror and no second lock.
@@ -53,11 +53,11 @@ type Store struct {
 	locker       locker
 	lock         *lockfile.Lock  // nil: read-only, or closed
 	installation *lockfile.Lock  // nil until the installation is known
-	written      bool            // by this run
-	moved        bool            // the file only contains the text that names the new place
+	written      bool            // true: this run has written the file
+	moved        bool            // true: the file only has the text that names the new place
 	gone         map[string]bool // resources that were removed on purpose, see dropped
 	newest       int             // newest serial number in the history of the store of the team
-	unsent       error           // why the last write did not reach the store of the team
+	unsent       error           // why the last write was not sent to the store of the team
 	loaded
 }
 
@@ -102,8 +102,8 @@ func (e *FolderError) Name() string { return "manifest-folder" }
 
 func (e *FolderError) ExitCode() failure.Code { return failure.Manifest }
 
-// LegacyName is the name of the file beside the manifest in which the first
-// bosh-init kept its state.
+// LegacyName is the name of the file beside the manifest in which the first bosh-init
+// kept its state.
 const LegacyName = "bosh-deployments.yml"
 
 // Path returns the path of the state file of a manifest: flag, or `<manifest without
@@ -264,7 +264,7 @@ func (s *Store) Found() bool { return s.found }
 // run will use the folder of that installation.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// Notes returns sentences about what Open did besides reading the file.
+// Notes returns sentences about what Open did, besides reading the file.
 func (s *Store) Notes() []string { return s.notes }
 
 // Get returns the state as it was last read or written.
@@ -295,8 +295,8 @@ var errReadOnly = errors.New("cannot write the deployment state: it was opened o
 
 // Update changes the state and writes it to a temporary file, mode 0600, which it syncs
 // and renames. If change or the write fails, the state and the file are unchanged. The
-// version before the first Update of a run is kept as a backup; the keys that
-// create-env removes are kept in the mirror.
+// version before the first Update of a run is kept as a backup; the keys that create-env
+// removes are kept in the mirror.
 func (s *Store) Update(change func(*state.State) error) error {
 	if s.lock == nil {
 		return errReadOnly
@@ -325,7 +325,7 @@ func (s *Store) Update(change func(*state.State) error) error {
 		s.warn(s.startBackups())
 	}
 	// The list is written before the state: after a kill in between, a backup would
-	// otherwise seem to be the only record of something deleted. If the state is not
+	// otherwise seem to be the only record of a deleted resource. If the state is not
 	// written, the next write corrects the list.
 	s.warn(s.recordDropped(s.current.Resources(), next.Resources()))
 	s.trace("before")
@@ -362,9 +362,10 @@ func (s *Store) write(data []byte) error {
 	return atomicfile.Write(s.path, data)
 }
 
-// Remove deletes the state file, its mirror and its backups, except backups that record
-// something not deleted. It keeps the lock until Close. It deletes the state file last:
-// while the file exists, the same command can finish a removal that was killed.
+// Remove deletes the state file, its mirror and its backups, except backups that record a
+// resource which was not deleted. It keeps the lock until Close. It deletes the state
+// file last: while the file exists, the same command can finish a removal that was
+// killed.
 func (s *Store) Remove() error {
 	s.written = false
 	if s.opts.Team != nil {
@@ -397,8 +398,8 @@ func removeAll(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// Close makes a backup of what this run wrote, and unlocks the state. It removes the
-// lock file if there is no state file.
+// Close makes a backup of the version that this run wrote, and unlocks the state. It
+// removes the lock file if there is no state file.
 func (s *Store) Close() {
 	if s.written && s.lock != nil {
 		s.warn(s.backUp())

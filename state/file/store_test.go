@@ -69,7 +69,7 @@ func TestFirstWriteFails(t *testing.T) {
 	}
 }
 
-// Two copies of a state file share one installation, which is locked, too.
+// Two copies of a state file share one installation, which is also locked.
 func TestInstallationIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	path, twin, home := filepath.Join(dir, "state.json"), filepath.Join(dir, "twin.json"), filepath.Join(dir, "home")

@@ -65,7 +65,7 @@ func TestEarlierVersions(t *testing.T) {
 				t.Fatalf("found %t, %v", found, err)
 			}
 
-			// After create-env saved the file, the rest comes from the mirror.
+			// After create-env has saved the file, the other keys come from the mirror.
 			asCreateEnv(t, path, nil)
 			s := with(t, path, home)
 			defer s.Close()

@@ -20,7 +20,7 @@ import (
 	"bootstrap/state/team"
 )
 
-// UnsentError says that the last changes of the state did not reach the store of the
+// UnsentError says that the last changes of the state were not sent to the store of the
 // team.
 type UnsentError struct {
 	Place, Path string
@@ -44,8 +44,8 @@ func (e *UnsentError) Hint() string {
 
 func (e *UnsentError) Unwrap() error { return e.Err }
 
-// Unsent returns an error if the last written state did not reach the store of the
-// team; nil: it did, or there is no store.
+// Unsent returns an error if the last written state was not sent to the store of the
+// team; nil: it was, or there is no store.
 func (s *Store) Unsent() error {
 	if s.unsent == nil {
 		return nil
@@ -53,8 +53,8 @@ func (s *Store) Unsent() error {
 	return &UnsentError{Place: s.opts.Team.Place(), Path: s.path, Err: s.unsent}
 }
 
-// Confirm returns why this run must not begin its next step: the store of the team
-// lacks the state, or another run has taken the lease.
+// Confirm returns an error if this run must not begin its next step: the store of the
+// team lacks the state, or another run has taken the lease.
 func (s *Store) Confirm(ctx context.Context) error {
 	if err := s.Unsent(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Store) Confirm(ctx context.Context) error {
 	return s.Lost(ctx)
 }
 
-// Lost returns how another run has taken the lease of this one; nil: it has not.
+// Lost returns an error if another run has taken the lease; nil: it has not.
 func (s *Store) Lost(ctx context.Context) error {
 	if s.opts.Team == nil {
 		return nil
@@ -71,8 +71,8 @@ func (s *Store) Lost(ctx context.Context) error {
 }
 
 // begin takes the lease of the store and copies its state to the file. Before that, it
-// writes changes to the store that an earlier run of this machine could not write
-// there. taken is true if the lease was taken from a run that had not given it up.
+// sends changes that an earlier run of this machine could not send. taken is true if the
+// lease was taken from a run that had not given it up.
 func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	t := s.opts.Team
 	if taken, err = t.Lock(ctx); err != nil {
@@ -138,8 +138,8 @@ func (s *Store) keepVersion(ctx context.Context) {
 	}
 }
 
-// pullGone adds deletions that other machines know of to this machine's list, because
-// its backups may record the deleted resources.
+// pullGone adds deletions by other machines to this machine's list, because its backups
+// may record the deleted resources.
 func (s *Store) pullGone(ctx context.Context) error {
 	h, err := s.opts.Team.History(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Store) pullGone(ctx context.Context) error {
 	for _, resource := range h.Gone {
 		gone[resource] = true
 	}
-	s.gone = nil // so that the list is read again
+	s.gone = nil // The list must be read again.
 	if len(gone) == len(readGone(s.path)) {
 		return nil
 	}
@@ -223,9 +223,9 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 	return s.pullGone(ctx)
 }
 
-// Push writes the copy of this machine to the store, after a run that could not. Unless
-// force is set, the error wraps team.ErrChanged if the store has changed since the copy
-// was made. did is false if the store had everything.
+// Push writes the copy of this machine to the store, after a run that could not. If the
+// store has changed since the copy was made, the error wraps team.ErrChanged, unless
+// force is set. did is false if the store had the state already.
 func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -262,8 +262,8 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	return true, nil
 }
 
-// Pull copies the state from the store, and keeps changes that never reached the store
-// as a backup. kept is the path of the backup; empty: there were no changes.
+// Pull copies the state from the store. It keeps changes that were not sent as a backup.
+// kept is the path of the backup; empty: there were no changes.
 func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -288,9 +288,9 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	return kept, t.Discard(ctx)
 }
 
-// Move copies a state to another place, which must not contain one, and leaves a marker
-// in the old place that refuses runs. from and to are a file, or this machine's copy of
-// a store; name is the place of to.
+// Move copies a state to another place, which must not have one, and leaves a marker in
+// the old place that runs refuse. from and to are a file, or this machine's copy of a
+// store; name is the place of to.
 func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
 	old, err := Open(ctx, from, fromOpts)
 	if err != nil {
@@ -353,8 +353,8 @@ func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 	return os.RemoveAll(s.backups())
 }
 
-// put writes a state to a place that contains none, or the same one, and reads it
-// again. A state that was moved away may return to the place that its marker names.
+// put writes a state to a place without a state, or with the same one, and reads it back.
+// A moved state may return to the place that its marker names.
 func put(ctx context.Context, path, name, from string, data []byte, opts Options) error {
 	s, err := lock(ctx, path, opts)
 	if err != nil {
@@ -401,9 +401,9 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 	return nil
 }
 
-// putBack undoes a write to the copy that did not reach the store. Otherwise the next
-// run would write it to the store, although the state is still in the old place. have
-// is the file before; nil: there was none.
+// putBack undoes a write to the copy that was not sent to the store. Otherwise the next
+// run would send it, although the state is still in the old place. have is the file
+// before; nil: there was none.
 func (s *Store) putBack(have []byte) error {
 	if have == nil {
 		return os.Remove(s.path)

@@ -17,7 +17,7 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// machine is one machine of a team: its home, and how it opens the state.
+// machine is one machine of a team: its home, and its options for opening the state.
 type machine struct {
 	t    *testing.T
 	home string
@@ -156,11 +156,11 @@ func TestTeamStoreFails(t *testing.T) {
 	if !ok || !strings.Contains(unsent.Error(), "503") || !strings.Contains(unsent.Error(), unsent.Path) {
 		t.Fatalf("%v", s.Unsent())
 	}
-	s.opts.Warn = nil // that the lock stays
+	s.opts.Warn = nil // it warns that the lock stays
 	s.Close()
 	down.Store(false)
 
-	opts := bob.options() // the same process: it sees that ann's has not ended
+	opts := bob.options() // The same process: it sees that ann's run has not ended.
 	_, err := Open(t.Context(), opts.Team.StatePath(), opts)
 	if _, ok := errors.AsType[*team.HeldError](err); !ok {
 		t.Fatalf("%v", err)
@@ -270,8 +270,8 @@ func TestTeamHistory(t *testing.T) {
 	s := bob.open() // the machine has a list of deletions from now on
 	setTo(t, s, "vm-of-bob")
 	s.Close()
-	// There are more versions than a machine keeps backups: only the history knows what
-	// happened to the first resources.
+	// There are more versions than a machine keeps as backups: only the history has the
+	// deletion of the first resources.
 	for _, cid := range []string{"vm-a", "vm-b", "vm-c", "vm-d", "vm-e", "vm-f", "vm-1", "vm-2", "vm-3"} {
 		s := ann.open()
 		setTo(t, s, cid)
@@ -350,7 +350,7 @@ func TestTeamDiscard(t *testing.T) {
 	}
 }
 
-// A state whose move fails exists only in the old place, also after the store works
+// A state whose move fails exists only in the old place, even after the store works
 // again.
 func TestTeamMoveFails(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,8 @@ type Version struct {
 	// Present is true if the state file is still this version.
 	Present bool
 	// Only lists resources of which this version is the only record, and which were
-	// neither deleted nor forgotten: "VM vm-1". A version with any is not pruned.
+	// neither deleted nor removed with a command: "VM vm-1". A version with such
+	// resources is not pruned.
 	Only []string
 }
 
@@ -94,8 +95,8 @@ func (s *Store) pruneBackups() error {
 	return errors.Join(append(errs, s.writeGone(gone))...)
 }
 
-// removeBackups removes the backups of a deleted state file, except those that record
-// something not deleted.
+// removeBackups removes the backups of a deleted state file, except those that record a
+// resource which was not deleted.
 func (s *Store) removeBackups() error {
 	var errs []error
 	kept := 0
@@ -128,9 +129,9 @@ func (s *Store) neededBackups() (serials []int) {
 }
 
 // dropped is the name of a file in the folder of the backups. It lists resources that
-// were removed from the state on purpose: they were deleted, or the user forgot them
-// with a command. A resource that is in a backup, but neither in the state nor in this
-// list, was lost with the file or by a restore.
+// were removed from the state on purpose: they were deleted, or the user removed the
+// record with a command. A resource that is in a backup, but neither in the state nor in
+// this list, was lost with the file or by a restore.
 type dropped struct {
 	Gone []string `json:"gone"`
 }

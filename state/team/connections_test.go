@@ -18,7 +18,7 @@ type cable struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	dead  map[net.Conn]bool // nothing passes any more, and neither end is notified
+	dead  map[net.Conn]bool // no data passes any more, and neither end is notified
 }
 
 // newCable returns the address of a store behind a cable.
@@ -88,7 +88,7 @@ func (c *cable) carry(to, from, of net.Conn) {
 	}
 }
 
-// forget makes all connections dead, like a firewall that forgets idle ones.
+// forget makes all connections dead, like a firewall that drops idle ones.
 func (c *cable) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

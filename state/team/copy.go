@@ -18,8 +18,8 @@ import (
 )
 
 // Copy is this machine's copy of a store: the folder ~/.bosh/team/<digest of the
-// address>. It contains the state and the vars store as files, and a record of the
-// store's versions when both were last the same.
+// address>. It has the state and the vars store as files, and a record of the store's
+// versions when both were the same.
 type Copy struct {
 	*Store
 	dir  string
@@ -31,10 +31,10 @@ const recordName = "store.json"
 // storeRecord is the content of the file store.json of the folder, 0600.
 type storeRecord struct {
 	Place  string          `json:"place"`
-	Probed bool            `json:"probed"` // Probe has found that the place checks the conditions of writes
+	Probed bool            `json:"probed"` // Probe has found that the place respects the conditions of writes
 	Same   map[string]same `json:"same"`   // by the name of the document
-	// Sent contains the digests of states that were sent since, and that may or may not
-	// have reached the place.
+	// Sent has the digests of states that were sent since, and that may or may not have
+	// arrived.
 	Sent []string `json:"sent,omitempty"`
 }
 
@@ -42,8 +42,7 @@ type storeRecord struct {
 // place fails.
 const mostSent = 20
 
-// same is a version of a document, and the digest of the file that has the same
-// content.
+// same is a version of a document, and the digest of the file with the same content.
 type same struct {
 	Version string `json:"version"`
 	Digest  string `json:"sha256"`
@@ -92,11 +91,11 @@ func PlaceOf(path string) string {
 	return r.Place
 }
 
-// ConflictError says that this machine's copy has changes that never reached the store,
-// and that the store has changed since the copy was made.
+// ConflictError says that this machine's copy has changes that were not sent to the
+// store, and that the store has changed since the copy was made.
 type ConflictError struct {
 	Place, Path string
-	Gone        bool // the store has no state any more
+	Gone        bool // true: the store has no state any more
 }
 
 func (e *ConflictError) Error() string {
@@ -205,22 +204,22 @@ func (c *Copy) SaveVars(ctx context.Context, sealed []byte) error {
 	return c.take(varsName, Document{Data: sealed, Version: version})
 }
 
-// KeptNow returns the encrypted document with everything that machines must know
-// besides the state; nil: there is none.
+// KeptNow returns the encrypted document with the record of the deployment for all
+// machines; nil: there is none.
 func (c *Copy) KeptNow(ctx context.Context) (data []byte, version string, err error) {
 	d, err := c.load(ctx, keptName)
 	return d.Data, d.Version, err
 }
 
-// ReplaceKept replaces a version that KeptNow returned. All machines, also this one,
+// ReplaceKept replaces a version that KeptNow returned. All machines, including this one,
 // read the document later. This run must hold the lease.
 func (c *Copy) ReplaceKept(ctx context.Context, sealed []byte, was string) error {
 	_, err := c.save(ctx, keptName, sealed, was)
 	return err
 }
 
-// Kept returns the same document as KeptNow if it differs from the last one that this
-// machine has seen; otherwise data is nil.
+// Kept returns the same document as KeptNow if this machine has not seen that version;
+// otherwise data is nil.
 func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error) {
 	d, err := c.load(ctx, keptName)
 	if err != nil || d.Version == c.last.Same[keptName].Version {
@@ -232,12 +231,12 @@ func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error
 // KeptDigest returns the digest of the plain text that this machine has seen last.
 func (c *Copy) KeptDigest() string { return c.last.Same[keptName].Digest }
 
-// SeenKept records that this machine has seen the version of the document. digest is
-// that of its plain text.
+// SeenKept records that this machine has seen the version of the document. digest is the
+// digest of its plain text.
 func (c *Copy) SeenKept(version, digest string) error { return c.remember(keptName, version, digest) }
 
-// SaveKept writes the encrypted document. digest is that of its plain text. This run
-// must hold the lease.
+// SaveKept writes the encrypted document. digest is the digest of its plain text. This
+// run must hold the lease.
 func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error {
 	version, err := c.save(ctx, keptName, sealed, c.last.Same[keptName].Version)
 	if err != nil {
@@ -295,8 +294,8 @@ func (c *Copy) writeRecord() error {
 	return nil
 }
 
-// isOurs reports whether the state in the store is one that this machine sent and for
-// which it got no answer.
+// isOurs reports whether the state in the store was sent by this machine, which got no
+// answer.
 func (c *Copy) isOurs(d Document) bool {
 	return d.Version != "" && slices.Contains(c.last.Sent, digestText(d.Data))
 }
@@ -320,7 +319,7 @@ func (c *Copy) Push(ctx context.Context) error {
 	if err != nil {
 		c.last.Sent = append(c.last.Sent, digest)
 		c.last.Sent = c.last.Sent[max(0, len(c.last.Sent)-mostSent):]
-		_ = c.writeRecord() // without the record, a person must decide
+		_ = c.writeRecord() // Without the record, a person must decide.
 		return err
 	}
 	return c.remember(stateName, version, digest)
@@ -335,8 +334,8 @@ func (c *Copy) Overwrite(ctx context.Context) error {
 	return c.remember(stateName, d.Version, digestText(d.Data))
 }
 
-// Discard gives up the changes that did not reach the store. The caller keeps a copy of
-// the file.
+// Discard removes the record of changes that were not sent to the store. The caller keeps
+// a copy of the file.
 func (c *Copy) Discard(ctx context.Context) error {
 	d, err := c.Load(ctx)
 	if err != nil {
@@ -349,8 +348,7 @@ func (c *Copy) Discard(ctx context.Context) error {
 // file.
 func (c *Copy) Removed() error { return c.remember(stateName, "", "") }
 
-// Clean removes the folder of a copy that contains nothing that could be lost: no
-// state, no vars store and no backup.
+// Clean removes the folder of a copy without a state, a vars store and backups.
 func (c *Copy) Clean() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != recordName }) {

@@ -1,6 +1,6 @@
-// Package team keeps the state of a deployment where a team shares it: in an S3 bucket,
-// in a PostgreSQL database, or on an HTTPS server. A write replaces only the version
-// that its run has read, and a lease admits one run at a time.
+// Package team keeps the state of a deployment that a team shares: in an S3 bucket, in a
+// PostgreSQL database, or on an HTTPS server. A write replaces only the version that its
+// run has read, and a lease allows one run at a time.
 package team
 
 import (
@@ -14,11 +14,11 @@ import (
 type Documents interface {
 	// Get returns a document. The error wraps fs.ErrNotExist if there is none.
 	Get(ctx context.Context, name string) (Document, error)
-	// Put replaces version was of a document; empty: there must be no document. The
-	// error wraps ErrChanged if the place contains another version. After any other
-	// error the document may have been written.
+	// Put replaces the version was of a document; empty: there must be no document. If
+	// the place has another version, the error wraps ErrChanged. After any other error
+	// the document may have been written.
 	Put(ctx context.Context, name string, data []byte, was string) (version string, err error)
-	// Remove removes a document. It is no error if there is none.
+	// Remove removes a document. If there is none, that is no error.
 	Remove(ctx context.Context, name string) error
 	Close()
 }
@@ -30,8 +30,7 @@ type Document struct {
 	Age     time.Duration // time since it was written, by the clock of the place; negative: the place does not report it
 }
 
-// ErrChanged says that a document has another version than the one that should be
-// replaced.
+// ErrChanged says that a document does not have the version that should be replaced.
 var ErrChanged = errors.New("somebody else has changed it since it was read")
 
 // The names of the documents of an environment. All except the lock and the key begin

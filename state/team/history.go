@@ -27,8 +27,8 @@ func (v Version) document() string { return fmt.Sprintf(historyFolder+"%08d.json
 // History lists earlier versions of a store's state.
 type History struct {
 	Versions []Version `json:"versions"` // newest first
-	// Gone lists the resources that were deleted, or forgotten with a command, as
-	// "VM vm-1": versions may still record them.
+	// Gone lists resources that were deleted, or whose record was removed with a command,
+	// as "VM vm-1": versions may still record them.
 	Gone []string `json:"gone,omitempty"`
 }
 
@@ -60,9 +60,9 @@ func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
 }
 
 // Keep adds the state with this serial number to the history, and removes the oldest
-// versions. present lists the resources that it records, and gone those that do not
-// exist any more, as far as this machine knows. Resources that other machines have
-// deleted stay in the history.
+// versions. present lists the resources that it records, and gone those that do not exist
+// any more, as far as this machine knows. Resources that other machines have deleted stay
+// in the history's list.
 func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone []string) error {
 	v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
 	return s.KeepVersion(ctx, v, data, present, gone)
@@ -81,7 +81,7 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 		return nil
 	}
 	if !has {
-		left, err := s.raw(ctx, v.document()) // a run that was killed has written it
+		left, err := s.raw(ctx, v.document()) // a killed run has written it
 		if err != nil {
 			return err
 		}
@@ -100,14 +100,14 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 		return err
 	}
 	for _, v := range old {
-		_ = s.remove(ctx, v.document()) // the list does not name it any more
+		_ = s.remove(ctx, v.document()) // the list does not have it any more
 	}
 	return nil
 }
 
 // KeepGone adds resources that do not exist any more to the history, if a version may
-// record them. It is called early, because the run that deleted them may be killed
-// before it calls Keep.
+// record them. It is called early, because the run that deleted them may be killed before
+// it calls Keep.
 func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	h, version, err := s.history(ctx)
 	if err != nil || len(h.Versions) == 0 {

@@ -17,7 +17,8 @@ import (
 	"bootstrap/state"
 )
 
-// The defaults for how long a lease lasts without renewal, and how often it is renewed.
+// The defaults for how long a lease lasts without renewal, and for the time between
+// renewals.
 const (
 	TTL   = 60 * time.Second
 	Renew = 15 * time.Second
@@ -33,8 +34,8 @@ type held struct {
 	Holder  state.Holder `json:"holder"`
 	Renewed int          `json:"renewed"`            // number of renewals by the holder
 	Seconds int          `json:"seconds"`            // how long it lasts without renewal
-	Ended   bool         `json:"released,omitempty"` // it was given up, or taken away
-	Broken  bool         `json:"broken,omitempty"`   // it was taken away
+	Ended   bool         `json:"released,omitempty"` // true: it was given up, or taken away
+	Broken  bool         `json:"broken,omitempty"`   // true: it was taken away
 }
 
 // HeldError says that another run holds the lease.
@@ -42,7 +43,7 @@ type HeldError struct {
 	Place  string
 	Holder state.Holder
 	Fence  int
-	Left   time.Duration // until the lease ends unless it is renewed; negative: unknown
+	Left   time.Duration // time until the lease ends if it is not renewed; negative: unknown
 }
 
 func (e *HeldError) Error() string {
@@ -57,8 +58,8 @@ func (e *HeldError) Hint() string {
 	return `run the same command again when the other run has ended, or with --lock-wait 10m to wait for it; "bootstrap state unlock MANIFEST" takes the lock from a run that cannot end`
 }
 
-// LostError says that this run has lost its lease: another run took it because it was
-// not renewed in time, or somebody took it away with `bootstrap state unlock`.
+// LostError says that this run has lost its lease: another run took it because it was not
+// renewed in time, or somebody took it away with `bootstrap state unlock`.
 type LostError struct {
 	Place string
 	By    *state.Holder // the run that took it; nil: none yet, but it could not be renewed
@@ -100,10 +101,10 @@ type lease struct {
 	lost    *LostError
 }
 
-// Lock takes the lease. It waits as long as the configuration says for another run that
-// holds it. taken reports whether the previous holder had not given it up: its process
-// has ended, or it has lost the lease, and may still write. The error is a *HeldError
-// if another run keeps the lease.
+// Lock takes the lease. If another run holds it, Lock waits as long as the configuration
+// says. taken reports whether the previous holder had not given it up: its process has
+// ended, or it has lost the lease, and may still write. The error is a *HeldError if
+// another run keeps the lease.
 func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 	until := time.Now().Add(s.cfg.Wait)
 	seen := sighting{}
@@ -131,16 +132,16 @@ func (s *Store) Lock(ctx context.Context) (taken bool, err error) {
 type sighting struct {
 	version string
 	at      time.Time
-	age     time.Duration // of the document, as Document has it
+	age     time.Duration // age of the document, as in Document
 
-	// tried is the version whose replacement was refused, and refused counts the
+	// tried is the version whose replacement was refused, and refused is the number of
 	// refusals.
 	tried   string
 	refused int
 }
 
-// maxRefused is how often a place may refuse to replace the same version. If another
-// run were faster, the version would change.
+// maxRefused is how often a place may refuse to replace the same version. If another run
+// were faster, the version would change.
 const maxRefused = 5
 
 // tryLock takes the lease if it is free.
@@ -188,8 +189,8 @@ func (s *sighting) refuse(version string) {
 	s.refused++
 }
 
-// lockServer also takes the lock of an HTTP server that has locks, for other programs,
-// which know only that lock. It also takes a lock that the previous run left there.
+// lockServer also takes the lock of an HTTP server with locks, for other programs, which
+// know only that lock. It also takes such a lock that the previous run left.
 func (s *Store) lockServer(ctx context.Context, before string) error {
 	w, ok := s.docs.(*web)
 	if !ok || !w.locks {
@@ -214,7 +215,7 @@ func (s *Store) lockServer(ctx context.Context, before string) error {
 }
 
 // unlockServer gives up the lock of lockServer. After an error, the next run that takes
-// the lease also takes that lock, as long as the lease names the run.
+// the lease also takes that lock, as long as the lease has the name of the run.
 func (s *Store) unlockServer(ctx context.Context, run string) error {
 	w, ok := s.docs.(*web)
 	if !ok || !w.locks || run == "" {
@@ -244,15 +245,15 @@ func (s *Store) readLease(ctx context.Context) (now held, version string, age ti
 	return now, d.Version, d.Age, nil
 }
 
-// over reports whether a lease that was not given up has ended: its process has ended,
-// or it was not renewed in time.
+// over reports whether a lease has ended that was not given up: its process has ended, or
+// it was not renewed in time.
 func (s *Store) over(now held, version string, seen *sighting) (bool, time.Duration) {
 	if s.dead(now.Holder) {
 		return true, 0
 	}
 	lasts := time.Duration(now.Seconds) * time.Second
 	age := seen.age
-	if age < 0 { // the place does not report the age, so that this run must observe it
+	if age < 0 { // The place does not report the age, so this run must observe the version.
 		if seen.version != version {
 			seen.version, seen.at = version, wallClock()
 		}
@@ -319,7 +320,7 @@ func (l *lease) renew(ctx context.Context) error {
 	return err
 }
 
-// other returns the run that holds the lease, if it is not this one; nil: none does.
+// other returns the run that holds the lease, if it is not this one; nil: no run does.
 func (l *lease) other(ctx context.Context) *state.Holder {
 	now, version, _, err := l.store.readLease(ctx)
 	if err != nil || version == "" || now.Ended {
@@ -328,7 +329,7 @@ func (l *lease) other(ctx context.Context) *state.Holder {
 	return &now.Holder
 }
 
-// Lost returns how the lease was lost; nil: this run holds it.
+// Lost returns an error if the lease was lost; nil: this run holds it.
 func (l *lease) Lost() *LostError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -424,7 +425,7 @@ func (s *Store) Holder(ctx context.Context) (*HeldError, error) {
 }
 
 // Break takes the lease away from the run with this fencing number: the next write of
-// that run fails. The error wraps ErrChanged if another run holds the lease.
+// that run fails. If another run holds the lease, the error wraps ErrChanged.
 func (s *Store) Break(ctx context.Context, fence int) error {
 	d, err := s.get(ctx, lockName)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,8 +48,8 @@ func Place(address string) string {
 	return u.String()
 }
 
-// argument returns an address for a command that another person pastes: without
-// passwords, but for PostgreSQL with the user, because no login works without one.
+// argument returns an address for a command that another person can paste: without
+// passwords, but for PostgreSQL with the user, which every login needs.
 func argument(u *url.URL) string {
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return Place(u.String())
@@ -126,7 +126,7 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 	return nil, fmt.Errorf("its scheme %s:// is unknown; want a path, or one of %s", u.Scheme, strings.Join(forms(), ", "))
 }
 
-// known refuses parameters of an address with other names than these.
+// known returns an error if an address has parameters other than these.
 func known(query url.Values, names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
@@ -156,8 +156,8 @@ func client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
 	return &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// probe writes a document three times. The second and third write have conditions that
-// are not fulfilled, and the server must refuse them.
+// probe writes a document three times. The conditions of the second and third write are
+// not fulfilled, so the server must refuse them.
 func (s *Store) probe(ctx context.Context) (err error) {
 	name := "probe-" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(ctx, requestTime)

@@ -18,14 +18,13 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// pin contains the key of a store and the newest documents that this machine has seen
-// there, so that forged and old ones are refused. It is a file in ~/.bosh/state-keys,
-// 0600.
+// pin has the key of a store and the newest documents that this machine has seen there,
+// so that forged and old ones are refused. It is a file in ~/.bosh/state-keys, 0600.
 type pin struct {
 	Place string `json:"place"`
-	Key   string `json:"key"` // its text
-	// Former is the previous key, as long as some documents are not yet signed with the
-	// new one.
+	Key   string `json:"key"` // the key as text
+	// Former is the previous key, while some documents are not yet signed with the new
+	// one.
 	Former string `json:"former,omitempty"`
 	// Shared is true if the store has the key, encrypted for the team.
 	Shared bool `json:"shared,omitempty"`

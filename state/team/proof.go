@@ -63,7 +63,7 @@ func shortOf(fingerprint string) string {
 	return hex.EncodeToString(digest[:8])
 }
 
-// Given is a state key or a fingerprint that a person gave; the zero value: neither.
+// Given is a state key or a fingerprint from a person; zero: neither.
 type Given struct {
 	key         *Key
 	fingerprint string
@@ -95,8 +95,8 @@ type proof struct {
 	mac        []byte
 }
 
-// A proof has two forms: the first key of a JSON object, so that the document stays
-// valid JSON, or the first line of any other document.
+// A proof has two forms: the first key of a JSON object, so that the document stays valid
+// JSON, or the first line of any other document.
 const (
 	proofKey  = `{"bootstrap_proof":"`
 	proofLine = "bootstrap-proof: "
@@ -106,7 +106,7 @@ func (p proof) text() string {
 	return fmt.Sprintf("v1 %d %s %s %s", p.generation, p.key, p.writer, hex.EncodeToString(p.mac))
 }
 
-// parseProof parses the text of a proof; ok is false if it is something else.
+// parseProof parses the text of a proof; ok is false if it is another text.
 func parseProof(text string) (p proof, ok bool) {
 	words := strings.Split(text, " ")
 	if len(words) != 5 || words[0] != "v1" {
@@ -183,10 +183,10 @@ type Doubt string
 const (
 	Unproven   Doubt = "unproven"    // it has no proof
 	UnknownKey Doubt = "unknown key" // this machine has no key
-	OtherKey   Doubt = "other key"   // it has another key than the one that this machine trusts
+	OtherKey   Doubt = "other key"   // it is signed with a key that this machine does not trust
 	Forged     Doubt = "forged"      // the proof does not fit the document
-	Older      Doubt = "older"       // this machine has seen a newer one
-	NotGiven   Doubt = "not given"   // the key of the store is not the one that the person gave
+	Older      Doubt = "older"       // this machine has seen a newer version
+	NotGiven   Doubt = "not given"   // the key of the store is not the given one
 )
 
 // ProofError says why a document of a store is not used.

@@ -14,8 +14,7 @@ import (
 	"bootstrap/state/team"
 )
 
-// person is a machine of a team. It has a key of its own, which trusts what it has
-// seen.
+// person is a machine of a team, with its own record of trusted keys.
 type person struct {
 	t         *testing.T
 	who       string
@@ -174,7 +173,7 @@ func testProofs(t *testing.T, address string) {
 		t.Errorf("vars store: %v", err)
 	}
 
-	// A machine that has seen nothing, but knows the fingerprint, does not take another key.
+	// A machine without a record that knows the fingerprint does not accept another key.
 	put(t, a, "state.json", team.Sign(stranger, "state.json", 1<<50, "anna@here", []byte(stateText)))
 	evil, err := anna.keys.Seal(t.Context(), "x", []byte(stranger.Text()), []string{bert.recipient})
 	if err != nil {
@@ -198,8 +197,8 @@ func isDoubt(err error, why team.Doubt) bool {
 	return ok && doubt.Why == why
 }
 
-// A former member of the team knows the old key: documents that it signs are not
-// accepted any more.
+// A former member of the team knows the old key: documents that are signed with it are
+// not accepted any more.
 func testRenewedKey(t *testing.T, address string) {
 	anna := newPerson(t, "anna")
 	a := anna.open(address, "")
@@ -212,7 +211,7 @@ func testRenewedKey(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The next run finishes what a killed run began, with the same key.
+	// The next run finishes the work of a killed run, with the same key.
 	if err := a.NewKey(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +268,7 @@ func testTrust(t *testing.T, address string) {
 	if d, err := team.GetRaw(t.Context(), a.Store, "kept.json.age"); err == nil {
 		t.Errorf("kept.json.age is %s", d.Data)
 	}
-	// An old version is accepted if a person says so, but not a second time.
+	// An old version is accepted if a person confirms it, but not a second time.
 	older := raw(t, a, "state.json")
 	anna.save(anna.open(address, ""), stateText)
 	put(t, a, "state.json", older)

@@ -7,8 +7,8 @@ import (
 )
 
 // NewKey makes a new key for the store. The machine trusts it in addition to the former
-// key until KeyRenewed. If an earlier run was killed before KeyRenewed, the new key is
-// the one of that run. This run must hold the lease.
+// key until KeyRenewed. If an earlier run was killed before KeyRenewed, its new key is
+// used. This run must hold the lease.
 func (s *Store) NewKey(ctx context.Context) error {
 	t := s.trust
 	if err := t.require(ctx); err != nil || t.former != nil {
@@ -20,7 +20,7 @@ func (s *Store) NewKey(ctx context.Context) error {
 	return t.remember(ctx, func(p *pin) { p.Former = former })
 }
 
-// KeyRenewed ends what NewKey began: the former key is not trusted any more.
+// KeyRenewed removes the former key, which is not trusted any more.
 func (s *Store) KeyRenewed(ctx context.Context) error {
 	if s.trust.former == nil {
 		return nil
@@ -55,7 +55,7 @@ func (s *Store) SignAgain(ctx context.Context) error {
 // Seen is a document of a store, as shown to a person who decides whether to trust it.
 type Seen struct {
 	Name    string
-	Content []byte // without its proof
+	Content []byte // content without the proof
 	Writer  string // empty: unknown
 	Written string // empty: unknown
 	Doubt   *ProofError
@@ -67,12 +67,12 @@ type Seen struct {
 type Examined struct {
 	Fingerprint string // fingerprint of the key that would be trusted
 	Trusted     string // fingerprint of the key that this machine trusts; empty: none
-	Made        bool   // the key is a new one
+	Made        bool   // true: the key is new
 	Documents   []Seen
 	key         Key
 }
 
-// Doubtful reports whether there is anything to decide.
+// Doubtful reports whether the person has to decide something.
 func (e *Examined) Doubtful() bool {
 	for _, d := range e.Documents {
 		if d.Doubt != nil {
@@ -83,8 +83,7 @@ func (e *Examined) Doubtful() bool {
 }
 
 // Examine reads all documents of the store, whether their proofs are valid or not. The
-// key is the one that the person gave, else that of the store, else that of this
-// machine, else a new one.
+// key is the given one, or that of the store, or that of this machine, or a new one.
 func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 	p, err := readPin(s.trust.path)
 	if err != nil {
@@ -123,7 +122,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 	}
 	e.key, e.Fingerprint = *k, k.Fingerprint()
 	judge := &trust{store: s, pin: p, key: k}
-	if e.Fingerprint != e.Trusted { // the record of documents under another key proves nothing
+	if e.Fingerprint != e.Trusted { // The record of documents with another key proves nothing.
 		judge.pin.Seen = nil
 	}
 	return e, s.examine(ctx, e, judge)
@@ -155,8 +154,8 @@ func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 }
 
 // Trust makes this machine trust the key and the examined documents. It signs doubtful
-// documents as they are, except the document kept for machines, which the person has
-// not seen: it removes that. This run must hold the lease if any document is doubtful.
+// documents unchanged, except the record for machines, which the person has not seen: it
+// removes that. If any document is doubtful, this run must hold the lease.
 func (s *Store) Trust(ctx context.Context, e *Examined) error {
 	t := s.trust
 	t.key, t.former, t.first, t.ready = &e.key, nil, false, true

@@ -24,10 +24,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// openS3 returns a bucket of S3 or of a clone. Its requests are those of an HTTPS
-// server, with signatures. Credentials come from the sources that the programs of AWS
-// use: variables, the profiles of ~/.aws with their programs, roles and single sign-on,
-// a web identity, and the roles of containers and machines.
+// openS3 returns a bucket of S3 or of a clone. It is used like an HTTPS server, with
+// signed requests. Credentials come from the sources that the programs of AWS use:
+// variables, the profiles of ~/.aws with their programs, roles and single sign-on, a web
+// identity, and the roles of containers and machines.
 func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	bucket, query := u.Host, u.Query()
 	if bucket == "" || u.User != nil {
@@ -42,7 +42,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	}
 	region := settings.Region
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
-	if strings.Contains(bucket, ".") { // the server's certificate covers only one level of names
+	if strings.Contains(bucket, ".") { // the server's certificate is valid for only one level of names
 		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
 	}
 	if endpoint := cmp.Or(query.Get("endpoint"), cfg.Getenv("AWS_ENDPOINT_URL_S3"), cfg.Getenv("AWS_ENDPOINT_URL")); endpoint != "" {
@@ -73,7 +73,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 
 // awsSettings reads the variables and profiles of AWS. A given region takes precedence.
 func awsSettings(ctx context.Context, region string) (aws.Config, error) {
-	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // a source of credentials that does not exist here must not delay the run
+	brief := awshttp.NewBuildableClient().WithTimeout(requestTime) // A source of credentials that does not exist here must not delay the run.
 	return config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithDefaultRegion("us-east-1"), config.WithHTTPClient(brief),
 		config.WithAssumeRoleCredentialOptions(func(o *stscreds.AssumeRoleOptions) {
 			o.RoleSessionName = cmp.Or(o.RoleSessionName, "bootstrap")
@@ -82,7 +82,7 @@ func awsSettings(ctx context.Context, region string) (aws.Config, error) {
 			}
 		}),
 		config.WithEC2RoleCredentialOptions(func(o *ec2rolecreds.Options) {
-			o.Client = imds.New(imds.Options{}) // the default client finds out within seconds that this machine does not belong to AWS
+			o.Client = imds.New(imds.Options{}) // The default client finds out within seconds that this machine does not belong to AWS.
 		}))
 }
 

@@ -18,8 +18,8 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// stoppedStore is the variable that makes this test program a run that holds the lock
-// of the store at that address.
+// stoppedStore is the variable that makes this test program a run that holds the lock of
+// the store at that address.
 const stoppedStore = "BOOTSTRAP_TEST_STOPPED_STORE"
 
 // A process that was stopped for longer than its lease lasts, such as on a laptop that

@@ -20,10 +20,10 @@ import (
 type Config struct {
 	Holder  state.Holder
 	Getenv  func(string) string // reads variables for credentials and proxies
-	Wait    time.Duration       // for a lease that another run holds
+	Wait    time.Duration       // how long to wait for a lease of another run
 	Waiting func(*HeldError)    // called once, before waiting; may be nil
 
-	// Given is the state key that the person gave, or its fingerprint.
+	// Given is the state key or fingerprint that the person gave.
 	Given Given
 	// Keys decrypt the state key in the store; may be nil.
 	Keys *sealed.Keys
@@ -49,7 +49,7 @@ func (c Config) every() time.Duration {
 	return Renew
 }
 
-// retry is the time between two looks at a lease that another run holds.
+// retry is the pause between two checks of a lease that another run holds.
 func (c Config) retry() time.Duration { return min(time.Second, c.ttl()/20) }
 
 // Store is the place of one environment: its state, other documents, and its lease. It
@@ -116,8 +116,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 	return version, err
 }
 
-// again calls a function up to three times, as long as it fails for a reason that may
-// pass.
+// again calls a function up to three times, while it fails for a temporary reason.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
 	for {
@@ -135,8 +134,7 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// RefusedError says that the place refuses a request, so that repeating it does not
-// help.
+// RefusedError says that the place refuses a request, so repeating it does not help.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -173,9 +171,9 @@ func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 	return d, nil
 }
 
-// Save replaces version was of the state; empty: there must be no state. The error is a
-// *LostError if this run does not hold the lease any more, and wraps ErrChanged if the
-// state has another version.
+// Save replaces the version was of the state; empty: there must be no state. If this run
+// does not hold the lease any more, the error is a *LostError; if the state has another
+// version, it wraps ErrChanged.
 func (s *Store) Save(ctx context.Context, data []byte, was string) (version string, err error) {
 	return s.save(ctx, stateName, data, was)
 }

@@ -261,7 +261,7 @@ func testWait(t *testing.T, address string) {
 func testLeaseEnds(t *testing.T, address string) {
 	slow := config("ann")
 	slow.TTL, slow.Renew = 2*time.Second, time.Hour // like a process that is stopped
-	slow.Holder.PID = 0                             // nobody can see whether its process lives
+	slow.Holder.PID = 0                             // other runs cannot see whether its process is running
 	a := open(t, address, slow)
 	lock(t, a)
 	first := save(t, a, "of ann", "")
@@ -300,7 +300,7 @@ func testRenewal(t *testing.T, address string) {
 	unlock(t, a)
 }
 
-// Nobody waits for a process of this machine that has ended.
+// No run waits for a process of this machine that has ended.
 func testDeadHolder(t *testing.T, address string) {
 	dead := config("ann")
 	dead.Holder.PID = 1 << 30
@@ -336,7 +336,7 @@ func testBreak(t *testing.T, address string) {
 		t.Error("the lock counts as given up by ann, who may still write")
 	}
 	if _, err := a.Save(t.Context(), []byte("of ann"), ""); err == nil {
-		// Nobody has written since: only the condition of the write could refuse it.
+		// Nobody has written since: only the condition of the write can refuse it.
 		save(t, b, "of bob", expectState(t, b, "of ann").Version)
 	}
 	unlock(t, b)
@@ -375,7 +375,7 @@ func TestLockIsAlwaysRefused(t *testing.T) {
 	server := httptest.NewServer(web)
 	t.Cleanup(server.Close)
 	cfg := config("ann")
-	cfg.TTL = 20 * time.Millisecond // so that there are many tries
+	cfg.TTL = 20 * time.Millisecond // so that there are many attempts
 	s := open(t, server.URL+"/env", cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -408,7 +408,7 @@ func TestServerKeepsLock(t *testing.T) {
 	unlock(t, b)
 }
 
-// The lock of a state that was removed is removed, and never that of the next run.
+// The lock of a removed state is removed, and never that of the next run.
 func TestRemovedLock(t *testing.T) {
 	t.Parallel()
 	var b *team.Store
@@ -498,7 +498,7 @@ func TestHistoryIsPruned(t *testing.T) {
 	}
 }
 
-// A server may execute a request and answer that it failed.
+// A server may carry out a request and answer that it failed.
 func TestServerStoresAndFails(t *testing.T) {
 	t.Parallel()
 	for _, locks := range []bool{false, true} {
@@ -527,8 +527,8 @@ func TestServerStoresAndFails(t *testing.T) {
 }
 
 // The network fails after the server has stored a state and before it answers. The next
-// write of this machine does not conflict with its own state, but it does with a state
-// that another machine made of that.
+// write of this machine does not conflict with its own state, but does conflict with a
+// state that another machine made from it.
 func TestAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"the same run", "another run", "another machine"} {
@@ -719,8 +719,8 @@ func (w withoutDate) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// After a run that died at any request, the next run can continue: each document has
-// one of its two versions.
+// After a run that was killed at any request, the next run can continue: each document
+// has one of its two versions.
 func TestKillAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {
@@ -884,7 +884,7 @@ func testCopy(t *testing.T, address string) {
 	do(b.Pull(t.Context()))
 	expect(b, "one")
 
-	// The next push writes what did not reach the store, also in another process.
+	// The next push sends the changes, also in another process.
 	write(a, "two")
 	do(a.Pull(t.Context()))
 	expect(a, "two")
@@ -934,8 +934,8 @@ func testCopy(t *testing.T, address string) {
 	expect(b, "")
 }
 
-// A missing bucket is not an empty store, nor is a key that the server does not know,
-// which this server answers with 404: otherwise a deploy would create a second VM.
+// A missing bucket is not taken for an empty store, nor is an unknown key, which this
+// server answers with 404: otherwise a deploy would create a second VM.
 func TestS3HidesNothingBehind404(t *testing.T) {
 	endpoint := teamtest.S3(t)
 	for _, c := range []struct{ name, bucket, key, want string }{
@@ -978,8 +978,8 @@ func TestArgument(t *testing.T) {
 	}
 }
 
-// A server with a certificate of an unknown authority gets one request, and the error
-// says what to do.
+// A server whose certificate is from an unknown CA gets one request, and the error says
+// what to do.
 func TestUnknownCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(&teamtest.Web{})

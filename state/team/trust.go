@@ -11,20 +11,21 @@ import (
 	"bootstrap/internal/sealed"
 )
 
-// trust checks the documents of a store, and signs those that are written there.
+// trust checks the documents that are read from a store, and signs those that are written
+// there.
 type trust struct {
 	store *Store
-	path  string // path of the pin; empty: nothing is remembered
+	path  string // path of the pin; empty: nothing is recorded
 
 	ready       bool // the fields below are set
 	pin         pin
 	key, former *Key // nil: none
-	// first is true as long as only the store itself vouches for the key.
+	// first is true while only the store itself vouches for the key.
 	first bool
 }
 
-// find finds the key: the one that the person gave, else the one that this machine
-// trusts, else the one in the store.
+// find finds the key: the given one, or the one that this machine trusts, or the one in
+// the store.
 func (t *trust) find(ctx context.Context) error {
 	if t.ready {
 		return nil
@@ -150,7 +151,7 @@ func (t *trust) remember(ctx context.Context, change func(*pin)) error {
 	return err
 }
 
-// sign returns a document with a proof. It makes the key of a store that has none.
+// sign returns a document with a proof. If the store has no key, it makes one.
 func (t *trust) sign(ctx context.Context, name string, content []byte) (data []byte, generation uint64, err error) {
 	if err := t.require(ctx); err != nil {
 		return nil, 0, err
@@ -159,7 +160,7 @@ func (t *trust) sign(ctx context.Context, name string, content []byte) (data []b
 	return t.key.sign(name, generation, t.store.cfg.Holder.Who(), content), generation, nil
 }
 
-// require returns an error unless this machine remembers a key.
+// require returns an error unless this machine has recorded a key.
 func (t *trust) require(ctx context.Context) error {
 	if err := t.find(ctx); err != nil {
 		return err
@@ -177,7 +178,7 @@ func (t *trust) require(ctx context.Context) error {
 	return t.remember(ctx, func(*pin) {})
 }
 
-// wrote remembers that this machine wrote a document.
+// wrote records that this machine wrote a document.
 func (t *trust) wrote(ctx context.Context, name string, generation uint64) error {
 	if !remembered(name) {
 		return nil
@@ -217,8 +218,8 @@ func (s *Store) storedKey(ctx context.Context) (*Key, error) {
 	return &k, nil
 }
 
-// ShareKey writes the key to the store, encrypted to recipients, if it is not there
-// yet. With again it replaces the key there.
+// ShareKey writes the key to the store, encrypted to recipients, if it is not there yet.
+// If again is true, it replaces the key there.
 func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 	t := s.trust
 	if err := t.require(ctx); err != nil {
@@ -252,7 +253,7 @@ func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 	return t.remember(ctx, func(p *pin) { p.Shared = true })
 }
 
-// KeyShared reports whether the store has the key, as far as this machine knows.
+// KeyShared reports whether the store has the key, according to this machine's record.
 func (s *Store) KeyShared() bool { return s.trust.pin.Shared }
 
 // KeyText returns the key of the store, which is secret, and its fingerprint. Both are
@@ -270,7 +271,7 @@ func (p pin) copied() pin {
 	return p
 }
 
-// same reports whether two pins are the same.
+// same reports whether two pins are equal.
 func (p pin) same(other pin) bool {
 	return p.Place == other.Place && p.Key == other.Key && p.Former == other.Former && p.Shared == other.Shared && maps.Equal(p.Seen, other.Seen)
 }

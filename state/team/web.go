@@ -174,7 +174,7 @@ func (w *web) Put(ctx context.Context, name string, data []byte, was string) (st
 	if version := answer.Header.Get("ETag"); version != "" && !strings.HasPrefix(version, "W/") {
 		return version, nil
 	}
-	// A server need not return the version that it has made.
+	// A server need not return the new version.
 	d, err := w.Get(ctx, name)
 	if err == nil && !bytes.Equal(d.Data, data) {
 		err = ErrChanged
@@ -195,9 +195,9 @@ func (w *web) Remove(ctx context.Context, name string) error {
 
 func (w *web) Close() { w.client.CloseIdleConnections() }
 
-// These are the server's own locks, as the HTTP backend of Terraform uses them: LOCK
-// and UNLOCK with a JSON object that names the holder. The answers 423 and 409 contain
-// the object of another holder.
+// These are the server's own locks, as the HTTP backend of Terraform uses them: LOCK and
+// UNLOCK with a JSON object that names the holder. The answers 423 and 409 contain the
+// object of another holder.
 
 // ticket is the object that LOCK and UNLOCK send.
 type ticket struct {

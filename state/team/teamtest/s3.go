@@ -101,7 +101,7 @@ func StartS3(ctx context.Context, folder string) (url string, stop func(), err e
 	return url, stop, nil
 }
 
-// Build compiles the server, for a process that starts it somewhere else.
+// Build compiles the server, for a process that starts it later.
 func Build(ctx context.Context) error {
 	_, err := s3Program(ctx)
 	return err

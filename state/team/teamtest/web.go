@@ -23,10 +23,10 @@ type Web struct {
 	Careless bool
 	// Skew is how far its clock is ahead.
 	Skew time.Duration
-	// Before is called with each request before it is executed; may be nil. If it
+	// Before is called with each request before it is carried out; may be nil. If it
 	// returns a status other than 0, that is the answer.
 	Before func(*http.Request) int
-	// After is like Before, for each request after it was executed.
+	// After is like Before, for each request after it was carried out.
 	After func(*http.Request) int
 
 	mu        sync.Mutex
