@@ -1,0 +1,303 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// cluster is a deployment of several instances in a folder, with its own home.
+type cluster struct {
+	t    *testing.T
+	dir  string
+	path string // of the program
+	env  []string
+}
+
+// newCluster copies a folder of examples, whose commands need no flags there.
+func newCluster(t *testing.T, example string) *cluster {
+	t.Helper()
+	bin, cache := program(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "env"), os.DirFS(filepath.Join("..", "examples", example))); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: filepath.Join(dir, "env"), path: filepath.Join(bin, "bootstrap")}
+	c.env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+cache)
+	t.Cleanup(func() {
+		if out, err := c.command("delete", "--yes", "--skip-if-missing"); err != nil {
+			t.Errorf("cannot delete the cluster: %v\n%s", err, out)
+		}
+	})
+	return c
+}
+
+// command runs a command of the program.
+func (c *cluster) command(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.path, args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, 10*time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must runs a command that has to succeed.
+func (c *cluster) must(args ...string) string {
+	c.t.Helper()
+	out, err := c.command(args...)
+	if err != nil {
+		c.t.Fatalf("bootstrap %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// change replaces a text of the manifest.
+func (c *cluster) change(manifest, from, to string) {
+	c.t.Helper()
+	path := filepath.Join(c.dir, manifest)
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), from) {
+		c.t.Fatalf("%s has no %q: %v", manifest, from, err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// eventually waits until the check succeeds.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// natsServer is the nats-server that the module .ci/nats pins, built once for the test.
+func natsServer(t *testing.T, to string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, "github.com/nats-io/nats-server/v2")
+	build.Dir = filepath.Join("..", ".ci", "nats")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build nats-server: %v\n%s", err, out)
+	}
+}
+
+// TestNATSCluster deploys examples/nats: the servers themselves say that each one knows
+// all others by its link. A client that takes any of them is served during changes of a
+// property, of all VMs and of the number of servers.
+func TestNATSCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds nats-server")
+	}
+	t.Parallel()
+	c := newCluster(t, "nats")
+	natsServer(t, filepath.Join(c.dir, "release", "src", "nats-server", "nats-server"))
+	c.must("deploy", "--yes")
+	servers := natsServers(3)
+	eventually(t, func() error { return meshed(servers) })
+	if _, err := c.command("plan"); err != nil {
+		t.Fatalf("there is something to do after the deploy: %v", err)
+	}
+
+	client := startNATSClient(t, c, servers)
+	c.change("nats.yml", "max_payload: 1048576", "max_payload: 2097152")
+	out := c.must("deploy", "--yes")
+	if !strings.Contains(out, "nats: serves all the time") {
+		t.Errorf("the plan does not say that the cluster serves:\n%s", out)
+	}
+	for _, s := range servers {
+		if got, err := natsStatus(s, "varz"); err != nil || got["max_payload"] != 2097152.0 {
+			t.Errorf("%s has the max_payload %v: %v", s, got["max_payload"], err)
+		}
+	}
+	eventually(t, func() error { return meshed(servers) })
+
+	c.must("recreate", "--yes")
+	eventually(t, func() error { return meshed(servers) })
+
+	c.change("nats.yml", "instances: 3", "instances: 5")
+	c.must("deploy", "--yes")
+	eventually(t, func() error { return meshed(natsServers(5)) })
+	c.change("nats.yml", "instances: 5", "instances: 3")
+	c.must("deploy", "--yes")
+	eventually(t, func() error { return meshed(servers) })
+
+	asked, failed := client()
+	t.Logf("%d requests during the changes", asked)
+	if asked < 50 || len(failed) > 0 {
+		t.Errorf("%d of %d requests had no answer: %v", len(failed), asked, failed)
+	}
+	out = c.must("status")
+	if got := regexp.MustCompile(`(?m)^nats/\d\*?.*running`).FindAllString(out, -1); len(got) != 3 {
+		t.Errorf("the status is:\n%s", out)
+	}
+}
+
+// natsServers returns the addresses of the first servers: those of examples/nats.
+func natsServers(n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("127.44.0.%d", 2+i))
+	}
+	return list
+}
+
+// natsStatus asks a server how it is.
+func natsStatus(server, what string) (map[string]any, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	reply, err := client.Get("http://" + net.JoinHostPort(server, "8222") + "/" + what)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	var got map[string]any
+	return got, json.NewDecoder(io.LimitReader(reply.Body, 1<<20)).Decode(&got)
+}
+
+// meshed reports which server does not have routes to exactly the others, or another
+// name than its index.
+func meshed(servers []string) error {
+	for i, s := range servers {
+		status, err := natsStatus(s, "routez")
+		if err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("nats-%d", i); status["server_name"] != want {
+			return fmt.Errorf("%s is %v, want %s", s, status["server_name"], want)
+		}
+		var want, got []string
+		for k := range servers {
+			if k != i {
+				want = append(want, fmt.Sprintf("nats-%d", k))
+			}
+		}
+		routes, _ := status["routes"].([]any)
+		for _, r := range routes {
+			name, _ := r.(map[string]any)["remote_name"].(string)
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) { // several connections for each
+			return fmt.Errorf("%s has routes to %v, want %v", s, got, want)
+		}
+	}
+	return nil
+}
+
+// startNATSClient sends messages to itself through any server that takes them, until
+// the returned function is called, which returns how many it sent, and why some did not
+// come back.
+func startNATSClient(t *testing.T, c *cluster, servers []string) func() (int, []error) {
+	t.Helper()
+	var secrets struct {
+		Password string `yaml:"nats_password"`
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, "creds.yml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, &secrets)
+	}
+	if err != nil || secrets.Password == "" {
+		t.Fatalf("no password of nats: %v", err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var asked int
+	var failed []error
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			asked++
+			var errs []error
+			for i := range servers {
+				server := servers[(asked+i)%len(servers)]
+				err := natsEcho(server, secrets.Password)
+				if err == nil {
+					errs = nil
+					break
+				}
+				errs = append(errs, fmt.Errorf("%s: %w", server, err))
+			}
+			if err := errors.Join(errs...); err != nil {
+				failed = append(failed, err)
+			}
+		}
+	})
+	end := sync.OnceFunc(func() {
+		close(stop)
+		wg.Wait()
+	})
+	t.Cleanup(end)
+	return func() (int, []error) {
+		end()
+		return asked, failed
+	}
+}
+
+// natsEcho sends a message through a server and waits until it comes back: a few lines
+// of NATS' protocol (docs.nats.io, client protocol).
+func natsEcho(server, password string) error {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(server, "4222"), 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	login, err := json.Marshal(map[string]any{"verbose": false, "user": "nats", "pass": password})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB echo 1\r\nPUB echo 5\r\nhello\r\n", login); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case line == "hello":
+			return nil
+		case strings.HasPrefix(line, "-ERR"):
+			return errors.New(line)
+		}
+	}
+	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+}
