@@ -23,7 +23,6 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
-	"bootstrap/templates"
 )
 
 // several runs a command about a deployment with several instances.
@@ -62,18 +61,8 @@ func (s *several) command() *instances.Command {
 // shareRuby makes this process and those of instances share one embedded Ruby. The caller
 // calls end.
 func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end func()) {
-	shared := templates.Share(ctx, templates.Config{Self: opts.Self, Cache: instance.RubyCache(opts.Home), Env: s.c.Env}, os.TempDir(), "/tmp")
-	if s.ruby = shared.Entry(); s.ruby == "" {
-		return shared.Close
-	}
-	getenv, path := opts.Getenv, strings.TrimPrefix(s.ruby, templates.SharedVariable+"=")
-	opts.Getenv = func(name string) string {
-		if name == templates.SharedVariable {
-			return path
-		}
-		return getenv(name)
-	}
-	return shared.Close
+	s.ruby, end = instances.ShareRuby(ctx, s.c, opts)
+	return end
 }
 
 // options returns the options of a run.

@@ -18,11 +18,19 @@ func (e *FailedError) Error() string {
 		return e.Names[0] + ": " + e.Errs[0].Error()
 	}
 	text := fmt.Sprintf("%d of %d instances failed:", len(e.Errs), e.Of)
-	var lines []string
+	var causes []string
+	names := map[string][]string{} // by cause
 	for i, err := range e.Errs {
-		lines = append(lines, "\n- "+e.Names[i]+": "+err.Error())
+		cause := err.Error()
+		if len(names[cause]) == 0 {
+			causes = append(causes, cause)
+		}
+		names[cause] = append(names[cause], e.Names[i])
 	}
-	return text + strings.Join(lines, "")
+	for _, cause := range causes {
+		text += "\n- " + strings.Join(names[cause], ", ") + ": " + cause
+	}
+	return text
 }
 
 // Unwrap returns the errors of the instances.

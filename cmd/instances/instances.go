@@ -4,6 +4,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -22,7 +23,8 @@ import (
 type Selection struct {
 	Record *record.Record
 	List   []*record.Instance // in the order of the record
-	All    bool               // the person has selected none of them
+
+	width int // how many at the same time; 0: atOnce
 }
 
 // Looks reports whether the options name a deployment with several instances, whose record
@@ -72,7 +74,7 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	case len(list) == 0:
 		return nil, &NoneError{Manifest: from.Manifest, Dir: dir}
 	}
-	s := &Selection{Record: all, List: list, All: from.Instance == ""}
+	s := &Selection{Record: all, List: list}
 	from.Instance = ""
 	return s, nil
 }
@@ -87,7 +89,7 @@ func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx
 	errs := make([]error, len(s.List))
 	next := make(chan int)
 	var workers []<-chan error
-	for range min(atOnce, len(s.List)) {
+	for range min(cmp.Or(s.width, atOnce), len(s.List)) {
 		workers = append(workers, guard.Start(ctx, func() error {
 			for i := range next {
 				errs[i] = do(ctx, i, s.Options(opts, i))

@@ -52,6 +52,10 @@ func TestFailed(t *testing.T) {
 	if code, _ := exit.Judge(err); code != exit.Agent || err.Error() != "web/1: it is silent" {
 		t.Error(code, err)
 	}
+	err = s.Failed([]error{silent{}, nil, silent{}})
+	if want := "2 of 3 instances failed:\n- web/0, web/2: it is silent"; err.Error() != want {
+		t.Error(err)
+	}
 	err = s.Failed([]error{errors.New("it is wrong"), nil, silent{}})
 	if code, _ := exit.Judge(err); code != exit.Agent || err.Error() != "2 of 3 instances failed:\n- web/0: it is wrong\n- web/2: it is silent" {
 		t.Error(code, err)

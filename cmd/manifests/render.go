@@ -2,12 +2,17 @@ package manifests
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployment/record"
+	"bootstrap/manifest"
 )
 
 func newRender(c *cli.Console) *cobra.Command {
@@ -18,7 +23,8 @@ func newRender(c *cli.Console) *cobra.Command {
 		Short: "Render the jobs' templates without deploying",
 		Long: `Render renders the templates of the jobs as a deploy would, and changes nothing else.
 It prints the files, or writes them to a folder with --out. Secrets are shown as
-<redacted> unless --show-secrets is given. Progress goes to standard error.`,
+<redacted> unless --show-secrets is given. Progress goes to standard error. Of several
+instances it renders all, or those of --instance: the paths begin with GROUP/INDEX.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,7 +33,11 @@ It prints the files, or writes them to a folder with --out. Secrets are shown as
 			c.ReportTo(c.ProgressStream())
 			c.ResultOnly()
 			what.Each, what.Inputs = func(path, content string) { printFile(c, path, content) }, c.InputFiles(cmd, args)
+			names, several := instances.Drafted(cmd.Context(), &opts)
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				if several {
+					return renderAll(ctx, c, opts, names, what)
+				}
 				return deployer.Render(ctx, opts, what)
 			})
 		},
@@ -43,6 +53,48 @@ It prints the files, or writes them to a folder with --out. Secrets are shown as
 	cli.RubyFlag(f, &opts.Ruby)
 	cli.ViaFlag(f, &opts)
 	return cmd
+}
+
+// renderAll renders the jobs of several instances, and prints the files in the order of the
+// instances.
+func renderAll(ctx context.Context, c *cli.Console, opts deployer.Options, names string, what deployer.RenderOptions) error {
+	return instances.OnDraft(ctx, c, opts, names, func(of *instances.Selection, d *manifest.Deployment, opts deployer.Options) error {
+		of.List = having(of.List, d, what.Jobs)
+		files := make([][]FileLine, len(of.List))
+		errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
+			one, name := what, of.List[i].Name()
+			if what.Out != "" {
+				one.Out = filepath.Join(what.Out, filepath.FromSlash(name))
+			}
+			one.Each = func(path, content string) { files[i] = append(files[i], FileLine{name + "/" + path, content}) }
+			return deployer.Render(ctx, opts, one)
+		})
+		for _, list := range files {
+			for _, f := range list {
+				printFile(c, f.Path, f.Content)
+			}
+		}
+		return of.Failed(errs)
+	})
+}
+
+// having returns the instances whose group has one of the jobs; all if none has any, so
+// that an error names them.
+func having(list []*record.Instance, d *manifest.Deployment, jobs []string) []*record.Instance {
+	if len(jobs) == 0 {
+		return list
+	}
+	var found []*record.Instance
+	for _, in := range list {
+		at := slices.IndexFunc(d.Groups, func(g manifest.Group) bool { return g.Name == in.Group })
+		if at >= 0 && slices.ContainsFunc(d.Groups[at].Manifest.Group.Jobs, func(j manifest.JobRef) bool { return slices.Contains(jobs, j.Name) }) {
+			found = append(found, in)
+		}
+	}
+	if len(found) == 0 {
+		return list
+	}
+	return found
 }
 
 // printFile prints a rendered file, from which deployer has removed the secrets.

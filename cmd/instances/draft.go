@@ -1,0 +1,81 @@
+package instances
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployment"
+	"bootstrap/deployment/record"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/templates"
+)
+
+// Drafted returns whether the options are about the instances that a deployment is to have,
+// and which of them the person names; empty: all.
+func Drafted(ctx context.Context, opts *deployer.Options) (names string, several bool) {
+	names = opts.Instance
+	if strings.Contains(names, "/") && !strings.Contains(names, ",") {
+		return names, false
+	}
+	if _, several = Looks(ctx, &opts.Options); several {
+		opts.Instance = ""
+	}
+	return names, several
+}
+
+// renderers is for how many instances templates are rendered at the same time.
+const renderers = 8
+
+// OnDraft calls do with the instances that a deployment is to have, those included that are
+// not created yet, with its manifest, and with the options by which they are found. It
+// changes nothing.
+func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names string, do func(*Selection, *manifest.Deployment, deployer.Options) error) error {
+	opts.Inputs.Generate = document.Plan
+	_, end := ShareRuby(ctx, c, &opts)
+	defer end()
+	dir := record.Dir(opts.Manifest)
+	old, err := deployment.Load(dir, opts)
+	if err != nil {
+		return err
+	}
+	return deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) error {
+		draft, err := deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), nil)
+		if err != nil {
+			return err
+		}
+		list, unknown := draft.Record.Select(names)
+		if names != "" && len(list) == 0 {
+			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(draft.Record.Instances), Dir: dir}
+		}
+		s := &Selection{Record: draft.Record, width: renderers}
+		for _, in := range list {
+			if in.Going == "" {
+				s.List = append(s.List, in)
+			}
+		}
+		opts.Deployment = of.Deployment
+		return do(s, of.Deployment, opts)
+	})
+}
+
+// ShareRuby makes this process and those that it starts share one embedded Ruby. entry is
+// that of the environment by which they find it; empty: there is none. The caller calls end.
+func ShareRuby(ctx context.Context, c *cli.Console, opts *deployer.Options) (entry string, end func()) {
+	shared := templates.Share(ctx, templates.Config{Self: opts.Self, Cache: instance.RubyCache(opts.Home), Env: c.Env}, os.TempDir(), "/tmp")
+	if entry = shared.Entry(); entry == "" {
+		return "", shared.Close
+	}
+	getenv, path := opts.Getenv, strings.TrimPrefix(entry, templates.SharedVariable+"=")
+	opts.Getenv = func(name string) string {
+		if name == templates.SharedVariable {
+			return path
+		}
+		return getenv(name)
+	}
+	return entry, shared.Close
+}
