@@ -847,6 +847,28 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	}
 }
 
+// What commands without a manifest do is in files of its own, which read neither the
+// manifest nor what was fetched: such a run has none.
+func TestWhoNeedsNoManifest(t *testing.T) {
+	without := []string{"await", "disks", "expect", "putback", "remove", "scripts", "start", "stop", "verify"}
+	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
+		name, ok := strings.CutPrefix(filepath.ToSlash(path), "deployer/")
+		if !ok || !slices.Contains(without, strings.TrimSuffix(name, ".go")) {
+			return
+		}
+		without = slices.DeleteFunc(without, func(w string) bool { return w+".go" == name })
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && (sel.Sel.Name == "in" || sel.Sel.Name == "artifacts") {
+				t.Errorf("%s: reads %s, which a run without a manifest does not have", fset.Position(sel.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	})
+	for _, name := range without {
+		t.Errorf("there is no deployer/%s.go", name)
+	}
+}
+
 // Each kind of step has a doer, except that of looking, which phases do, and the name of
 // the group of steps that start jobs.
 func TestEveryKindHasADoer(t *testing.T) {

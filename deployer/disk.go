@@ -210,38 +210,6 @@ func (ds *disks) awaitDetached(ctx context.Context, s *report.Stage) error {
 	return ds.awaitAgent(ctx, s, ds.agent, ds.restartTime(), "detach_disk, for which some CPIs restart the VM")
 }
 
-// free detaches an unused disk from a VM that stays, unless this run has migrated from
-// it. An interrupted run may have left the disk attached.
-func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
-	if step.With.New || cid == ds.migratedFrom {
-		return nil
-	}
-	return ds.rec.Out.Root.Do(fmt.Sprintf("Detaching unused disk '%s'", cid), func(s *report.Stage) error {
-		mounted, err := ds.agent.ListDisk(ctx)
-		if err != nil {
-			return fmt.Errorf("cannot ask which disks are mounted: %w", err)
-		}
-		if slices.Contains(mounted, cid) {
-			if err := ds.agent.UnmountDisk(ctx, cid); err != nil {
-				return err
-			}
-		}
-		if err := report.Unskipped(script(ds.agent.RemovePersistentDisk(ctx, cid))); err != nil {
-			return err
-		}
-		c, err := ds.cpi.Client(ctx)
-		if err != nil {
-			return err
-		}
-		if err := c.DetachDisk(ctx, ds.vm, cid); err != nil {
-			// If the disk is not attached, the error differs between CPIs. If it is, the
-			// deletion fails and reports that.
-			return report.Skip("not attached: " + err.Error())
-		}
-		return ds.awaitDetached(ctx, s)
-	})
-}
-
 func (ds *disks) create(ctx context.Context, want *manifest.DiskPool) (state.Disk, error) {
 	var d state.Disk
 	err := ds.rec.Out.Do("Creating disk", func(*report.Stage) error {
@@ -360,45 +328,6 @@ func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
 	})
 }
 
-// keepCurrent makes the current disk an orphan, which delete does not delete.
-func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
-	d, err := ds.recorded(s.Name)
-	if err != nil {
-		return err
-	}
-	err = ds.rec.State.Update(func(st *state.State) error {
-		st.Orphan(d, "kept by delete --keep-disk", time.Now())
-		return nil
-	})
-	if err == nil {
-		ds.rec.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
-	}
-	return err
-}
-
-// deleteAll deletes every disk that the state owns, the current one first.
-func (ds *disks) deleteAll(ctx context.Context, s plan.Step) error {
-	if d := plan.DiskOf(ds.rec.State.Get(), s.Name); d != nil {
-		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting disk '%s'", *d); err != nil {
-			return err
-		}
-	}
-	for _, d := range ds.rec.State.Get().Disks {
-		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting unused disk '%s'", d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (ds *disks) delete(ctx context.Context, in *report.Stage, title string, d state.Disk) error {
-	return in.Do(fmt.Sprintf(title, d.CID), func(*report.Stage) error {
-		in := state.Intent{Method: "delete_disk", CID: d.CID}
-		call := func(c *cpi.Client) error { return c.DeleteDisk(ctx, d.CID) }
-		return ds.journal.Delete(ctx, in, call)
-	})
-}
-
 // properties returns the disk's cloud_properties for the CPI: an empty map, not
 // null, if there are none.
 func properties(want *manifest.DiskPool) map[string]any {
@@ -406,47 +335,4 @@ func properties(want *manifest.DiskPool) map[string]any {
 		return map[string]any{}
 	}
 	return want.CloudProperties
-}
-
-// deleteOrphan deletes the orphan. It succeeds if an interrupted run has already deleted
-// it.
-func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
-	if o, err := orphanOf(ds.rec.State.Get(), s.Name); err == nil {
-		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keepUnused keeps a disk as an orphan, if this or an interrupted run has migrated its
-// data to another one.
-func (ds *disks) keepUnused(d state.Disk) error {
-	return ds.rec.State.Update(func(st *state.State) error {
-		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())
-		return nil
-	})
-}
-
-// detachFrom detaches the disk from the VM of the step.
-func (ds *disks) detachFrom(ctx context.Context, s plan.Step) error {
-	return ds.detach(ctx, s.Name, s.With.Disk)
-}
-
-// detach detaches the disk from a VM; it does nothing if a CID is empty.
-func (ds *disks) detach(ctx context.Context, vm, disk string) error {
-	if disk == "" {
-		return nil
-	}
-	return ds.rec.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
-		c, err := ds.cpi.Client(ctx)
-		if err != nil {
-			return err
-		}
-		err = c.DetachDisk(ctx, vm, disk)
-		if cpi.NotFound(err) || cpi.NotImplemented(err) {
-			return report.Skip("not attached")
-		}
-		return err
-	})
 }

@@ -2,11 +2,8 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +11,6 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployer/report"
 	"bootstrap/state"
 )
 
@@ -125,41 +121,4 @@ func (rs *records) started(context.Context) error {
 		st.Own.Stopped = false
 		return nil
 	})
-}
-
-// uninstall removes the installed CPI and the state file. It keeps both if there are
-// orphans, which need them, or leftovers, which only the state file records.
-func (rs *records) uninstall(ctx context.Context) error {
-	// If the state file is kept, its record of bootstrap stop is removed.
-	if err := rs.started(ctx); err != nil {
-		return err
-	}
-	if n := len(rs.rec.State.Get().Own.Orphans); n > 0 {
-		rs.rec.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
-		return nil
-	}
-	if n := len(rs.rec.State.Get().Own.Leftovers); n > 0 {
-		rs.rec.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
-		return nil
-	}
-	for _, c := range rs.rec.State.Get().Own.Snapshots {
-		rs.rec.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
-	}
-	return rs.rec.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
-		rs.cpi.CloseLog()
-		if err := os.RemoveAll(rs.rec.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove the installed CPI: %w", err)
-		}
-		return rs.rec.State.Remove()
-	})
-}
-
-// uninstallRest removes the CPI and the state file if the state owns nothing any more.
-func (rs *records) uninstallRest(ctx context.Context) error {
-	st := rs.rec.State.Get()
-	st.Own.Snapshots = nil // bootstrap never deletes snapshots
-	if len(st.Owned()) > 0 {
-		return nil
-	}
-	return rs.uninstall(ctx)
 }

@@ -96,39 +96,3 @@ func (ss *stemcells) miss(cid string) {
 	ss.gone = cid
 	ss.rec.Out.Warning(fmt.Sprintf("stemcell %s is recorded, but the CPI says that it does not exist: uploading it again", cid))
 }
-
-func (ss *stemcells) delete(ctx context.Context, in *report.Stage, title string, sc state.Stemcell) error {
-	return in.Do(fmt.Sprintf(title, sc.CID), func(*report.Stage) error {
-		release, err := ss.rec.LockSiblings(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
-		if by, used := ss.rec.SiblingUses(sc.CID); used {
-			if err := ss.rec.State.Update(func(st *state.State) error { st.Forget("delete_stemcell", sc.CID); return nil }); err != nil {
-				return err
-			}
-			return report.Skip(fmt.Sprintf("the instance %s uses it", by))
-		}
-		in := state.Intent{Method: "delete_stemcell", CID: sc.CID}
-		call := func(c *cpi.Client) error { return c.DeleteStemcell(ctx, sc.CID) }
-		return ss.journal.Delete(ctx, in, call)
-	})
-}
-
-// deleteAll deletes every stemcell the state owns, the current one
-// first.
-func (ss *stemcells) deleteAll(ctx context.Context) error {
-	st := ss.rec.State.Get()
-	if sc := st.Stemcell(); sc != nil {
-		if err := ss.delete(ctx, ss.rec.Out.Open, "Deleting stemcell '%s'", *sc); err != nil {
-			return err
-		}
-	}
-	for _, sc := range ss.rec.State.Get().Stemcells {
-		if err := ss.delete(ctx, ss.rec.Out.Open, "Deleting unused stemcell '%s'", sc); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,7 +18,6 @@ import (
 	"bootstrap/internal/wait"
 	"bootstrap/manifest"
 	"bootstrap/state"
-	"bootstrap/tunnel"
 )
 
 // vms creates, tags and deletes VMs.
@@ -67,31 +65,6 @@ func (v *vms) neverAnswered(vm string, found error) error {
 		err.Next = nextForeign
 	}
 	return err
-}
-
-// deleteCurrent deletes the recorded VM, and removes its record when the CPI has
-// confirmed that.
-func (v *vms) deleteCurrent(ctx context.Context, s plan.Step) error {
-	v.deletedAgent = s.With.AgentID
-	return v.delete(ctx, s.Name)
-}
-
-// deleteOld deletes the VM that the current one has replaced.
-func (v *vms) deleteOld(ctx context.Context, s plan.Step) error {
-	if err := v.delete(ctx, s.Name); err != nil {
-		return err
-	}
-	return v.ledgers.ReleaseVM(ctx, s.Name)
-}
-
-func (v *vms) delete(ctx context.Context, cid string) error {
-	return v.rec.Out.Do(fmt.Sprintf("Deleting VM '%s'", cid), func(*report.Stage) error {
-		// If this fails, the files do no harm, because no other VM has this CID.
-		_ = tunnel.Forget(ctx, filepath.Join(v.rec.Dir, "known_hosts"), cid)
-		in := state.Intent{Method: "delete_vm", CID: cid}
-		call := func(c *cpi.Client) error { return c.DeleteVM(ctx, cid) }
-		return v.journal.Delete(ctx, in, call)
-	})
 }
 
 // create creates the VM and records it at once. Most CPIs have no has_stemcell: often
