@@ -187,6 +187,7 @@ func imports() map[string][]string {
 		},
 		"cmd/scaffold": {
 			"artifact",
+			"catalog",
 			"cmd/cli",
 			"cmd/exit",
 			"cmd/ui",

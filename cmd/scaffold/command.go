@@ -32,11 +32,15 @@ docker, aws, gcp, azure, vsphere, openstack and incus. On a terminal, it asks fo
 what the flags do not say, unless --provider and --purpose are given and all values
 have defaults. For the purpose release without --release, it writes a small release
 that serves a page. For a Director, it fetches files of bosh-deployment and verifies
-each by its digest. It overwrites nothing without --force, and writes all files or
-none. See docs/providers/README.md.`,
+each by its digest. With --manifest, it writes what a Director would have been given
+besides a manifest, for VMs on this machine: a cloud config with the names that it
+uses, the CPI, and bootstrap.yml with places for its releases and stemcells. It
+overwrites nothing without --force, and writes all files or none. See
+docs/providers/README.md.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +
-			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox",
+			"  bootstrap init --provider aws --purpose jumpbox --var subnet_id=subnet-1 --incomplete jumpbox\n" +
+			"  bootstrap init --manifest zookeeper.yml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return fmt.Errorf("init takes one folder, and was given %d arguments", len(args))
@@ -52,7 +56,16 @@ none. See docs/providers/README.md.`,
 			if len(args) == 1 {
 				r.Dir = args[0]
 			}
-			result, err := run(cmd.Context(), c, r)
+			var result *Result
+			var err error
+			if r.Manifest != "" {
+				if len(args) == 1 {
+					return cli.WrongUsage(cmd, errors.New("with --manifest, the files are written beside the manifest, and no folder is named"))
+				}
+				result, err = r.beside(cmd.Context())
+			} else {
+				result, err = run(cmd.Context(), c, r)
+			}
 			switch {
 			case errors.Is(err, context.Canceled):
 				return cli.Stopped()
@@ -77,6 +90,7 @@ none. See docs/providers/README.md.`,
 	f.Var(values.Pairs{List: &r.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file, which stays where it is")
 	f.BoolVar(&r.Incomplete, "incomplete", false, "write the files even if values are missing")
 	f.StringVar(&r.Mirror, "mirror", "", "fetch the Director's files from this `URL`, not from GitHub")
+	f.StringVar(&r.Manifest, "manifest", "", "write what this manifest `FILE` of a Director needs, beside it")
 	f.BoolVar(&r.Force, "force", false, "overwrite existing files")
 	return cmd
 }

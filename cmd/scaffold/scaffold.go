@@ -46,6 +46,7 @@ type Request struct {
 	VarFiles []string // NAME=PATH
 	Mirror   string   // URL to fetch from, in place of raw.githubusercontent.com
 	Force    bool     // overwrite files
+	Manifest string   // path of the manifest of a Director; empty: one is written
 	// Incomplete writes files even if values are missing.
 	Incomplete bool
 

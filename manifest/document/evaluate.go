@@ -291,6 +291,16 @@ func (e *evaluation) missingProblems() Problems {
 	return problems
 }
 
+// MissingNames returns the names of the variables without a value, in the order of their
+// first use.
+func (d *Document) MissingNames() []string {
+	var names []string
+	for _, m := range d.missing {
+		names = append(names, m.name)
+	}
+	return names
+}
+
 // unused returns the names of given values that nothing uses.
 func (e *evaluation) unused() []string {
 	var names []string
