@@ -32,12 +32,13 @@ type cluster struct {
 	env  []string
 }
 
-// newCluster copies a folder of examples, whose commands need no flags there.
-func newCluster(t *testing.T, example string) *cluster {
+// newCluster returns a cluster in a copy of examples/nats, whose commands need no flags
+// there.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	bin, cache := program(t)
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "env"), os.DirFS(filepath.Join("..", "examples", example))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "env"), os.DirFS("../examples/nats")); err != nil {
 		t.Fatal(err)
 	}
 	home := filepath.Join(dir, "home")
@@ -74,15 +75,19 @@ func (c *cluster) must(args ...string) string {
 	return out
 }
 
-// change replaces a text of the manifest.
-func (c *cluster) change(manifest, from, to string) {
+// change replaces texts of a file: pairs of the old and the new one.
+func (c *cluster) change(file string, pairs ...string) {
 	c.t.Helper()
-	path := filepath.Join(c.dir, manifest)
-	text, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(text), from) {
-		c.t.Fatalf("%s has no %q: %v", manifest, from, err)
+	path := filepath.Join(c.dir, file)
+	data, err := os.ReadFile(path)
+	text := string(data)
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			c.t.Fatalf("%s has no %q: %v", file, pairs[i], err)
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -125,7 +130,7 @@ func TestNATSCluster(t *testing.T) {
 		t.Skip("builds nats-server")
 	}
 	t.Parallel()
-	c := newCluster(t, "nats")
+	c := newCluster(t)
 	natsServer(t, filepath.Join(c.dir, "release", "src", "nats-server", "nats-server"))
 	c.must("deploy", "--yes")
 	servers := natsServers(3)
@@ -134,7 +139,8 @@ func TestNATSCluster(t *testing.T) {
 		t.Fatalf("there is something to do after the deploy: %v", err)
 	}
 
-	client := startNATSClient(t, c, servers)
+	password := natsPassword(c)
+	client := startClient(t, servers, func(server string) error { return natsEcho(server, password) })
 	c.change("nats.yml", "max_payload: 1048576", "max_payload: 2097152")
 	out := c.must("deploy", "--yes")
 	if !strings.Contains(out, "nats: serves all the time") {
@@ -219,11 +225,9 @@ func meshed(servers []string) error {
 	return nil
 }
 
-// startNATSClient sends messages to itself through any server that takes them, until
-// the returned function is called, which returns how many it sent, and why some did not
-// come back.
-func startNATSClient(t *testing.T, c *cluster, servers []string) func() (int, []error) {
-	t.Helper()
+// natsPassword returns the generated password of the servers.
+func natsPassword(c *cluster) string {
+	c.t.Helper()
 	var secrets struct {
 		Password string `yaml:"nats_password"`
 	}
@@ -232,8 +236,16 @@ func startNATSClient(t *testing.T, c *cluster, servers []string) func() (int, []
 		err = yaml.Unmarshal(text, &secrets)
 	}
 	if err != nil || secrets.Password == "" {
-		t.Fatalf("no password of nats: %v", err)
+		c.t.Fatalf("no password of nats: %v", err)
 	}
+	return secrets.Password
+}
+
+// startClient asks any of the servers again and again, the next one if one does not
+// answer, until the returned function is called. That returns how often it asked, and
+// what happened where no server answered.
+func startClient(t *testing.T, servers []string, ask func(server string) error) func() (int, []error) {
+	t.Helper()
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var asked int
@@ -249,7 +261,7 @@ func startNATSClient(t *testing.T, c *cluster, servers []string) func() (int, []
 			var errs []error
 			for i := range servers {
 				server := servers[(asked+i)%len(servers)]
-				err := natsEcho(server, secrets.Password)
+				err := ask(server)
 				if err == nil {
 					errs = nil
 					break
@@ -300,4 +312,73 @@ func natsEcho(server, password string) error {
 		}
 	}
 	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+}
+
+// TestRollingPage updates two instances of a page, of which one always answers: with
+// another property, another stemcell, and other disks, whose data moves.
+func TestRollingPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	c := newCluster(t)
+	if err := os.CopyFS(filepath.Join(c.dir, "page"), os.DirFS("../testdata/quickstart/page-release")); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"1", "2"} {
+		script := `mkdir s && : >s/image && printf 'name: local\nversion: "` + version + `"\napi_version: 3\noperating_system: local\nstemcell_formats: [local]\ncloud_properties: {}\n' >s/stemcell.MF && tar -C s -czf stemcell-` + version + `.tgz . && rm -r s`
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+		cmd.Dir = c.dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	c.change("cloud.yml", "127.44.", "127.45.", "vm_types:", "disk_types: [{name: small, disk_size: 64}]\n\nvm_types:")
+	c.change("bootstrap.yml", "nats: release", "page: page", "embedded:local-stemcell", "stemcell-1.tgz")
+	c.change("nats.yml", "name: nats", "name: page", "release: nats", "release: page", "instances: 3", "instances: 2\n  persistent_disk_type: small",
+		"azs: [z1, z2, z3]", "azs: [z1, z2]", "      nats:\n        password: ((nats_password))\n        max_payload: 1048576", "      page: {title: first, port: 8787}")
+	c.must("deploy", "--yes")
+	servers := []string{"127.45.0.2", "127.45.0.3"}
+	get := func(server string) (string, error) {
+		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		reply, err := client.Get("http://" + net.JoinHostPort(server, "8787") + "/")
+		if err != nil {
+			return "", err
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err == nil && reply.StatusCode != http.StatusOK {
+			err = errors.New(reply.Status)
+		}
+		return string(text), err
+	}
+	client := startClient(t, servers, func(server string) error {
+		_, err := get(server)
+		return err
+	})
+	for _, change := range []struct{ file, from, to, want string }{
+		{"nats.yml", "title: first", "title: second", "update in place jobs"},
+		{"bootstrap.yml", "stemcell-1.tgz", "stemcell-2.tgz", "replace vm"},
+		{"cloud.yml", "disk_size: 64", "disk_size: 96", "disk"},
+	} {
+		c.change(change.file, change.from, change.to)
+		if change.file == "bootstrap.yml" {
+			c.must("update-lock")
+		}
+		out := c.must("deploy", "--yes")
+		if !strings.Contains(out, change.want) || !strings.Contains(out, "page: serves all the time") {
+			t.Errorf("after %s, the plan is:\n%s", change.to, out)
+		}
+	}
+	asked, failed := client()
+	t.Logf("%d requests during the changes", asked)
+	if asked < 50 || len(failed) > 0 {
+		t.Errorf("%d of %d requests had no answer: %v", len(failed), asked, failed)
+	}
+	for _, server := range servers {
+		text, err := get(server)
+		if err != nil || !strings.Contains(text, "second") || strings.Contains(text, "visited 1 times") {
+			t.Errorf("%s answers %q, %v", server, text, err)
+		}
+	}
 }
