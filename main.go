@@ -1,5 +1,5 @@
-// Bootstrap turns one BOSH-style manifest into one running VM and keeps the VM
-// as the manifest describes it.
+// Bootstrap deploys a BOSH manifest to a VM, or to several, and keeps them as the
+// manifest describes.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the shell gets for an argument or a flag, without the descriptions.
+// Completions of arguments and flags, without the descriptions.
 func TestComplete(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -16,7 +16,7 @@ import (
 )
 
 // Every command of this program in the blocks of the documentation exists and has the
-// flags that it is given, also where no test runs it. Blocks without a language show no
+// flags that it is given, even if no test runs it. Blocks without a language show no
 // commands.
 func TestCommandsOfPages(t *testing.T) {
 	root := Commands()
@@ -75,7 +75,7 @@ func pages(t *testing.T) []string {
 		}
 		list = append(list, found...)
 	}
-	return slices.DeleteFunc(list, func(page string) bool { return strings.HasSuffix(page, "docs/reference.md") }) // made of the commands
+	return slices.DeleteFunc(list, func(page string) bool { return strings.HasSuffix(page, "docs/reference.md") }) // generated from the commands
 }
 
 func startsCommand(text string) bool {
@@ -88,7 +88,7 @@ func startsCommand(text string) bool {
 	return false
 }
 
-// checkCall returns why the words are no command of the program with its flags.
+// checkCall returns an error if the words are no command of the program with its flags.
 func checkCall(root *cobra.Command, words []string) error {
 	cmd := root
 	for i := 0; i < len(words); i++ {
@@ -144,7 +144,7 @@ func flagOf(cmd *cobra.Command, is func(*pflag.Flag) bool) (found *pflag.Flag) {
 	return found
 }
 
-// child returns the subcommand with that name or alias, nil if there is none.
+// child returns the subcommand with that name or alias; nil: there is none.
 func child(cmd *cobra.Command, name string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() == name || sub.HasAlias(name) {

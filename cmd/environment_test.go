@@ -19,8 +19,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// environmentFolder changes to a folder with a bootstrap.yml that names its manifest, and
-// with folders that have others.
+// environmentFolder changes to a folder with a bootstrap.yml that names its manifest.
+// Other folders below it have other ones.
 func environmentFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(inFolder(t, map[string]string{
@@ -47,14 +47,14 @@ func environmentFolder(t *testing.T) {
 	}
 }
 
-// Command lines, and what they are with the flags of their environment.
+// Command lines, without and with the flags of their environment.
 func TestEnvironment(t *testing.T) {
 	environmentFolder(t)
 	const here = "--bootstrap-yml=bootstrap.yml --ops-file=ops.yml --vars-store=creds.yml"
 	const all = here + " --state=s3://bucket/m"
 	const any = "--bootstrap-yml=any/bootstrap.yml --ops-file=any/ops/a.yml --ops-file=/b.yml --var-file=ca=any/ca.pem --vars-env=TEAM --vars-store=any/creds.yml --database=postgres://db/team --via=ssh://u@h?private-key=any%2Fkeys%2Fid --pass-env=A --pass-env=B"
 	for _, c := range []struct{ environ, args, want string }{
-		// The manifest is left out, named, or its folder is.
+		// The manifest is omitted, named, or its folder is named.
 		{"", "deploy", "deploy " + all + " m.yml"},
 		{"", "deploy m.yml", "deploy " + all + " m.yml"},
 		{"", "deploy ./m.yml", "deploy " + all + " ./m.yml"},
@@ -64,7 +64,7 @@ func TestEnvironment(t *testing.T) {
 		{"", "deploy up", "deploy --bootstrap-yml=up/bootstrap.yml m.yml"},
 		{"", "deploy any/m.yml", "deploy " + any + " any/m.yml"},
 		{"", "deploy -- m.yml", "deploy " + all + " -- m.yml"},
-		// Files that are none of it.
+		// Files that do not belong to the environment.
 		{"", "deploy other.yml", "deploy other.yml"},
 		{"", "deploy -", "deploy -"},
 		{"", "deploy manifest/m.yml", "deploy manifest/m.yml"},
@@ -73,12 +73,12 @@ func TestEnvironment(t *testing.T) {
 		{"", "deploy vars/m.yml", "deploy vars/m.yml"},
 		{"", "interpolate any/creds.yml --path /pw", "interpolate any/creds.yml --path /pw"},
 		{"", "deploy --help", "deploy --help"},
-		// Another file, or none.
+		// Another file, or no file.
 		{"", "deploy --bootstrap-yml staging.yml", "deploy m.yml --bootstrap-yml staging.yml"},
 		{"", "deploy other.yml --bootstrap-yml=bootstrap.yml", "deploy --ops-file=ops.yml --vars-store=creds.yml --state=s3://bucket/m other.yml --bootstrap-yml=bootstrap.yml"},
 		{"", "deploy m.yml --bootstrap-yml=", "deploy m.yml --bootstrap-yml="},
 		{"", "deploy --bootstrap-yml=", "deploy --bootstrap-yml="},
-		// Lists precede those of the command line, single values are replaced.
+		// Lists precede those of the command line; single values are replaced.
 		{"", "deploy -o more.yml --state s.json", "deploy " + here + " m.yml -o more.yml --state s.json"},
 		{"", "deploy --vars-store=c.yml -nvpw=x", "deploy --bootstrap-yml=bootstrap.yml --ops-file=ops.yml --state=s3://bucket/m m.yml --vars-store=c.yml -nvpw=x"},
 		{"BOOTSTRAP_STATE=e.json", "deploy", "deploy --bootstrap-yml=bootstrap.yml --state=e.json --ops-file=ops.yml --vars-store=creds.yml m.yml"},
@@ -87,7 +87,7 @@ func TestEnvironment(t *testing.T) {
 		{"BOOTSTRAP_STATE=s3://b/e", "variables list other.yml", "variables list --state=s3://b/e other.yml"},
 		{"BOOTSTRAP_STATE=s3://b/e", "interpolate other.yml", "interpolate other.yml"},
 		{"BOOTSTRAP_DATABASE=/l.db", "deploy any/m.yml", strings.Replace("deploy "+any+" any/m.yml", " --database=postgres://db/team", "", 1)},
-		// Only flags that the command has.
+		// Only flags of the command are added.
 		{"", "status", "status " + all + " m.yml"},
 		{"", "validate", "validate " + all + " m.yml"},
 		{"", "state show", "state show --bootstrap-yml=bootstrap.yml --state=s3://bucket/m m.yml"},
@@ -121,7 +121,7 @@ func TestEnvironment(t *testing.T) {
 		{"", "addresses adopt", "addresses adopt " + all + " m.yml"},
 		{"BOOTSTRAP_STATE=e.json", "fleet deploy m.yml", "fleet deploy m.yml"},
 		{"", "cache list", "cache list"},
-		// Mistakes are for the command.
+		// The command itself reports mistakes.
 		{"", "deploy --nosuch", "deploy --nosuch"},
 		{"", "deploy --state", "deploy --state"},
 		{"", "nosuch", "nosuch"},
@@ -134,7 +134,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A shell completes as if what the environment gives had been typed.
+// A shell completes as if the flags of the environment had been typed.
 func TestEnvironmentCompletes(t *testing.T) {
 	environmentFolder(t)
 	for file, content := range map[string]string{
@@ -201,7 +201,7 @@ func TestEnvironmentRefused(t *testing.T) {
 	}
 }
 
-// A file of another user is used only if a person names it or its folder, or by sudo.
+// A file of another user is used only if a person names it or its folder, or with sudo.
 func TestEnvironmentOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -230,7 +230,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	if err := errors.Join(complete("deploy", "m.yml", "--bootstrap-yml=bootstrap.yml"), complete("deploy", "m.yml", "--bootstrap-yml="), complete("deploy", "other.yml")); err != nil {
 		t.Error(err)
 	}
-	own("m.yml", 65534) // the manifest of the same user does not help
+	own("m.yml", 65534) // the manifest of the same user does not make it trusted
 	if err := complete("deploy"); err == nil {
 		t.Error("it was used")
 	}
@@ -266,7 +266,7 @@ func TestEnvironmentOfAnother(t *testing.T) {
 	}
 }
 
-// Commands in messages repeat nothing that the environment gives.
+// Commands in messages do not repeat flags of the environment.
 func TestEnvironmentInMessages(t *testing.T) {
 	environmentFolder(t)
 	for _, c := range []struct {
@@ -308,17 +308,18 @@ func TestEnvironmentInMessages(t *testing.T) {
 	}
 }
 
-// Who waits for the lock sees what the person typed.
+// A run that waits for the lock sees what the person typed.
 func TestEnvironmentInLock(t *testing.T) {
 	environmentFolder(t)
 	con := newConsole([]string{"deploy", "-o", "more.yml"}, strings.NewReader(""), io.Discard, io.Discard, []string{"HOME=" + t.TempDir()})
-	_ = con.Execute(newRoot(con)) // which refuses the manifest
+	_ = con.Execute(newRoot(con)) // it refuses the manifest
 	if got := con.Holder().Command; got != "deploy m.yml --ops-file=…" {
 		t.Errorf("%q", got)
 	}
 }
 
-// Members of a fleet have states of their own, and a fleet says which files it leaves out.
+// Members of a fleet have states of their own, and a fleet reports which files it
+// ignores.
 func TestEnvironmentOfFleet(t *testing.T) {
 	environmentFolder(t)
 	if got := environment.ForMembers([]string{"A=b", "BOOTSTRAP_STATE=s.json"}); len(got) != 1 || got[0] != "A=b" {
@@ -329,8 +330,8 @@ func TestEnvironmentOfFleet(t *testing.T) {
 	}
 }
 
-// FuzzEnvironment looks for command lines that mean something else with the flags of an
-// environment: the arguments, or flags that it does not give.
+// FuzzEnvironment searches for command lines whose arguments or flags change their
+// meaning with the flags of an environment.
 func FuzzEnvironment(f *testing.F) {
 	for _, seed := range []string{
 		"deploy m.yml -o a.yml --fix", "deploy -nvpw=x m.yml --state=s.json", "deploy -vl - m.yml", "deploy --json -- m.yml", "status m.yml --state s.json",

@@ -20,7 +20,7 @@ import (
 	"bootstrap/cmd/values"
 )
 
-// eachCommand visits every command that can be run.
+// eachCommand calls visit for every command that can be run.
 func eachCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
 	t.Helper()
 	var walk func(cmd *cobra.Command)
@@ -46,8 +46,8 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 	return list
 }
 
-// harmless lists the flags that work together with every other flag: they select
-// inputs, or how something is reached, done or reported.
+// harmless lists the flags that work together with every other flag: they select inputs,
+// or methods and output.
 const harmless = "create-only skip-post-deploy config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config cloud-provider release stemcell lock-file database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state state-key secret lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
@@ -99,8 +99,8 @@ func together() [][2]string {
 	}
 }
 
-// For any two flags of a command, this test knows whether they work together. If
-// they do not, the command line is refused with both names.
+// For any two flags of a command, this test knows whether they work together. If they do
+// not, the command line is refused, and the error has both names.
 func TestFlagsTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -246,7 +246,7 @@ func TestTimeFlags(t *testing.T) {
 	})
 }
 
-// A run that waits for a lock names the command that holds it, but no values.
+// A run that waits for a lock names the command of its holder, but no values.
 func TestLockCommand(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)
@@ -287,8 +287,8 @@ func TestLockCommand(t *testing.T) {
 	}
 }
 
-// An error about the command line repeats what was typed, says what to write
-// instead, and changes nothing.
+// An error about the command line repeats the typed words, says what to write, and
+// nothing is changed.
 func TestWrongUsage(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)
@@ -351,8 +351,8 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// With every command, a named file that does not exist leads to one exit code,
-// and an unreadable one to another.
+// For every command, a named file that does not exist causes one exit code, and an
+// unreadable one another.
 func TestMissingFiles(t *testing.T) {
 	dir := inFolder(t, map[string]string{"m.yml": "name: m\n"})
 	t.Chdir(dir)

@@ -12,8 +12,8 @@ import (
 	"bootstrap/cmd/exit"
 )
 
-// ranFleet makes a folder with a fleet file, the record of a run that did not end, and
-// the log of its only member.
+// ranFleet makes a folder with a fleet file, the record of an unfinished run, and the log
+// of its only member.
 func ranFleet(t *testing.T) (dir string) {
 	t.Helper()
 	dir = inFolder(t, map[string]string{"fleet.yml": "members: [{manifest: m.yml}]\n", "m.yml": "name: m\n"})
@@ -64,10 +64,10 @@ func TestFleetReport(t *testing.T) {
 		if code != 0 || errs != "" || !good(out) || strings.Contains(out, "PASSWORD") {
 			t.Errorf("%s: exit code %d, %s\n%s", form, code, errs, out)
 		}
-		_ = os.Remove("report") // one of another form is not replaced
+		_ = os.Remove("report") // a file of another form is not replaced
 		code, said, errs := run(t, append(args, "--out", "report")...)
 		data, err := os.ReadFile("report")
-		if code != 0 || said != "" || errs != "" || err != nil || len(data)/100 != len(out)/100 { // the time of the report differs
+		if code != 0 || said != "" || errs != "" || err != nil || len(data)/100 != len(out)/100 { // only the time of the report may differ
 			t.Errorf("%s --out: exit code %d, %v, %d bytes, %s%s", form, code, err, len(data), said, errs)
 		}
 		if info, err := os.Stat("report"); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
@@ -84,7 +84,7 @@ func TestFleetReport(t *testing.T) {
 	}
 }
 
-// Without a run, report ends as status does.
+// Without a run, report ends like status.
 func TestFleetReportWithoutRun(t *testing.T) {
 	t.Chdir(inFolder(t, map[string]string{"fleet.yml": "members: [{manifest: m.yml}]\n"}))
 	code, out, errs := run(t, "fleet", "report", "fleet.yml")

@@ -55,8 +55,8 @@ func printed() map[string]any {
 	return kinds
 }
 
-// docs/json.schema.json describes the objects of all kinds, and docs/json.md lists
-// the same kinds. Scripts of e2e hold what commands print to it.
+// docs/json.schema.json describes the objects of all kinds, and docs/json.md lists the
+// same kinds. Scripts of e2e compare the output of commands with it.
 func TestJSONSchema(t *testing.T) {
 	text := &jsonschema.Schema{Type: "string"}
 	opts := &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
@@ -83,7 +83,7 @@ func TestJSONSchema(t *testing.T) {
 				schema.Properties["kind"] = text
 			}
 			if of == reflect.TypeFor[ui.Result]() {
-				// Only commands that work on a deployment have an outcome.
+				// Only commands about a deployment have an outcome.
 				schema.Required = []string{"kind", "status", "exit_code"}
 			}
 			names[of], all.Defs[kind] = kind, schema

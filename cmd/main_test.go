@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain keeps child processes of this binary, such as the embedded Ruby, from
+// TestMain prevents child processes of this binary, such as the embedded Ruby, from
 // running the tests. TestPanic starts it with a command of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "plugin" {

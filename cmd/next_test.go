@@ -8,7 +8,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// TestWithTarget completes the commands in messages, each with the arguments it
+// TestWithTarget completes the commands in messages, each with the arguments that it
 // accepts, and changes nothing else.
 func TestWithTarget(t *testing.T) {
 	t.Parallel()

@@ -162,7 +162,7 @@ func (brokenPipe) Write([]byte) (int, error) {
 	return 0, &os.PathError{Op: "write", Err: syscall.EPIPE}
 }
 
-// A reader that closes the pipe early, as head does, makes no run fail.
+// If a reader closes the pipe early, as head does, the run succeeds.
 func TestReaderIsGone(t *testing.T) {
 	var errs bytes.Buffer
 	if code := Main([]string{"schema"}, nil, brokenPipe{}, &errs, nil); code != exit.Done || errs.Len() > 0 {
@@ -188,8 +188,8 @@ func TestUsageErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// What net/http logs by itself, such as an unsolicited response, does not get
-// between lines of JSON and is redacted.
+// Lines that net/http logs, for example about an unsolicited response, do not get between
+// lines of JSON, and are redacted.
 func TestStandardLogger(t *testing.T) {
 	before := log.Writer()
 	defer log.SetOutput(before)

@@ -39,7 +39,7 @@ func panics() map[string]func(ctx context.Context, broken func()) {
 	}
 }
 
-// broken returns the program with one more command, which panics.
+// broken runs the program with an additional command, which panics.
 func broken(args []string) int {
 	c := newConsole(args, os.Stdin, os.Stdout, os.Stderr, os.Environ())
 	root := newRoot(c)
@@ -56,9 +56,8 @@ func broken(args []string) int {
 	return c.Execute(root)
 }
 
-// After a panic anywhere, the process ends like after every failure: with a
-// sentence, with a report that only the owner can read, and with an exit code of
-// its own.
+// After a panic anywhere, the process ends as after any failure: with a sentence, a
+// report that only the owner can read, and an exit code of its own.
 func TestPanic(t *testing.T) {
 	for name := range panics() {
 		for where, home := range map[string]bool{"with a home": true, "without": false} {

@@ -17,8 +17,8 @@ import (
 	"bootstrap/templates"
 )
 
-// newPlugin returns the commands that this program runs as its own child
-// processes: the embedded CPI, agent and Ruby, and what a VM consists of.
+// newPlugin returns the commands that this program runs as its own child processes: the
+// embedded CPI, agent and Ruby, and the parts of a VM.
 func newPlugin(c *cli.Console) *cobra.Command {
 	plugin := &cobra.Command{Use: "plugin", Short: "The embedded CPI, agent and Ruby", Hidden: true, Args: cli.NoArgs}
 	part := func(use, short string, takes cobra.PositionalArgs, run func(ctx context.Context, args []string) (status int, err error)) *cobra.Command {

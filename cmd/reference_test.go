@@ -13,7 +13,7 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// docs/reference.md is made from the help of the commands; `go test ./cmd -update`
+// docs/reference.md is generated from the help of the commands; `go test ./cmd -update`
 // writes it.
 func TestReference(t *testing.T) {
 	var b strings.Builder
@@ -53,7 +53,7 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		c.InitDefaultHelpFlag()
 		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n", c.CommandPath(), c.UseLine())
 		b.WriteString(prose(cmp.Or(c.Long, c.Short)))
-		if words := strings.Fields(c.Example); len(words) > len(strings.Fields(c.CommandPath()))+1 { // more than the form above
+		if words := strings.Fields(c.Example); len(words) > len(strings.Fields(c.CommandPath()))+1 { // if an example is more than the usage
 			b.WriteString("\n```\n" + unindented(c.Example) + "\n```\n")
 		}
 		if len(c.Aliases) > 0 {
@@ -86,17 +86,17 @@ func documented(of *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// flagRow is a flag in a table: its names with what it takes, and what it does.
+// flagRow is a flag in a table: its names with its value, and its meaning.
 type flagRow struct{ name, text, about string }
 
-// flagGroup is a heading of the common flags with its flags. A command that has all of
-// them, except of the last group, names the group.
+// flagGroup is a heading for common flags. A command with all flags of a group, except
+// the last one, names the group.
 type flagGroup struct {
 	title string
 	rows  []flagRow
 }
 
-// groupsOf sorts the common flags into groups; the last one has all that are in no other.
+// groupsOf sorts the common flags into groups; the last group has all other flags.
 func groupsOf(t *testing.T, common []flagRow) []flagGroup {
 	t.Helper()
 	var groups []flagGroup
@@ -125,8 +125,8 @@ func groupsOf(t *testing.T, common []flagRow) []flagGroup {
 	return append(groups, flagGroup{"Others", rest})
 }
 
-// commonNames returns links to the groups that are in the rows of a command as a whole,
-// and the names of its other common flags.
+// commonNames returns links to the groups of which a command has all flags, and the names
+// of its other common flags.
 func commonNames(rows, common []flagRow, groups []flagGroup) []string {
 	var names []string
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r flagRow) bool { return !slices.Contains(common, r) })
@@ -143,8 +143,8 @@ func commonNames(rows, common []flagRow, groups []flagGroup) []string {
 	return names
 }
 
-// commonFlags returns the flags that at least 3 of the commands have in the same words.
-// Of a flag with several texts it is the most frequent one.
+// commonFlags returns the flags that at least 3 commands have with the same text. If a
+// flag has several texts, the most frequent one counts.
 func commonFlags(commands []*cobra.Command) []flagRow {
 	count := map[flagRow]int{}
 	for _, c := range commands {
@@ -182,7 +182,7 @@ func flagRows(flags *pflag.FlagSet) (rows []flagRow) {
 	return rows
 }
 
-// flagTable returns a table of flags with what they take and their defaults.
+// flagTable returns a table of flags with their values and defaults.
 func flagTable(rows []flagRow) string {
 	var b strings.Builder
 	b.WriteString("| flag | |\n|---|---|\n")
@@ -192,7 +192,7 @@ func flagTable(rows []flagRow) string {
 	return b.String()
 }
 
-// prose returns a help text as Markdown: what is indented there becomes a block.
+// prose returns a help text as Markdown: indented lines become a block.
 func prose(text string) string {
 	var b strings.Builder
 	for _, part := range strings.Split(strings.TrimSpace("\n"+text), "\n\n") {
@@ -213,7 +213,7 @@ func unindented(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// marked escapes what Markdown would take for its own.
+// marked escapes characters with a meaning in Markdown.
 func marked(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "[", `\[`).Replace(text)
 }

@@ -1,5 +1,5 @@
-// Package cmd is the command line. Below it, there is a folder for each heading of
-// bootstrap help. Each command turns flags into options and makes one call.
+// Package cmd is the command line. Each heading of bootstrap help has a folder below it.
+// Each command turns its flags into options and makes one call.
 package cmd
 
 import (
@@ -21,13 +21,13 @@ import (
 	"bootstrap/cmd/vm"
 )
 
-// Main runs one command and returns its exit code. It collects everything that
-// the process gets from outside.
+// Main runs one command and returns its exit code. It collects the parameters of the
+// process.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	return Run(cli.Process{Args: args, Stdin: stdin, Stdout: stdout, Stderr: stderr, Env: env})
 }
 
-// Run runs the command that the arguments name and returns its exit code.
+// Run runs the command of the arguments and returns its exit code.
 func Run(p cli.Process) int {
 	p.Env = withHome(p.Env, runtime.GOOS)
 	restrictUmask()
@@ -35,8 +35,8 @@ func Run(p cli.Process) int {
 	return c.Execute(newRoot(c))
 }
 
-// Commands returns all commands with their flags and help texts, for pages that are made
-// of them. They cannot be run: they have no streams and no environment.
+// Commands returns all commands with their flags and help texts, for generated pages.
+// They cannot be run: they have no streams and no environment.
 func Commands() *cobra.Command {
 	root := newRoot(cli.New(cli.Process{Stdout: io.Discard, Stderr: io.Discard}))
 	root.InitDefaultHelpCmd()
@@ -82,11 +82,11 @@ func newRoot(c *cli.Console) *cobra.Command {
 	return root
 }
 
-// isPlugin reports whether this process is one of the program's own children. A call
-// of the embedded CPI takes as long as making all other commands does.
+// isPlugin reports whether this process is one of the program's own children. Making all
+// other commands takes as long as a call of the embedded CPI.
 func isPlugin(args []string) bool { return len(args) > 1 && args[0] == "plugin" }
 
-// normalFlag accepts another word order, for those who know it so from other tools.
+// normalFlag accepts another word order in flags, which other tools use.
 func normalFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "wait-lock" {
 		name = "lock-wait"

@@ -8,7 +8,7 @@ import (
 	"bootstrap/cmd/exit"
 )
 
-// The committed schemas are what the command prints.
+// The committed schemas equal the output of the command.
 func TestSchema(t *testing.T) {
 	for page, args := range map[string][]string{"manifest": {"schema"}, "fleet": {"schema", "fleet"}, "environment": {"schema", "environment"}} {
 		code, out, errs := run(t, args...)

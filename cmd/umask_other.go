@@ -2,5 +2,5 @@
 
 package cmd
 
-// restrictUmask has nothing to do here.
+// restrictUmask does nothing on this system.
 func restrictUmask() {}

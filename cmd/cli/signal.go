@@ -95,7 +95,7 @@ func (s *Signals) until(fn func(context.Context) error) error {
 	}
 }
 
-// interrupted returns what a run waits for after the first signal.
+// interrupted returns a message about what a run waits for after the first signal.
 func interrupted(calls []cpi.Call, now time.Time) string {
 	if len(calls) == 0 {
 		return "Interrupted: finishing the running step; a second Ctrl-C stops at once"

@@ -18,8 +18,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// WrongUsage wraps err as an error of the command line. A folder in the place of a manifest is
-// an error of the manifest.
+// WrongUsage wraps err as an error of the command line. If a folder is named in place of
+// a manifest, the error is about the manifest.
 func WrongUsage(cmd *cobra.Command, err error) error {
 	if _, ok := errors.AsType[*file.FolderError](err); ok {
 		return err
@@ -36,7 +36,7 @@ func ShortPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
 }
 
-// Form returns how the command is used: "bootstrap deploy MANIFEST".
+// Form returns the usage of the command: "bootstrap deploy MANIFEST".
 func Form(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.Parent().CommandPath() + " " + cmd.Use
@@ -72,7 +72,7 @@ func ManifestOrState(cmd *cobra.Command, args []string) error {
 	return OneManifest(cmd, args)
 }
 
-// beginning says how a folder gets a manifest that need not be typed.
+// beginning says how to name the manifest of a folder without typing it.
 func beginning(cmd *cobra.Command) string {
 	if cmd.Flags().Lookup("bootstrap-yml") == nil {
 		return ""
@@ -91,8 +91,7 @@ func NoInputs(cmd *cobra.Command) error {
 	return nil
 }
 
-// NoArgs refuses arguments, for commands that take none or only have
-// subcommands.
+// NoArgs refuses arguments, for commands without any, or with subcommands only.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -112,11 +111,11 @@ func TooMany(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s was given %d arguments, which are too many: %s", ShortPath(cmd), len(args), Form(cmd))
 }
 
-// NoSuchCommand says that a command, or the program, has no subcommand with that
-// name.
+// NoSuchCommand returns the error for an unknown subcommand of a command, or of the
+// program.
 func NoSuchCommand(cmd *cobra.Command, name string) error {
 	if before, _, found := strings.Cut(name, "="); found {
-		name = before + "=…" // of a variable
+		name = before + "=…" // value of a variable
 	}
 	names := Subcommands(cmd)
 	text := fmt.Sprintf("unknown command %q", name)
@@ -126,8 +125,8 @@ func NoSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.New(text + didYouMean(similar(cmd, name, names)))
 }
 
-// similar returns the command that was probably meant: one with a similar name,
-// or the one that another tool calls so.
+// similar returns the command that was probably meant: one with a similar name, or the
+// command that has this name in another tool.
 func similar(cmd *cobra.Command, name string, names []string) string {
 	for _, sub := range cmd.Commands() {
 		if slices.Contains(sub.SuggestFor, name) {
@@ -170,14 +169,13 @@ func Subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// Exists reports whether there is a file.
+// Exists reports whether a file exists.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// FlagError says what is wrong with a flag, without a value that may be a
-// secret.
+// FlagError describes a wrong flag, without a value that may be a secret.
 func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError

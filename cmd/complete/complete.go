@@ -1,5 +1,5 @@
-// Package complete gives shells what may follow on a command line: the names of files,
-// and what this machine knows of a deployment.
+// Package complete returns completions of command lines to shells: names of files, and
+// records of this machine about a deployment.
 package complete
 
 import (
@@ -23,9 +23,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// All gives all commands below cmd the completion of their arguments, by the
-// words of their Use, and of those flags whose values this machine knows. home returns
-// ~/.bosh.
+// All sets the completions of all commands below cmd: of arguments, by the words of Use,
+// and of flags whose values this machine knows. home returns ~/.bosh.
 func All(cmd *cobra.Command, home Home) {
 	for _, sub := range cmd.Commands() {
 		All(sub, home)
@@ -51,7 +50,7 @@ func documents() ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// storeNames returns how the names of vars stores end.
+// storeNames returns the endings of the names of vars stores.
 func storeNames() []cobra.Completion { return []cobra.Completion{"yml", "yaml", "age"} }
 
 // completeArgument completes the argument after args, which begins with begin.
@@ -59,7 +58,7 @@ func completeArgument(home Home, cmd *cobra.Command, args []string, begin string
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	at := len(args)
 	if f := cmd.Flags().Lookup("state"); f != nil && f.Changed && strings.HasPrefix(words, "{MANIFEST | --state FILE}") && (at == 0 || !isFile(args[0])) {
-		at++ // it stands for the manifest, unless that is named, too
+		at++ // it replaces the manifest, unless that is named, too
 	}
 	first := strings.TrimLeft(words, "[{")
 	switch {
@@ -83,7 +82,7 @@ func completeArgument(home Home, cmd *cobra.Command, args []string, begin string
 	return nil, noFiles
 }
 
-// completeFlag gives a flag the completion of its values.
+// completeFlag sets the completion of a flag's values.
 func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 	var complete cobra.CompletionFunc
 	switch choice, isChoice := f.Value.(values.Choice); {
@@ -120,11 +119,10 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 	default:
 		return // the shell's own, which is files
 	}
-	_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // each flag has one
+	_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // each flag has only one
 }
 
-// varSources completes the kind of a source of values, and leaves the rest to the
-// shell.
+// varSources completes the kind of a source of values; the shell completes the rest.
 func varSources(_ *cobra.Command, _ []string, text string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 	if strings.Contains(text, "=") {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -135,8 +133,7 @@ func varSources(_ *cobra.Command, _ []string, text string) (list []cobra.Complet
 	return list, cobra.ShellCompDirectiveNoSpace | noFiles
 }
 
-// statePath returns the path of the state file that a command line names; empty:
-// none.
+// statePath returns the path of the state file on a command line; empty: there is none.
 func statePath(cmd *cobra.Command, args []string) string {
 	manifest, flag := "", ""
 	if len(args) > 0 {
@@ -155,7 +152,7 @@ func statePath(cmd *cobra.Command, args []string) string {
 	return path
 }
 
-// stateOf returns the state that a command line names; false: it cannot be read.
+// stateOf returns the state of a command line; false: it cannot be read.
 func stateOf(home Home, cmd *cobra.Command, args []string) (state.State, bool) {
 	dir, err := home()
 	if err != nil {
@@ -177,7 +174,7 @@ func serials(cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	return list
 }
 
-// diskCIDs lists the persistent disks that a state file records.
+// diskCIDs lists the persistent disks in a state file.
 func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	st, ok := stateOf(home, cmd, args)
 	if !ok {
@@ -191,7 +188,7 @@ func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Comple
 	return list
 }
 
-// leftovers lists what interrupted runs left, as a state file records it.
+// leftovers lists the leftovers of interrupted runs in a state file.
 func leftovers(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	st, ok := stateOf(home, cmd, args)
 	if !ok {
@@ -216,8 +213,7 @@ func jobNames(home Home, cmd *cobra.Command, args []string) []cobra.Completion {
 	return observe.Jobs(dir, st)
 }
 
-// variableNames lists the variables of a manifest, as far as the flags allow to read
-// it.
+// variableNames lists the variables of a manifest, if the flags allow reading it.
 func variableNames(cmd *cobra.Command, manifest string) (list []cobra.Completion) {
 	if !isFile(manifest) {
 		return nil
@@ -243,15 +239,15 @@ func variableNames(cmd *cobra.Command, manifest string) (list []cobra.Completion
 	return list
 }
 
-// isFile reports whether a path names a file. To read the terminal or a pipe would
-// take what belongs to the person, or wait for ever.
+// isFile reports whether a path names a file. Reading a terminal or a pipe could take
+// input from the person, or wait for ever.
 func isFile(path string) bool {
 	about, err := os.Stat(path)
 	return err == nil && about.Mode().IsRegular()
 }
 
-// isWord reports whether all of a name can be shown: a shell would take a line break
-// for the end of it, and pass on what controls the terminal.
+// isWord reports whether a name can be shown completely: a shell would end it at a line
+// break, and pass on control characters to the terminal.
 func isWord(name string) bool {
 	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
 }

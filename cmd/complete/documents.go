@@ -14,8 +14,8 @@ import (
 // longest is how many bytes of a file are read to find out whether it is a manifest.
 const longest = 1 << 20
 
-// isManifest and isFleet return the keys by which a file is known: those of values and
-// operations files are others.
+// isManifest and isFleet return the keys that identify such a file: values and operations
+// files have other keys.
 func isManifest() []string {
 	return []string{"instance_groups", "jobs", "releases", "stemcells", "resource_pools", "cloud_provider"}
 }
@@ -23,9 +23,9 @@ func isManifest() []string {
 func isFleet() []string { return []string{"members"} }
 
 // documentsWith completes the names of YAML files that have one of the keys, and of
-// folders. If there is no such file, the shell completes the names of all YAML files. So
-// it does for absolute paths, because it replaces ~ and variables before it asks, and takes no
-// names that do not begin with what was typed.
+// folders. If there is no such file, the shell completes the names of all YAML files. It
+// also does so for absolute paths, because it replaces ~ and variables before it asks,
+// and accepts only names that begin with the typed text.
 func documentsWith(begin string, keys []string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	dir, prefix := filepath.Split(begin)
 	entries, err := os.ReadDir(filepath.Clean(dir))
@@ -55,7 +55,7 @@ func documentsWith(begin string, keys []string) ([]cobra.Completion, cobra.Shell
 	return list, noFiles
 }
 
-// hasKey reports whether a line of a file begins with one of the keys. To read all of it
+// hasKey reports whether a line of a file begins with one of the keys. Reading the file
 // as YAML would take longer than a person waits for a shell.
 func hasKey(path string, keys []string) bool {
 	f, err := os.Open(path)

@@ -63,7 +63,7 @@ docs/deployments.md.`,
 	return cmd
 }
 
-// createdFlag adds the flag by which a fleet continues a recreate that was killed,
+// createdFlag adds the flag with which a fleet continues a recreate that was killed,
 // without replacing a VM twice.
 func createdFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	const name = "created-before"

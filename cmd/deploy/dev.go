@@ -33,7 +33,7 @@ to run unless --update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`
 			if confirm := c.Confirm(ask); confirm != nil {
 				opts.Confirm = func(ctx context.Context, q deployer.Question) (bool, error) {
 					if q.Down {
-						return true, nil // as after each change of a source file
+						return true, nil // without a question, as after each change of a source file
 					}
 					return confirm(ctx, q)
 				}
@@ -47,7 +47,7 @@ to run unless --update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`
 	}
 	f := cmd.Flags()
 	c.DeployFlags(f, &opts)
-	opts.LockWait = 10 * time.Minute // what was saved during another run must be deployed
+	opts.LockWait = 10 * time.Minute // changes that were saved during another run must be deployed
 	f.Lookup("lock-wait").Usage = "how long to wait for another run (default 10m)"
 	ask.Flags(f)
 	f.BoolVar(&opts.Templates, "templates", true, "show how the rendered files differ")

@@ -29,14 +29,14 @@ func (e *remoteError) Error() string {
 type loop struct {
 	c       *cli.Console
 	opts    deployer.Options
-	anyCPI  bool               // deploy not only to machines of the embedded CPI
-	show    func(report.Event) // for the person
+	anyCPI  bool               // deploy also to machines of other CPIs
+	show    func(report.Event) // shows events to the person
 	watcher *watch.Watcher
-	named   []string // local files and folders that the last readable manifest names
+	named   []string // local files and folders of the last valid manifest
 }
 
-// run runs the loop until the context ends. Its errors are that of a deploy which the
-// end of the context interrupted, that there is no manifest, and a *remoteError.
+// run runs the loop until the context ends. Its errors are that of a deploy which the end
+// of the context interrupted, a missing manifest, and a *remoteError.
 func (l *loop) run(ctx context.Context) error {
 	l.watcher = watch.New(skip)
 	defer l.watcher.Close()
@@ -64,7 +64,7 @@ func (l *loop) round(ctx context.Context, show func(report.Event)) (changed []st
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var done <-chan error
-	begin := func() { // after which only the goroutine uses the watcher
+	begin := func() { // after this, only the goroutine uses the watcher
 		if done != nil {
 			return
 		}
@@ -104,15 +104,14 @@ func (l *loop) round(ctx context.Context, show func(report.Event)) (changed []st
 	return changed, nil
 }
 
-// deploy runs one deploy. It passes the manifest that it has read to accept, and its
-// events to show.
+// deploy runs one deploy. accept gets the manifest, and show the events.
 func (l *loop) deploy(ctx context.Context, accept func(*manifest.Manifest) error, show func(report.Event)) error {
 	opts := l.opts
 	opts.Accept = accept
 	return l.c.OneOfMany(show, func() error { return l.c.Deployment(ctx, opts, deployer.Deploy) })
 }
 
-// idle notes whether the loop waits for files, or deploys again.
+// idle records whether the loop waits for files, or deploys again.
 func (l *loop) idle(waits bool) {
 	l.c.Signals.End(waits)
 	if !waits && !l.c.JSON() {
@@ -120,7 +119,7 @@ func (l *loop) idle(waits bool) {
 	}
 }
 
-// refuse refuses a manifest whose VM is not one of this machine.
+// refuse returns an error if the VM of the manifest is not on this machine.
 func (l *loop) refuse(m *manifest.Manifest) error {
 	for _, rel := range m.Releases {
 		if !l.anyCPI && len(m.CPI.Templates) > 0 && rel.Name == m.CPI.Templates[0].Release && rel.URL != "embedded:local-cpi" {
@@ -130,8 +129,7 @@ func (l *loop) refuse(m *manifest.Manifest) error {
 	return nil
 }
 
-// paths returns what the loop watches: the files of the command line, and what the
-// manifest names.
+// paths returns the watched files: those of the command line, and those of the manifest.
 func (l *loop) paths() []string {
 	in := l.opts.Inputs
 	list := []string{l.opts.Manifest}
@@ -149,8 +147,7 @@ func (l *loop) paths() []string {
 	return append(list, l.named...)
 }
 
-// localFiles returns the files and folders of this machine from which a manifest's
-// releases and stemcell are made.
+// localFiles returns the local files and folders of a manifest's releases and stemcell.
 func localFiles(m *manifest.Manifest) []string {
 	list := slices.Clone(m.CloudConfigs)
 	urls := []string{m.ResourcePool.Stemcell.URL}
@@ -165,8 +162,8 @@ func localFiles(m *manifest.Manifest) []string {
 	return list
 }
 
-// skip reports whether a file or folder of a release folder is not part of what a
-// release is built from: what git and bosh keep there, and temporary files of editors.
+// skip reports whether a file or folder in a release folder is not a source of the
+// release: files of git and bosh, and temporary files of editors.
 func skip(name string) bool {
 	switch name {
 	case ".git", ".dev_builds", ".final_builds", "dev_releases", "releases", "4913", ".DS_Store":
@@ -176,11 +173,11 @@ func skip(name string) bool {
 		strings.HasPrefix(name, ".#") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// shown returns the first of some paths, from the working folder if they are in it, and
-// how many more there are.
+// shown lists the first of some paths, relative to the working folder if they are in it,
+// and the number of the others.
 func shown(paths []string) string {
 	const most = 3
-	here, _ := filepath.Abs(".") // without it, paths are absolute
+	here, _ := filepath.Abs(".") // if this fails, paths stay absolute
 	var names []string
 	for _, p := range paths[:min(most, len(paths))] {
 		if rel, err := filepath.Rel(here, p); err == nil && filepath.IsLocal(rel) {

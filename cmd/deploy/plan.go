@@ -48,7 +48,7 @@ the plan, its calls, and how long earlier runs took.`,
 			case format == markdown:
 				printPlanAtEnd(c)
 			case c.Terminal(c.Out()) == nil:
-				c.ReportOnly(report.Planned) // on a terminal, the plan is part of the text
+				c.ReportOnly(report.Planned) // On a terminal, the plan is part of the text.
 			}
 			opts.Manifest = args[0]
 			if s, ok := severalOf(c, cmd, opts, cli.Asking{}); ok {
@@ -97,21 +97,21 @@ the plan, its calls, and how long earlier runs took.`,
 	f.Var(values.Choice{To: &format, Of: []string{"text", markdown}}, "format", "print text, or md: markdown for pull requests")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
 	f.StringVar(&html, "html", "", "also write the plan as a page for browsers to this `FILE`")
-	f.Lookup("lock-wait").Hidden = true // a plan takes no lock, so it waits for none
+	f.Lookup("lock-wait").Hidden = true // A plan takes no lock, so it never waits for one.
 	return cmd
 }
 
 // markdown is the format for a comment on a pull request.
 const markdown = "md"
 
-// printPlanAtEnd lets the command print the plan at its end, and progress go to standard
-// error.
+// printPlanAtEnd makes the command print the plan at its end, and its progress on
+// standard error.
 func printPlanAtEnd(c *cli.Console) {
 	nowhere, rest := c.Renderer(io.Discard), c.Renderer(c.Stderr)
 	c.ResultOnly()
 	c.ReportBy(func(e report.Event) {
 		if e.Kind == report.Planned {
-			nowhere(e) // which records it for --events
+			nowhere(e) // it records the event for --events
 		} else {
 			rest(e)
 		}

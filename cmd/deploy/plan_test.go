@@ -7,8 +7,8 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// A plan of the format before has stopping and starting jobs as one step each. It is the
-// plan that is made again, with these folded.
+// A plan of the previous format has stopping and starting jobs as one step each. It
+// equals a new plan in which these steps are folded.
 func TestPlanOfOldFormat(t *testing.T) {
 	t.Parallel()
 	saved, err := readPlan("../../testdata/plans/format-2.json")

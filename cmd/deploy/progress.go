@@ -7,19 +7,19 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// progress decides whether a deploy is given up because files have changed: before its
-// first step, which has done nothing yet, and while it waits for the jobs. All other
-// steps end sooner than they would if they were done again.
+// progress decides whether a deploy is ended early because files have changed: before its
+// first step, when it has changed nothing, and while it waits for the jobs. All other
+// steps are finished, which is faster than repeating them.
 type progress struct {
 	giveUp func()
-	asking func() bool // a person is asked
+	asking func() bool // reports whether a question waits for its answer
 
 	mu      sync.Mutex
-	step    plan.Kind // that has begun last; empty: none
+	step    plan.Kind // the step that began last; empty: none
 	changed bool
 }
 
-// event takes note of an event of the deploy.
+// event updates the progress after an event of the deploy.
 func (p *progress) event(e report.Event) {
 	if e.Kind != report.Step {
 		return
@@ -30,7 +30,7 @@ func (p *progress) event(e report.Event) {
 	p.decide()
 }
 
-// saved takes note that files have changed.
+// saved records that files have changed.
 func (p *progress) saved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

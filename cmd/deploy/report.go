@@ -91,8 +91,8 @@ nothing. If the plan cannot be made, it says why and shows the rest; the exit co
 	return cmd
 }
 
-// recorded returns what is recorded of a deployment, with the plan that was made, or why
-// there is none.
+// recorded returns the records of a deployment, with the plan, or the reason why there is
+// none.
 func recorded(ctx context.Context, c *cli.Console, opts deployer.Options, made deployer.PlanFile, failed error) (*observe.Report, error) {
 	var view *plan.View
 	if failed == nil {
@@ -108,7 +108,7 @@ func recorded(ctx context.Context, c *cli.Console, opts deployer.Options, made d
 	return r, nil
 }
 
-// missingState returns what is missing if there is no state file.
+// missingState returns the error for a missing state file.
 func missingState(opts deployer.Options) (*file.MissingError, error) {
 	path, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {

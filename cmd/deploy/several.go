@@ -37,7 +37,7 @@ type several struct {
 	read  *manifest.Deployment // what plan has read
 	saved *deployment.Saved    // deploy: the plan to carry out; nil: any
 	shown planOutput           // plan: how the plan is printed and saved
-	ruby  string               // entry of the environment by which processes find the shared Ruby; empty: none
+	ruby  string               // variable of the environment for finding the shared Ruby; empty: none
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
@@ -59,7 +59,7 @@ func (s *several) command() *instances.Command {
 }
 
 // shareRuby makes this process and those of instances share one embedded Ruby. The caller
-// calls end.
+// must call end.
 func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end func()) {
 	s.ruby, end = instances.ShareRuby(ctx, s.c, opts)
 	return end

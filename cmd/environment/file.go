@@ -1,5 +1,5 @@
-// Package environment reads the flags of an environment, which a team keeps in the file
-// bootstrap.yml beside the manifest, and completes command lines with them.
+// Package environment reads the flags of an environment from the file bootstrap.yml
+// beside the manifest, and completes command lines with them.
 package environment
 
 import (
@@ -22,7 +22,7 @@ import (
 	"bootstrap/manifest/keys"
 )
 
-// FileName is the name of the file that is looked for.
+// FileName is the name of the file.
 const FileName = "bootstrap.yml"
 
 // File contains the flags of an environment.
@@ -38,7 +38,7 @@ type Flag struct {
 	Name, Value string
 }
 
-// key is a key of the file, and the flag that it stands for.
+// key is a key of the file, and its flag.
 type key struct {
 	keys.Field
 	flag string
@@ -46,7 +46,7 @@ type key struct {
 	set  pflag.Value // checks a value; nil: every text is allowed
 }
 
-// single reports whether the flag has one value, which a later one replaces.
+// single reports whether the flag has one value, which a later value replaces.
 func (k key) single() bool { return k.Form == keys.Word }
 
 // table lists the keys. Each call returns values of its own.
@@ -112,7 +112,7 @@ func Read(path string) (*File, error) {
 		}
 	})
 	if err != nil || other {
-		if other { // its problems are for those who read it
+		if other { // The file's problems are reported by commands that read it as something else.
 			err = nil
 		}
 		return nil, err
@@ -147,7 +147,7 @@ func read(path string) ([]byte, error) {
 type reader struct {
 	*File
 	table []key
-	dir   string // of the file
+	dir   string // folder of the file
 }
 
 // ours reports whether a document has flags. A file of another kind may have the same
@@ -181,7 +181,7 @@ func (r *reader) read(top document.Value) {
 		v := top.Get(k.Key)
 		switch {
 		case k.Form == keys.Map:
-			v.Properties() // which reports keys that are not text
+			v.Properties() // Properties reports keys that are not text
 		case k.Form == keys.Tags:
 			r.readMap(k, v)
 		case k.single() && v.IsNull():
@@ -262,7 +262,8 @@ func (r *reader) readText(k key, v document.Value) string {
 	return text
 }
 
-// resolve returns a path of the file for the working directory. URLs stay as they are.
+// resolve converts a path in the file to one for the working directory. URLs are
+// unchanged.
 func (r *reader) resolve(path string) string {
 	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "~") || strings.Contains(path, "://") {
 		return path
@@ -307,7 +308,7 @@ func (r *reader) resolveSource(text string) string {
 	return text
 }
 
-// names reports whether the file names a path as something else than the manifest.
+// names reports whether the file names a path other than as the manifest.
 func (f *File) names(path string) bool {
 	return slices.ContainsFunc(f.others, func(other string) bool {
 		return other != f.Manifest && same(other, path)

@@ -69,7 +69,7 @@ func write(t testing.TB, content string) {
 	}
 }
 
-// Paths start from the file, and everything else stays as it is.
+// Paths are relative to the file, and all other values are unchanged.
 func TestPaths(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("lab", 0o700); err != nil {

@@ -24,8 +24,8 @@ func AddFlag(f *pflag.FlagSet, path *string) {
 	f.StringVar(path, FlagName, "", "take flags from this `FILE`, not from bootstrap.yml; empty: none")
 }
 
-// variables returns the variables of the process's environment that give single flags
-// their values, by the name of the flag. They precede the file.
+// variables returns the variables of the process's environment for flags, by the name of
+// the flag. They replace values of the file.
 func variables() map[string]string {
 	return map[string]string{"state": "BOOTSTRAP_STATE", "database": "BOOTSTRAP_DATABASE"}
 }
@@ -41,18 +41,18 @@ func ForMembers(env []string) []string {
 // Line is a command line with the flags of its environment.
 type Line struct {
 	Args []string // all arguments
-	File *File    // that was used; nil: none
-	// Typed is the argument that the person gave for the manifest; empty: none.
+	File *File    // the file in use; nil: none
+	// Typed is the typed argument for the manifest; empty: none.
 	Typed string
-	// Own is the value of the flag FlagName, if the person gave it.
+	// Own is the typed value of the flag FlagName; nil: none.
 	Own   *string
-	given []Flag // that the person did not type
+	given []Flag // flags that were not typed
 	typed map[string]string
 }
 
-// Complete returns the command line with the manifest and the flags that its
-// environment has for the command. Those of the file precede the typed ones, so that
-// these are used where only one value is. The error says what is wrong with the file.
+// Complete returns the command line, completed with the manifest and the flags of its
+// environment. Flags of the file precede the typed ones, so that these replace single
+// values. An error describes a mistake in the file.
 func Complete(root *cobra.Command, args []string, getenv func(string) string) (Line, error) {
 	args = FillIn(root, args)
 	line := Line{Args: args}
@@ -63,15 +63,15 @@ func Complete(root *cobra.Command, args []string, getenv func(string) string) (L
 	return w.complete(line, getenv)
 }
 
-// CompleteWords is Complete for words that a shell asks about: the last one is not
-// complete. Mistakes are ignored.
+// CompleteWords is Complete for words that a shell asks about: the last one is
+// incomplete. Mistakes are ignored.
 func CompleteWords(root *cobra.Command, words []string, getenv func(string) string) []string {
 	if len(words) == 0 {
 		return words
 	}
 	before, last := words[:len(words)-1], words[len(words)-1:]
 	w, ok := scan(root, before)
-	// The manifest itself is asked for, unless something else can be meant.
+	// The manifest itself is completed, unless the word can be another argument.
 	if !ok || w.missing == "" && w.first() == "" && !w.about.more && !strings.HasPrefix(last[0], "-") {
 		return words
 	}
@@ -82,7 +82,7 @@ func CompleteWords(root *cobra.Command, words []string, getenv func(string) stri
 	return append(slices.Clone(line.Args), last...)
 }
 
-// Given returns how many of the values of a flag were not typed. They are the first.
+// Given returns how many of the values of a flag were not typed. They come first.
 func (l *Line) Given(flag string) (n int) {
 	for _, f := range l.given {
 		if f.Name == flag {
@@ -92,7 +92,7 @@ func (l *Line) Given(flag string) (n int) {
 	return n
 }
 
-// Untyped reports whether all values of a flag were not typed, and there are some.
+// Untyped reports whether the flag has values, and none was typed.
 func (l *Line) Untyped(flag string) bool {
 	_, typed := l.typed[flag]
 	return !typed && l.Given(flag) > 0
@@ -106,8 +106,8 @@ func (l *Line) Usual() bool {
 	})
 }
 
-// For returns the line as it selects the same deployment for another command: one that
-// takes several manifests has them named.
+// For returns a line that selects the same deployment for another command: if that takes
+// several manifests, they are named.
 func (l *Line) For(cmd *cobra.Command, manifest string) Line {
 	line := *l
 	if !aboutOf(cmd).several || l.File == nil || l.Typed == manifest {
@@ -119,19 +119,19 @@ func (l *Line) For(cmd *cobra.Command, manifest string) Line {
 	return line
 }
 
-// about says what arguments a command takes.
+// about describes the arguments of a command.
 type about struct {
-	manifest bool // one, which the file can name
+	manifest bool // true: one manifest, which the file can name
 	several  bool // any number
 	optional bool // none is an answer, too
 	more     bool // others can follow
 	state    bool // --state is enough
 }
 
-// manifestWord matches what a usage says of the manifest.
+// manifestWord matches the manifest's part of a usage.
 var manifestWord = regexp.MustCompile(`^[[{]*MANIFEST(\.\.\.)?( \| --state [A-Z]+\}|\])?`)
 
-// aboutOf reads what arguments a command takes from its usage.
+// aboutOf reads the arguments of a command from its usage.
 func aboutOf(cmd *cobra.Command) about {
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	found := manifestWord.FindString(words)
@@ -146,17 +146,17 @@ func aboutOf(cmd *cobra.Command) about {
 	}
 }
 
-// words is a command line that was understood.
+// words is a parsed command line.
 type words struct {
 	cmd     *cobra.Command
 	about   about
-	rest    []string          // without the command
+	rest    []string          // words after the command
 	typed   map[string]string // the last value of each flag
-	at      []int             // where rest has arguments that are not flags
+	at      []int             // indexes in rest of arguments that are not flags
 	missing string            // the last word, if it is a flag without its value
 }
 
-// first returns the first argument if it is one for a manifest; empty: none is.
+// first returns the first argument if it can be a manifest; empty: none can.
 func (w *words) first() string {
 	if len(w.at) == 0 || !w.about.manifest {
 		return ""
@@ -168,22 +168,22 @@ func (w *words) first() string {
 	return word
 }
 
-// empty reports whether the manifest is an empty word, as of a variable of a shell that is
-// not set. It is a mistake, and does not stand for that of the file.
+// empty reports whether the manifest is an empty word, such as an unset variable of a
+// shell. That is a mistake: the file's manifest is not used.
 func (w *words) empty() bool {
 	return w.about.manifest && !w.about.more && len(w.at) > 0 && w.rest[w.at[0]] == ""
 }
 
-// isPath reports whether a word is one for a manifest, where it can be something else,
-// such as a CID, the name of a variable, or the place of a state.
+// isPath reports whether a word is a manifest, if it could also be a CID, the name of a
+// variable, or the place of a state.
 func isPath(word string) bool {
 	ext := filepath.Ext(word)
 	return word == "-" || ext == ".yml" || ext == ".yaml" || isRegular(word) || isRegular(filepath.Join(word, FileName))
 }
 
-// scan finds the command, its arguments and its flags, as cobra does it later. It
-// changes no value, because to set one can read standard input. ok is false if the
-// command line is wrong, or the command uses no environment.
+// scan finds the command, its arguments and its flags, as cobra does later. It sets no
+// values, because that can read standard input. ok is false if the command line is wrong,
+// or the command uses no environment.
 func scan(root *cobra.Command, args []string) (*words, bool) {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.Flags().Lookup(FlagName) == nil {
@@ -219,7 +219,7 @@ func scan(root *cobra.Command, args []string) (*words, bool) {
 	return w, true
 }
 
-// flag reads an argument that is a flag, or some short ones. whole is false if the
+// flag reads an argument that is a flag, or several short ones. whole is false if the
 // value of the last one is the next argument.
 func (w *words) flag(arg string) (name, value string, whole, ok bool) {
 	if long, found := strings.CutPrefix(arg, "--"); found {
@@ -292,9 +292,9 @@ func (w *words) complete(line Line, getenv func(string) string) (Line, error) {
 	return line, nil
 }
 
-// flags returns the flags that the command has, and that the person did not replace: of
-// the process's environment and of the file, which may be nil. For a command about no
-// deployment, the file gives only the address ledger.
+// flags returns flags of the command that the person did not type: from the process's
+// environment and from the file, which may be nil. For a command without a deployment,
+// the file gives only the address ledger.
 func (w *words) flags(file *File, getenv func(string) string, deployment bool) (list []Flag) {
 	set := variables()
 	single := map[string]bool{}
@@ -320,9 +320,9 @@ func (w *words) flags(file *File, getenv func(string) string, deployment bool) (
 	return list
 }
 
-// find returns the file that applies to the command, and the manifest that it names if
-// that has to take the place of the argument; nil if none applies. named is the
-// argument for the manifest, and own the file that the person chose; both may be empty.
+// find returns the file that applies to the command, and the manifest in it, if that
+// replaces the argument; nil: no file applies. named is the argument for the manifest,
+// and own the file that the person chose; both may be empty.
 func (w *words) find(named, own string, stateOnly bool) (f *File, manifest string, err error) {
 	folder := named == "" || isFolder(named)
 	path := own
@@ -356,12 +356,13 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 	return f, "", nil
 }
 
-// SafeFolders is the variable with the folders whose files of other users are used: a
-// list of paths, or * for all.
+// SafeFolders is the variable with folders whose files are trusted even if they belong to
+// other users: a list of paths, or * for all.
 const SafeFolders = "BOOTSTRAP_SAFE_FOLDERS"
 
-// trusted refuses a file of somebody else that a person has not named: it can name
-// programs to run and where the state is, and lie in a folder that others can write to.
+// trusted refuses a file of another user that the person has not named: it can name
+// programs to run and the place of the state, and may be in a folder that others can
+// write to.
 func trusted(f *File, getenv func(string) string) error {
 	who := owner.Foreign(f.Path, getenv)
 	if who == "" || safe(filepath.Dir(f.Path), getenv(SafeFolders)) {
@@ -374,14 +375,15 @@ func trusted(f *File, getenv func(string) string) error {
 	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file or its folder belongs to %s, and not to you: it can name programs to run; if you trust it, set %s=%s; --%s %s uses it once, --%s= leaves it out", f.Path, who, SafeFolders, folder, FlagName, f.Path, FlagName)}
 }
 
-// safe reports whether a list of folders has this one, or * for all.
+// safe reports whether a list of folders contains this one, or * for all.
 func safe(folder, list string) bool {
 	return slices.ContainsFunc(filepath.SplitList(list), func(one string) bool {
 		return one == "*" || one != "" && same(one, folder)
 	})
 }
 
-// Here returns the file of this folder for commands about no manifest; nil: there is none.
+// Here returns the file of this folder for commands without a manifest; nil: there is
+// none.
 func Here(getenv func(string) string) (*File, error) {
 	f, err := Read(FileName)
 	if err == nil && f != nil {
@@ -393,7 +395,7 @@ func Here(getenv func(string) string) (*File, error) {
 	return f, nil
 }
 
-// Values returns the values that the file has for a flag.
+// Values returns the values of a flag in the file.
 func (f *File) Values(flag string) (list []string) {
 	if f == nil {
 		return nil
@@ -406,7 +408,7 @@ func (f *File) Values(flag string) (list []string) {
 	return list
 }
 
-// whyNone returns why Read found no flags in a file that a person chose.
+// whyNone returns why Read found no flags in a file that the person chose.
 func whyNone(path string) error {
 	switch info, err := os.Stat(path); {
 	case err != nil:

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// WithoutValue is the annotation of a flag with an optional value: it contains
-// the value that is used if none is given.
+// WithoutValue is the annotation of a flag with an optional value: it has the default
+// value.
 const WithoutValue = "without-value"
 
-// FillIn inserts the default value after each flag with an optional value that
-// has none: at the end, or before another flag.
+// FillIn inserts the default value after each flag with an optional value that has none:
+// at the end, or before another flag.
 func FillIn(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)
 	if err != nil {

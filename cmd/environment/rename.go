@@ -15,17 +15,17 @@ import (
 
 // Renamed is a file with flags that names another vars store than before.
 type Renamed struct {
-	Path string // of the file
-	To   string // as the file names the vars store; empty: it names none
+	Path string // path of the file
+	To   string // the new vars store as the file names it; empty: none
 	text []byte
 }
 
-// storeLine matches the line of the vars store: the key, the value, and what follows it.
+// storeLine matches the line of the vars store: the key, the value, and the rest.
 var storeLine = regexp.MustCompile(`(?m)^(vars_store[ \t]*:[ \t]+)("[^"\n]*"|'[^'\n]*'|[^\s#'"{[&*|>!%@][^\n#]*?)([ \t]*(?: #[^\n]*)?\r?)$\n?`)
 
-// Renames returns the files beside a vars store and in this folder that name it, as they
-// name the vars store to with the same ending in its place; an empty one removes the key.
-// Nothing else of the files changes.
+// Renames returns the files beside a vars store and in this folder that name it. In each,
+// the vars store to replaces it, with the same part before the name; if to is empty, the
+// key is removed. The rest of the files is unchanged.
 func Renames(from, to string) (list []Renamed, err error) {
 	expanded, err := document.ExpandHome(from)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *File) renamed(end string, without bool) (r Renamed, err error) {
 	return r, r.check(f, without)
 }
 
-// check reads the new text and compares it with what it was made from.
+// check reads the new text and compares it with the old content.
 func (r Renamed) check(before *File, without bool) error {
 	after := reader{File: &File{Path: before.Path}, table: table(), dir: filepath.Dir(before.Path)}
 	if err := document.Check(before.Path, r.text, after.read); err != nil {

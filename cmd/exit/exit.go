@@ -1,4 +1,5 @@
-// Package exit judges how a command ended: exit code, hint, and the page that explains it.
+// Package exit decides about the end of a command: exit code, hint, and the page that
+// explains the error.
 package exit
 
 import (
@@ -62,9 +63,9 @@ func Judge(err error) (code int, hint string) {
 	return code, hint
 }
 
-// decider returns the error that decides: an interruption, or else the outermost error
-// with an exit code or a hint; nil: there is none. Of errors that were joined it is the one
-// whose name comes first in Names.
+// decider returns the error that decides: an interruption, or the outermost error with an
+// exit code or a hint; nil: there is none. Among joined errors, it is the one whose name
+// comes first in Names.
 func decider(err error) error {
 	var interruption error
 	each(err, func(err error) {
@@ -106,7 +107,8 @@ func unwrap(err error) []error {
 	return nil
 }
 
-// rank returns the place of the error's name in Names; errors without one come last.
+// rank returns the position of the error's name in Names; errors without a name come
+// last.
 func rank(err error) int {
 	if at := slices.Index(Names(), Name(err)); at >= 0 {
 		return at
@@ -138,7 +140,7 @@ func (e *ChangesError) ExitCode() failure.Code { return failure.Changes }
 // StoppedError says that a second signal stopped the run at once, in the middle
 // of its work.
 type StoppedError struct {
-	Calls []cpi.Call // CPI calls that go on
+	Calls []cpi.Call // CPI calls that continue
 }
 
 func (e *StoppedError) Error() string {

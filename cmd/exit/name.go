@@ -7,8 +7,8 @@ import (
 	"bootstrap/internal/fulldisk"
 )
 
-// Name returns the name under which docs/troubleshooting.md explains an error; empty:
-// no page says more than the error and its hint.
+// Name returns the name of an error's page in docs/troubleshooting.md; empty: no page
+// says more than the error and its hint.
 func Name(err error) string {
 	if err == nil {
 		return ""
@@ -31,8 +31,8 @@ func Name(err error) string {
 	return names[best]
 }
 
-// Names returns the names of errors. Of an error and what it wraps, the first one
-// counts: the cause that a person can remove comes before what failed because of it.
+// Names returns the names of errors. If an error wraps others, the name that comes first
+// here is used: a cause that a person can remove comes before its consequences.
 func Names() []string {
 	return strings.Fields(`
 		interrupted stopped-at-once defect disk-full
@@ -51,7 +51,7 @@ func Names() []string {
 		fleet-failed fleet-not-running`)
 }
 
-// each calls do for an error and for all that it wraps.
+// each calls do for an error and all errors that it wraps.
 func each(err error, do func(error)) {
 	do(err)
 	for _, wrapped := range unwrap(err) {

@@ -215,8 +215,8 @@ func nameless() []sample {
 	}
 }
 
-// An interruption judges, or else the outermost error, unless it leaves that to its cause.
-// Of errors that were joined it is the one whose page comes first.
+// An interruption decides, or the outermost error, unless it leaves that to its cause.
+// Among joined errors, it is the one whose page comes first.
 func TestJudge(t *testing.T) {
 	for _, s := range nameless() {
 		for _, err := range []error{s.err, fmt.Errorf("around it: %w", s.err), errors.Join(errors.New("beside it"), s.err)} {
@@ -230,7 +230,7 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		code int
-		hint string // its beginning
+		hint string // beginning of the hint
 	}{
 		{&UsageError{Err: errors.New("unknown flag"), Command: "bootstrap deploy"}, Usage, "see bootstrap deploy --help"},
 		{&plan.AgentSilentError{Err: &agent.UnreachableError{Last: agent.Probe{Cause: agent.CertificateExpired}}, Next: "try this"}, Agent, "try this"},
@@ -268,9 +268,9 @@ type quiet struct{ error }
 func (quiet) Error() string   { return "" }
 func (q quiet) Unwrap() error { return q.error }
 
-// Every name and every exit code has a page and every page a name; the messages that a
-// page begins with are those of the errors, and the name is found wherever the error is
-// in a chain.
+// Every name and every exit code has a page, and every page a name. The messages at the
+// beginning of a page are those of the errors, and the name is found wherever the error
+// is in a chain.
 func TestNames(t *testing.T) {
 	pages := explain.Pages()
 	var codes []string
@@ -281,7 +281,7 @@ func TestNames(t *testing.T) {
 	if got := slices.Sorted(slices.Values(explain.Names(pages))); !slices.Equal(got, want) {
 		t.Errorf("docs/troubleshooting.md explains %q, and cmd/exit names %q", got, want)
 	}
-	told := map[string]bool{} // messages of pages that an error has
+	told := map[string]bool{} // messages of pages that match an error
 	for _, s := range append(samples(), byScripts()...) {
 		for _, err := range []error{s.err, fmt.Errorf("around it: %w", s.err), errors.Join(errors.New("beside it"), s.err)} {
 			if got := Name(err); got != s.name {
@@ -315,7 +315,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Names that are given where an error is made are in the list, and so have a page; those
+// Names that are given where an error is made are in the list, and so have a page; names
 // that no type of error returns are given somewhere.
 func TestNamesInUse(t *testing.T) {
 	given := regexp.MustCompile(`failure\.Named\("([^"]*)"|Name: "([a-z-]+)",\s*Message:`)
@@ -340,8 +340,8 @@ func TestNamesInUse(t *testing.T) {
 	}
 }
 
-// TestTypes holds that every error type that names its page or judges itself is among the
-// samples, so that TestNames compares it with its page.
+// TestTypes checks that samples has every error type with a page or an exit code, so that
+// TestNames compares it with its page.
 func TestTypes(t *testing.T) {
 	sampled := map[string]bool{}
 	for _, s := range slices.Concat(samples(), byScripts(), nameless()) {

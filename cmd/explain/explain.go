@@ -12,14 +12,14 @@ import (
 // Page explains an error or an exit code.
 type Page struct {
 	Name     string   // agent-silent, or 69
-	Messages []string // of the error, with … for what differs
+	Messages []string // messages of the error, with … for variable parts
 	Text     string   // in Markdown, without heading and messages
 }
 
 // exitCode begins the heading of the page of an exit code.
 const exitCode = "Exit code "
 
-// Pages returns all pages: exit codes first, then errors, as they are in the file.
+// Pages returns all pages in the order of the file: exit codes, then errors.
 func Pages() []Page { return parse(docs.Troubleshooting) }
 
 // parse returns the pages of a Markdown text. Each begins with a heading of the third
@@ -42,8 +42,8 @@ func parse(text string) []Page {
 	return pages
 }
 
-// Find returns the page of a name. The name may also be a word of the message that is
-// a name by itself, such as NetworkReservationAlreadyInUse.
+// Find returns the page with a name. The name may also be a word of the message, such as
+// NetworkReservationAlreadyInUse.
 func Find(pages []Page, name string) (Page, bool) {
 	for _, p := range pages {
 		if strings.EqualFold(p.Name, name) {
@@ -82,8 +82,8 @@ func (p Page) Summary() string {
 // link matches a link to another page of the documentation.
 var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
 
-// Plain returns the page for a terminal that is width columns wide: without the marks
-// of Markdown, and each paragraph broken between words.
+// Plain returns the page for a terminal of width columns: without the marks of Markdown,
+// and with lines broken between words.
 func (p Page) Plain(width int) string {
 	var b strings.Builder
 	title := p.Name
@@ -119,8 +119,8 @@ func (p Page) Plain(width int) string {
 	return b.String()
 }
 
-// broken writes a paragraph in lines of at most width columns; first and rest are what
-// the first and the other lines begin with. A longer word stays whole.
+// broken writes a paragraph in lines of at most width columns; first and rest are the
+// beginnings of the first and the other lines. A longer word is not broken.
 func broken(b *strings.Builder, first, rest, text string, width int) {
 	line, begun := first, false
 	for _, word := range strings.Fields(text) {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Every page of an error has the same parts, so that a reader finds what to do; its
-// first sentence fits the list, and its lines fit narrow terminals.
+// Every page of an error has the same parts, so that a reader finds what to do; its first
+// sentence fits the list, and its lines fit narrow terminals.
 func TestParts(t *testing.T) {
 	pages := Pages()
 	for _, p := range pages {
@@ -23,7 +23,7 @@ func TestParts(t *testing.T) {
 		at := -1
 		for _, part := range []string{"\n\n**Why**\n\n- ", "\n\n**What to do**\n\n- ", "\n\n**What is safe**\n\n"} {
 			next := strings.Index(p.Text, part)
-			if next < 0 && strings.Contains(part, "Why") { // the only cause is in the first paragraph
+			if next < 0 && strings.Contains(part, "Why") { // if there is only one cause, it is in the first paragraph
 				continue
 			}
 			if next <= at {

@@ -86,8 +86,8 @@ func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fle
 	return err
 }
 
-// deletable returns the members that can be deleted: those of the fleet file, and those
-// that were removed from it.
+// deletable returns the members that can be deleted: those of the fleet file, and removed
+// ones.
 func deletable(opts rollout.Options) ([]fleet.Member, error) {
 	old, err := rollout.Load(opts.Fleet.Path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package fleets has the commands about many deployments.
+// Package fleets has the commands for fleets of deployments.
 package fleets
 
 import (
@@ -31,7 +31,7 @@ import (
 	"bootstrap/templates"
 )
 
-// New returns the command fleet and those below it.
+// New returns the command fleet with its subcommands.
 func New(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
@@ -51,7 +51,7 @@ and its verdict is recorded beside the fleet file. See docs/fleet.md.`,
 	return cmd
 }
 
-// fleetAsked is what the flags of a command about a fleet ask for.
+// fleetAsked has the flags of a command about a fleet.
 type fleetAsked struct {
 	inputs   document.Options // variables of the fleet file
 	database string
@@ -62,7 +62,7 @@ type fleetAsked struct {
 	action   fleet.Strategy // empty: the fleet file's
 	before   string
 	ask      cli.Asking
-	workers  bool // members run where workers are
+	workers  bool // workers run the members
 }
 
 // flags adds the flags of the commands that plan or start members.
@@ -85,8 +85,7 @@ func fleetInputs(c *cli.Console, f *pflag.FlagSet, inputs *document.Options) {
 	}
 }
 
-// memberFlags adds those flags of deploy and recreate that can be the same for all
-// members.
+// memberFlags adds flags of deploy and recreate that can be the same for all members.
 func (a *fleetAsked) memberFlags(c *cli.Console, f *pflag.FlagSet) {
 	var unused deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -95,7 +94,7 @@ func (a *fleetAsked) memberFlags(c *cli.Console, f *pflag.FlagSet) {
 	passFlags(f, own, &a.members, append(ownFlags(), "fix", "allow-shrink", "keep-old-disk", "on-failure", "skip-drain", "via", "cpi-timeout", "agent-timeout", "task-timeout", "expiry-warning"))
 }
 
-// ownFlags are the flags for members that a coordinator does not send to workers,
+// ownFlags returns the flags for members that a coordinator does not send to workers,
 // because they name programs, files or secrets of a machine.
 func ownFlags() []string { return []string{"ruby", "pass-env", "var-source", "package-dir"} }
 
@@ -115,7 +114,7 @@ type passedFlag struct {
 	to   *[]string
 }
 
-// Set checks the value and notes the flag.
+// Set checks the value and records the flag.
 func (p *passedFlag) Set(text string) error {
 	if err := p.Value.Set(text); err != nil {
 		return err
@@ -181,7 +180,8 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 	return opts, nil
 }
 
-// shareRuby makes the processes of members share one embedded Ruby. The caller calls end.
+// shareRuby makes the processes of members share one embedded Ruby. The caller must call
+// end.
 func shareRuby(ctx context.Context, c *cli.Console, home string, p *rollout.Program) (end func()) {
 	shared := templates.Share(ctx, templates.Config{Self: p.Self, Cache: instance.RubyCache(home), Env: c.Env}, os.TempDir(), "/tmp")
 	if entry := shared.Entry(); entry != "" {
@@ -216,7 +216,7 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 		for _, w := range document.Problems(f.Warnings).Shortened() {
 			ui.Warn(out, w.String())
 		}
-		_ = out.Flush() // no stream is left to report it on
+		_ = out.Flush() // there is no stream to report an error on
 	}
 	return f, nil
 }
@@ -354,7 +354,7 @@ func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetA
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
 			showFleetPlan(c, r)
-			if ui.FleetCreates(r) { // as deploy does not ask before it creates a deployment
+			if ui.FleetCreates(r) { // deploy does not ask before it creates a deployment either
 				return nil
 			}
 			return cli.Agreed(ctx, ask, ui.FleetQuestion(r))
@@ -365,8 +365,8 @@ func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetA
 	return err
 }
 
-// showFleetPlan prints the table of fleet plan before a person is asked, where the
-// question is shown.
+// showFleetPlan prints the table of fleet plan before a question, on the stream of the
+// question.
 func showFleetPlan(c *cli.Console, r *rollout.Record) {
 	if d := c.Dialogue(); d != nil {
 		defer d.Close()
@@ -374,10 +374,10 @@ func showFleetPlan(c *cli.Console, r *rollout.Record) {
 	}
 }
 
-// fleetRenderer returns a function that shows the events of a run. hide makes room for a
-// question, and stop ends it.
+// fleetRenderer returns a function that shows the events of a run. hide clears the
+// redrawn lines for a question, and stop ends the function.
 func fleetRenderer(ctx context.Context, c *cli.Console) (show func(rollout.Event), hide, stop func()) {
-	c.ReportTo(c.Out()) // finish prints how the command ended
+	c.ReportTo(c.Out()) // where finish prints the end of the command
 	show, hide, stop = ui.FleetPlain(c.Writer(c.Out())), func() {}, func() {}
 	if f := c.Canvas(c.Out()); f != nil {
 		show, hide, stop = fleetTerminal(ctx, c, c.Out(), f)
@@ -408,8 +408,8 @@ func fleetTerminal(ctx context.Context, c *cli.Console, stream io.Writer, f *os.
 		func() int { _, h := size(); return h })
 }
 
-// fleetPath returns the absolute path of a fleet file of which there is at least a
-// record.
+// fleetPath returns the absolute path of a fleet file, which may be missing if its record
+// exists.
 func fleetPath(c *cli.Console, path string) (string, error) {
 	c.Start()
 	absolute, err := filepath.Abs(path)
@@ -424,7 +424,7 @@ func fleetPath(c *cli.Console, path string) (string, error) {
 	return absolute, nil
 }
 
-// newAsk returns a command that asks something of a running run.
+// newAsk returns a command that sends a request to a running run.
 func newAsk(c *cli.Console, wish rollout.Wish, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use:     string(wish) + " FLEET",
@@ -442,7 +442,7 @@ func newAsk(c *cli.Console, wish rollout.Wish, short, long string) *cobra.Comman
 	}
 }
 
-// oneFleet checks the arguments of commands that take a fleet file.
+// oneFleet checks the arguments of commands about a fleet file.
 func oneFleet(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -453,8 +453,8 @@ func oneFleet(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fleetArgs returns the arguments by which another command reads the same fleet file.
-// Values of -v may be secrets and are left out: the command says which are missing.
+// fleetArgs returns the arguments with which another command reads the same fleet file.
+// Values of -v may be secrets and are left out: the command reports missing ones.
 func fleetArgs(path string, inputs document.Options) string {
 	args := []string{printable.ShellWord(path)}
 	for _, of := range []struct {

@@ -54,7 +54,7 @@ if the report was made, also of a run that failed.`,
 	return cmd
 }
 
-// writeReport writes a report to a file or, if none is named, to the standard output.
+// writeReport writes a report to a file; without a file, to standard output.
 func writeReport(c *cli.Console, make func() ([]byte, error), path string) error {
 	data, err := make()
 	switch {

@@ -65,7 +65,7 @@ given.`,
 	return cmd
 }
 
-// fleetNow asks every member how it is, and prints that.
+// fleetNow asks every member for its present status, and prints that.
 func fleetNow(ctx context.Context, c *cli.Console, path string, inputs document.Options, flags []string) error {
 	c.Start()
 	home, err := c.BoshHome()
@@ -101,7 +101,7 @@ func fleetNow(ctx context.Context, c *cli.Console, path string, inputs document.
 }
 
 // lastRun returns the record of the last run of a fleet, with the members that were
-// removed from the fleet file since, as far as that can be read.
+// removed from the fleet file since, if the file can be read.
 func lastRun(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*rollout.Record, error) {
 	absolute, err := fleetPath(c, path)
 	if err != nil {
@@ -120,7 +120,7 @@ func lastRun(ctx context.Context, c *cli.Console, path string, inputs document.O
 	}
 	f, err := fleet.Read(ctx, absolute, inputs)
 	if err != nil {
-		f = nil // without its variables, or gone
+		f = nil // its variables or the file are missing
 	}
 	r.Removed = r.RemovedFrom(f, home)
 	return r, nil

@@ -21,7 +21,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// The most and the usual number of members that a worker runs at the same time.
+// The largest and the default number of members that a worker runs at the same time.
 const (
 	usualWidth = 2
 	mostWidth  = 1000
@@ -70,7 +70,7 @@ third, they go on alone.`,
 	return cmd
 }
 
-// workersFlag adds the flag of commands that can leave members to workers.
+// workersFlag adds the flag of commands whose members workers can run.
 func workersFlag(f *pflag.FlagSet, workers *bool) {
 	f.BoolVar(workers, "workers", false, "have bootstrap fleet worker update the members, on several machines")
 }
@@ -100,7 +100,7 @@ func runWorker(ctx context.Context, c *cli.Console, inputs document.Options, dat
 	if err != nil {
 		return err
 	}
-	c.ReportTo(c.Out()) // finish prints how the command ended
+	c.ReportTo(c.Out()) // where finish prints the end of the command
 	show := ui.WorkerPlain(c.Writer(c.Out()))
 	if c.JSON() {
 		show = ui.WorkerJSON(c.Redactor.Lines(c.Out()))
@@ -121,7 +121,7 @@ func runWorker(ctx context.Context, c *cli.Console, inputs document.Options, dat
 	})
 }
 
-// coordinate makes this process the coordinator of workers. The caller calls end.
+// coordinate makes this process the coordinator of workers. The caller must call end.
 func coordinate(cmd *cobra.Command, c *cli.Console, opts *rollout.Options, database string) (end func(), err error) {
 	if err := findQueue(c, cmd, &database, "--workers"); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func coordinate(cmd *cobra.Command, c *cli.Console, opts *rollout.Options, datab
 		return nil, err
 	}
 	opts.Hands = q.Hands
-	// Beside the fleet file, where the coordinator can read what workers write.
+	// Beside the fleet file, the coordinator can read what workers write.
 	opts.Logs = strings.TrimSuffix(opts.Fleet.Path, filepath.Ext(opts.Fleet.Path)) + "-run.logs"
 	return q.Close, nil
 }

@@ -1,6 +1,5 @@
-// Package instances has what commands about several instances of a deployment have in
-// common: which instances a person selects, and how a command works on all of them at the
-// same time.
+// Package instances has the common parts of commands about several instances of a
+// deployment: it selects instances, and runs a command for all of them at the same time.
 package instances
 
 import (
@@ -19,7 +18,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// Selection is the instances of a deployment that a command is about.
+// Selection has the instances of a deployment that a command is about.
 type Selection struct {
 	Record *record.Record
 	List   []*record.Instance // in the order of the record
@@ -27,8 +26,8 @@ type Selection struct {
 	width int // how many at the same time; 0: atOnce
 }
 
-// Looks reports whether the options name a deployment with several instances, whose record
-// is or will be in a folder.
+// Looks reports whether the options name a deployment with several instances, and returns
+// the folder for its record.
 func Looks(ctx context.Context, from *instance.Options) (dir string, several bool) {
 	if from.Manifest == "" || from.Manifest == "-" {
 		return "", false
@@ -49,12 +48,12 @@ func (e *NoneError) Error() string {
 	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
 }
 
-// ExitCode returns that of a missing state.
+// ExitCode returns the exit code for a missing state.
 func (e *NoneError) ExitCode() failure.Code { return failure.NoState }
 
-// Select returns the instances that the options select, of those that were deployed; nil if
-// they are about one, or about the only one of a manifest. The error is a *NoneError if
-// none was deployed.
+// Select returns the deployed instances that the options select; nil if the options are
+// about one instance, or the manifest has only one. If none was deployed, the error is a
+// *NoneError.
 func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selection, error) {
 	from := &opts.Options
 	c.NameTarget(opts) // for errors
@@ -83,8 +82,8 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 // agents, and with logs --follow until a person ends it.
 const atOnce = 256
 
-// Each calls do for each selected instance, many at the same time, with the options for it,
-// and returns their errors in the order of the instances.
+// Each calls do for each selected instance, many at the same time, with the options for
+// the instance, and returns the errors in the order of the instances.
 func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx context.Context, i int, opts deployer.Options) error) []error {
 	errs := make([]error, len(s.List))
 	next := make(chan int)

@@ -56,7 +56,7 @@ the manifest, as for a deploy.`,
 	f := cmd.Flags()
 	c.VarFlags(f, &inputs)
 	varsFlag(f, &address)
-	f.Lookup("state").Usage = "use the vars store of the state at this `URL`" // any file can be meant, so no variable of the environment says it
+	f.Lookup("state").Usage = "use the vars store of the state at this `URL`" // The document may be any file, so variables of the environment do not select a state.
 	cli.RecipientFlag(f, inputs.Keys)
 	f.StringVar(&path, "path", "", "print only the part at this `PATH`, as in operations files")
 	f.BoolVar(&errMissing, "var-errs", false, "fail if a variable has no value")
@@ -64,8 +64,8 @@ the manifest, as for a deploy.`,
 	return cmd
 }
 
-// generating returns the function that refuses to generate values which the VM of a
-// deployment has already: for a vars store that is lost, or has lost some.
+// generating returns a function that refuses to generate values if the VM of a deployment
+// uses values that are missing in its vars store.
 func generating(c *cli.Console, inputs document.Options, manifest, state string) func(context.Context, []string, bool) error {
 	return func(_ context.Context, names []string, exists bool) error {
 		path, err := file.Path(manifest, state)
@@ -78,7 +78,7 @@ func generating(c *cli.Console, inputs document.Options, manifest, state string)
 		}
 		st, found, err := file.Read(path, home)
 		if err != nil || !found {
-			return nil // deploy reports what is wrong with the state
+			return nil // deploy reports the error of the state
 		}
 		shown := cmp.Or(inputs.StoreName, inputs.VarsStore)
 		if err := instance.RefuseLostStore(st, path, shown, exists, inputs.SaveStore != nil); err != nil {

@@ -212,8 +212,8 @@ func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
 // daysLeft returns the whole days until a time; negative if it has passed.
 func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hours() / 24)) }
 
-// sourced makes inputs whose sources of values can be asked, for a command without a
-// deployment. The caller calls done.
+// sourced prepares inputs so that sources of values can be asked, for a command without a
+// deployment. The caller must call done.
 func sourced(c *cli.Console, inputs *document.Options) (done func()) {
 	home, _ := c.BoshHome() // it has the host keys of jumpboxes
 	env := instance.NewEnv(instance.Config{Home: home, Getenv: c.Getenv, Secret: c.Redactor.Add, Report: func(report.Event) {}})
@@ -230,16 +230,16 @@ func sourced(c *cli.Console, inputs *document.Options) (done func()) {
 	return env.Close
 }
 
-// varsFlag adds the flag of commands that use no state, but the vars store that is with
-// the state of a team.
+// varsFlag adds the flag of commands that use no state, but the vars store in a team's
+// store.
 func varsFlag(f *pflag.FlagSet, address *string) {
 	cli.StateFlag(f, address)
 	f.Lookup("state").Usage = "use the vars store of the state at this `URL` (or BOOTSTRAP_STATE)"
 }
 
-// varsOfTeam makes the vars store that is with the state of a team that of the inputs,
-// unless these name one. It returns the path of the state that --state names; empty: it
-// names none, or only the store of a team.
+// varsOfTeam makes the inputs use the vars store in a team's store, unless they name one.
+// It returns the path of the state in --state; empty: it names none, or only a team's
+// store.
 func varsOfTeam(ctx context.Context, c *cli.Console, inputs *document.Options, address string) (state string, err error) {
 	switch {
 	case !team.IsAddress(address):

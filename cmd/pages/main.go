@@ -25,8 +25,8 @@ func main() {
 	}
 }
 
-// write writes all pages below dir. They have the date of epoch, in seconds since
-// 1970, as https://reproducible-builds.org/specs/source-date-epoch says.
+// write writes all pages below dir. Their date is epoch, in seconds since 1970, as
+// https://reproducible-builds.org/specs/source-date-epoch defines.
 func write(dir, epoch string) error {
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {

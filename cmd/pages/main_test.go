@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every command has a page whose lines are text or the requests that the page needs, and
-// what each shell loads is for this program.
+// Every command has a page that consists of text and the necessary requests, and the
+// scripts for shells are for this program.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir, "1790000000"); err != nil {

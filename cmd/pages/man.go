@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// writeMan writes the man pages of a command and of all below it. cobra/doc would leave
-// out what a flag takes (--state FILE), and run the rows of a table together.
+// writeMan writes the man pages of a command and its subcommands. cobra/doc would leave
+// out the values of flags (--state FILE), and join the rows of a table.
 func writeMan(dir string, c *cobra.Command, date time.Time) error {
 	for _, sub := range c.Commands() {
 		if sub.Hidden {
@@ -62,7 +62,7 @@ func section(b *strings.Builder, title, text string) {
 	}
 }
 
-// options describes flags with what they take and their default, as --help does.
+// options lists flags with their values and defaults, as --help does.
 func options(flags *pflag.FlagSet) string {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -87,8 +87,8 @@ func options(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// paragraphs returns a text with its paragraphs filled, and what is indented line by
-// line, as help texts show tables and commands.
+// paragraphs returns a text with its paragraphs filled. Indented lines, which help texts
+// use for tables and commands, are kept.
 func paragraphs(text string) string {
 	var b strings.Builder
 	asIs := false
@@ -113,8 +113,8 @@ func paragraphs(text string) string {
 	return b.String()
 }
 
-// roff escapes a line of text: a hyphen would become a dash, which cannot be copied, and a
-// line with a dot or an apostrophe at its beginning would be a request.
+// roff escapes a line of text: a hyphen would become a dash, which cannot be copied, and
+// a dot or an apostrophe at the beginning would make it a request.
 func roff(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "-", `\-`, "~", `\(ti`, "^", `\(ha`, "`", `\(ga`, "'", `\(aq`).Replace(line)
 	if strings.HasPrefix(line, ".") {

@@ -160,21 +160,21 @@ a terminal it asks first.`,
 			})
 		},
 	}
-	environment.AddFlag(cmd.Flags(), new(string)) // for its database
+	environment.AddFlag(cmd.Flags(), new(string)) // its bootstrap.yml may name the ledger
 	cli.DatabaseFlag(cmd.Flags(), &opts.Database)
 	ask.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&what.Force, "force", false, "also release addresses of a deployment that exists")
 	return cmd
 }
 
-// onLedger runs a command about the ledger of addresses, whose result is on standard
-// output: messages go to standard error.
+// onLedger runs a command about the address ledger. Its result is on standard output, and
+// messages are on standard error.
 func onLedger(ctx context.Context, c *cli.Console, opts deployer.Options, run func(context.Context, deployer.Options) error) error {
 	c.Start()
 	c.ReportWarnings(c.ProgressStream())
 	err := c.Deployment(ctx, opts, run)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return &report.InterruptedError{Look: true} // a transaction is whole, or none
+		return &report.InterruptedError{Look: true} // a transaction is complete, or has no effect
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func anyManifests(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// heldOf goes through reservations as printAddresses wants them.
+// heldOf returns a function that lists reservations, for printAddresses.
 func heldOf(list []network.Reservation) func(each func(observe.HeldAddress)) error {
 	return func(each func(observe.HeldAddress)) error {
 		for _, r := range list {
@@ -200,8 +200,8 @@ func heldOf(list []network.Reservation) func(each func(observe.HeldAddress)) err
 	}
 }
 
-// printAddresses prints the reservations that all goes through, of which there may
-// be many thousands, or a sentence if there are none.
+// printAddresses prints the reservations that all lists, perhaps many thousands, or a
+// sentence if there are none.
 func printAddresses(c *cli.Console, all func(each func(observe.HeldAddress)) error, none func() string) (err error) {
 	if c.JSON() {
 		out := c.Lines()
@@ -224,7 +224,7 @@ func printAddresses(c *cli.Console, all func(each func(observe.HeldAddress)) err
 	return err
 }
 
-// Finding is something that is wrong with the ledger, as --json prints it.
+// Finding is a problem of the ledger, in the form of --json.
 type Finding struct {
 	What string `json:"what"`
 }

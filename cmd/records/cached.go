@@ -12,14 +12,14 @@ import (
 	"bootstrap/templates"
 )
 
-// Cached is one entry of the cache; its JSON is what --json prints.
+// Cached is one entry of the cache, in the form of --json.
 type Cached struct {
 	Type    string     `json:"type"`
 	Name    string     `json:"name"`
 	Size    int64      `json:"size"` // bytes
 	LastUse *time.Time `json:"last_use,omitempty"`
 	UsedBy  []string   `json:"used_by,omitempty"` // installation ids
-	Removed *bool      `json:"removed,omitempty"` // by prune; false with --dry-run
+	Removed *bool      `json:"removed,omitempty"` // whether prune removed it; false with --dry-run
 
 	remove func() error // nil: artifact removes the entry
 }
@@ -42,7 +42,7 @@ func cachedEntry(e artifact.Entry) Cached {
 
 func cacheOf(home string) *artifact.Store { return artifact.Open(artifact.Config{Dir: home}) }
 
-// listCached returns all entries of the cache, the one used last first.
+// listCached returns all entries of the cache, the last used one first.
 func listCached(home string) ([]Cached, error) {
 	entries, err := cacheOf(home).Entries()
 	if err != nil {
@@ -66,7 +66,7 @@ func listCached(home string) ([]Cached, error) {
 	return list, errors.Join(err, rubyErr)
 }
 
-// pruneCached removes the entries that were last used before a time, and returns them.
+// pruneCached removes the entries that were not used since a time, and returns them.
 func pruneCached(home string, before time.Time, dry bool) ([]Cached, error) {
 	old := func(list []Cached) []Cached {
 		return slices.DeleteFunc(list, func(i Cached) bool { return len(i.UsedBy) > 0 || !i.used().Before(before) })

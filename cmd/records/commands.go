@@ -1,4 +1,4 @@
-// Package records has the commands about what is recorded and kept.
+// Package records has the commands about the state, addresses, disks and the cache.
 package records
 
 import (
@@ -7,7 +7,7 @@ import (
 	"bootstrap/cmd/cli"
 )
 
-// Commands returns the commands about what is recorded and kept.
+// Commands returns the commands about the state, addresses, disks and the cache.
 func Commands(c *cli.Console) []*cobra.Command {
 	return []*cobra.Command{newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c)}
 }

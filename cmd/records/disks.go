@@ -118,8 +118,7 @@ func diskFlags(c *cli.Console, f *pflag.FlagSet, opts *deployer.Options) {
 	cli.AnswerFlag(f, opts)
 }
 
-// aboutDisk completes a command that takes, after the manifest, a CID or else
-// --current.
+// aboutDisk completes a command whose arguments are a manifest and a CID, or --current.
 func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error, flags func(*cobra.Command, *deployer.Options)) *cobra.Command {
 	var opts deployer.Options
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -41,12 +41,12 @@ A team keeps the state in a store that all reach, with a lock and a history:
 	return cmd
 }
 
-// stateChoice selects the state that a command is about.
+// stateChoice selects the state of a command.
 type stateChoice struct {
 	c    *cli.Console
 	file string           // --state
 	wait time.Duration    // --lock-wait
-	one  instance.Options // --instance, which only some of these commands have
+	one  instance.Options // --instance, for some of these commands
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -57,8 +57,8 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 	}
 }
 
-// split takes the manifest, which --state makes optional, from the arguments and
-// returns the others: at least min and at most max.
+// split separates the manifest, which --state makes optional, from the other arguments:
+// at least min and at most max.
 func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
 	manifest, others := "", args
 	if len(args) > 0 && (s.file == "" || len(args) > max) {
@@ -85,7 +85,7 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	return path, others, err
 }
 
-// open finds the state of a command that takes no other arguments.
+// open finds the state of a command without other arguments.
 func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error) {
 	path, _, err := s.split(cmd, args, 0, 0)
 	if err != nil {
@@ -95,9 +95,8 @@ func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error)
 	return stateAt(cmd.Context(), s.c, path, s.wait)
 }
 
-// openStore finds a state that must be in the store of a team, for the commands that
-// settle what a run could not: they begin with this machine's copy as that run has left
-// it.
+// openStore finds a state in the store of a team, for commands that settle the failure of
+// a run: they begin with this machine's copy as that run has left it.
 func (s *stateChoice) openStore(cmd *cobra.Command, args []string) (stateFile, error) {
 	path, _, err := s.split(cmd, args, 0, 0)
 	if err != nil {
@@ -110,10 +109,10 @@ func (s *stateChoice) openStore(cmd *cobra.Command, args []string) (stateFile, e
 	return stateIn(cmd.Context(), s.c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
 }
 
-// stateFile is the state that a command is about.
+// stateFile is the state of a command.
 type stateFile struct {
-	path           string // of the file, or of this machine's copy of a store
-	name, argument string // path, or the store; as --state takes it
+	path           string // path of the file, or of this machine's copy of a store
+	name, argument string // path or store, for people and for --state
 	opts           file.Options
 }
 

@@ -63,7 +63,7 @@ A file of create-env needs no import: give it with --state.`,
 	return cmd
 }
 
-// checkCID refuses a text that cannot be a CID; an empty one is allowed.
+// checkCID returns an error if a text cannot be a CID; an empty one is allowed.
 func checkCID(flag, cid string) error {
 	if cid == "" {
 		return nil

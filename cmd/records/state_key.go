@@ -150,7 +150,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 	return printDone(c, true, fmt.Sprintf("This machine trusts the documents in %s now: they are signed with the state key %s", s.name, found.Fingerprint), "")
 }
 
-// doubtOf says what a document of a store is, and what is done with it.
+// doubtOf describes a document of a store, and what happens to it.
 func doubtOf(d team.Seen) string {
 	what := d.Name
 	switch {
@@ -175,7 +175,7 @@ func doubtOf(d team.Seen) string {
 	return what + ", whose proof is wrong, is signed as it is"
 }
 
-// whatState says what a state records.
+// whatState describes the content of a state.
 func whatState(content []byte) string {
 	st, _, err := state.Decode(content)
 	var moved *state.MovedError

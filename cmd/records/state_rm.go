@@ -53,15 +53,15 @@ delete.`,
 	return cmd
 }
 
-// RemovedView is a state file that is removed, as --json prints it.
+// RemovedView is a removed state file, in the form of --json.
 type RemovedView struct {
 	Path string `json:"path"`
 }
 
-// confirmForgotten asks before the only record of something is removed.
+// confirmForgotten asks before the only record of a VM or disk is removed.
 func confirmForgotten(ctx context.Context, c *cli.Console, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
 	if confirm == nil {
-		return nil // and the state need not be read
+		return nil // the state need not be readable
 	}
 	what := "the state file " + s.name + " is removed; it cannot be read, and what it records stays in the cloud"
 	if st, err := s.read(); err == nil {

@@ -42,7 +42,7 @@ func (s stateFile) read() (state.State, error) {
 	return st, err
 }
 
-// printState prints a state, whose name is its path or its store.
+// printState prints a state; name is its path or its store.
 func printState(c *cli.Console, name string, st state.State) error {
 	view := ui.StateOf(name, st)
 	if c.JSON() {

@@ -157,13 +157,13 @@ store.`,
 	return cmd
 }
 
-// DoneView is the result of a command that does one thing, for programs.
+// DoneView is the result of a command that does one thing, in the form of --json.
 type DoneView struct {
 	Done    bool   `json:"done"` // false: there was nothing to do
 	Message string `json:"message"`
 }
 
-// printDone prints what a command did, or why there was nothing to do.
+// printDone prints what a command did, or why it did nothing.
 func printDone(c *cli.Console, did bool, yes, no string) error {
 	text := no
 	if did {

@@ -13,15 +13,15 @@ import (
 	"bootstrap/cmd/cli"
 )
 
-// questions asks a person on a terminal; the zero value asks nothing.
+// questions asks a person on a terminal; the zero value asks no questions.
 type questions struct {
-	dialogue *cli.Dialogue // nil: nobody can be asked
-	named    bool          // flags say where the VM runs and what it is for
+	dialogue *cli.Dialogue // nil: questions are impossible
+	named    bool          // flags name the provider and the purpose
 }
 
-// complete asks for what the request leaves open, and carries it out.
+// complete asks for missing parts of the request, and carries it out.
 func (q *questions) complete(ctx context.Context, r *Request, from Source) (*Result, error) {
-	if q.dialogue != nil { // nobody answers in vain
+	if q.dialogue != nil { // so that nobody answers for nothing
 		if err := r.refuseExisting(); err != nil {
 			return nil, err
 		}
@@ -85,9 +85,9 @@ func (q *questions) release(ctx context.Context, r *Request, from Source) error 
 	}
 }
 
-// values asks for the values that are not given. An empty answer is the proposed value,
-// or leaves one out that has none. It asks nothing if flags name provider and purpose, and
-// all values have proposed ones.
+// values asks for missing values. An empty answer means the proposed value; without one,
+// the value is left out. It asks nothing if flags name provider and purpose, and all
+// values have proposed ones.
 func (q *questions) values(ctx context.Context, r *Request) error {
 	open := slices.ContainsFunc(r.missing(), func(s *setting) bool { return r.proposed(s) == "" })
 	if q.dialogue == nil || q.named && !open {
@@ -99,7 +99,7 @@ func (q *questions) values(ctx context.Context, r *Request) error {
 			continue
 		}
 		if r.Provider == "local" && strings.HasPrefix(s.name, "internal_") {
-			r.values[s.name] = r.proposed(s) // an address of this machine: any other is wrong
+			r.values[s.name] = r.proposed(s) // it is an address of this machine, and any other would be wrong
 			continue
 		}
 		q.say(s.about)
@@ -119,11 +119,11 @@ func (q *questions) values(ctx context.Context, r *Request) error {
 			q.say(err.Error())
 		}
 	}
-	r.Incomplete = true // the person has seen what was left out
+	r.Incomplete = true // The person has seen which values are missing.
 	return nil
 }
 
-// say prints a text, unless it is empty, in lines for the narrowest terminal that is usual.
+// say prints a text, unless it is empty, in lines for the narrowest usual terminal.
 func (q *questions) say(text string) {
 	if len(text) >= 80 {
 		text = strings.Join(wrapped(text, 79), "\n")
@@ -133,8 +133,8 @@ func (q *questions) say(text string) {
 	}
 }
 
-// choose asks for one of several words, of which the first is the default; without a
-// terminal it is chosen.
+// choose asks for one of several words; the first one is the default. Without a terminal
+// it returns the default.
 func (q *questions) choose(ctx context.Context, about string, of []string) (string, error) {
 	if q.dialogue == nil {
 		return of[0], nil
@@ -161,7 +161,7 @@ func (q *questions) choose(ctx context.Context, about string, of []string) (stri
 	}
 }
 
-// line asks for one line; an empty answer is the proposed one.
+// line asks for one line; an empty answer means the proposed one.
 func (q *questions) line(ctx context.Context, name, proposed string, hidden bool) (string, error) {
 	if proposed != "" {
 		name += " [" + proposed + "]"

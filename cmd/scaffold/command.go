@@ -98,7 +98,7 @@ docs/providers/README.md.`,
 // run completes a request, with questions if there is a terminal, and carries it out.
 func run(ctx context.Context, c *cli.Console, r *Request) (*Result, error) {
 	r.hide = c.Redactor.Add
-	dir, noHome := c.BoshHome() // only what is fetched or read needs one
+	dir, noHome := c.BoshHome() // HOME is needed only for files that are fetched or read
 	store := artifact.Open(artifact.Config{Dir: dir, Getenv: c.Getenv})
 	defer store.Close()
 	ask := &questions{dialogue: c.Dialogue()}
@@ -130,11 +130,11 @@ func run(ctx context.Context, c *cli.Console, r *Request) (*Result, error) {
 	})
 }
 
-// maxFetched is more than a fetched file has, in bytes.
+// maxFetched is larger than any fetched file, in bytes.
 const maxFetched = 16 << 20
 
-// verified returns the content of a file if it has that digest. Of a file that was not
-// downloaded, as with --mirror file://…, nothing has compared it.
+// verified returns the content of a file if it has that digest. A file that was not
+// downloaded, as with --mirror file://…, was not compared before.
 func verified(path, want string) ([]byte, error) {
 	sum, err := digest.Parse(want)
 	if err != nil {
@@ -155,7 +155,7 @@ func verified(path, want string) ([]byte, error) {
 	return text, nil
 }
 
-// judged makes errors that another command line would avoid those of the command line.
+// judged makes errors that another command line would avoid errors of the command line.
 func judged(cmd *cobra.Command, err error) error {
 	var missing *MissingError
 	var exists *ExistsError

@@ -16,8 +16,8 @@ type foreign struct {
 	repo, commit, path, sha256 string
 }
 
-// foreignFiles reads a list of files. A line with a repository and its commit is for
-// those after it.
+// foreignFiles reads a list of files. A line with a repository and its commit applies to
+// the lines after it.
 func foreignFiles(list string) (all []*foreign) {
 	var repo, commit string
 	for _, line := range lines(list) {
@@ -32,7 +32,7 @@ func foreignFiles(list string) (all []*foreign) {
 }
 
 // director adds the files of a Director. Those of public repositories are fetched, and
-// compared with the digests that this program has.
+// compared with the digests in this program.
 func (w *writing) director(ctx context.Context, r *Request, from Source) error {
 	common, provider := read(director), read(r.Provider)
 	fetch := func(list string) (names []string, err error) {

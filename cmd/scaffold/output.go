@@ -18,21 +18,22 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// unfinished is how a file with values begins. An init that was killed leaves one of
-// them, and no bootstrap.yml, which is written after all other files that are required.
+// unfinished is the first line of files with values. A killed init leaves one of them,
+// but no bootstrap.yml, which is written after all other required files.
 const unfinished = "# Values that differ between environments."
 
-// ignored is the file that keeps secrets out of git. One that exists is the person's.
+// ignored is the file that keeps secrets out of git. An existing one belongs to the
+// person.
 const ignored = ".gitignore"
 
 // output is a file to write.
 type output struct {
-	path string // in the folder, with slashes
+	path string // path in the folder, with slashes
 	text string
 	mode fs.FileMode
 }
 
-// writing is what a request writes.
+// writing collects the files of a request.
 type writing struct {
 	files        []*output
 	manifest     string
@@ -84,8 +85,8 @@ func (r *Request) output(ctx context.Context, from Source) ([]*output, error) {
 	return w.files, nil
 }
 
-// machine adds the manifest and the operations of a VM that is no Director, and the example
-// release if there is no other.
+// machine adds the manifest and the operations for a VM that is not a Director, and the
+// example release if there is no other release.
 func (w *writing) machine(r *Request) error {
 	functions := template.FuncMap{"name": func() string { return scalar(r.Name) }, "group": r.group, "part": r.inserted}
 	add := func(name string) error {
@@ -127,7 +128,7 @@ func (r *Request) group() string {
 	return r.Purpose
 }
 
-// inserted returns the lines of a part of the manifest, the last without its end; empty:
+// inserted returns the lines of a part of the manifest, without the last line end; empty:
 // there is nothing to insert.
 func (r *Request) inserted(part string) string {
 	text := ""
@@ -172,7 +173,7 @@ func (r *Request) fileVars() string {
 }
 
 // refuseExisting returns an *ExistsError if there is a bootstrap.yml, or a vars.yml that
-// is not of a killed init, unless Force is set.
+// is not from a killed init, unless Force is set.
 func (r *Request) refuseExisting() error {
 	var existing []string
 	for _, name := range []string{"bootstrap.yml", "vars.yml"} {
@@ -191,9 +192,9 @@ func (r *Request) refuseExisting() error {
 	return nil
 }
 
-// write writes all files, or none: an existing one, or a symbolic link, is refused unless
-// Force is set. After an error it puts everything back. After an init that was killed, it
-// writes the files that are missing: those that exist have the same content then.
+// write writes all files, or none: existing files and symbolic links are refused unless
+// Force is set. After an error it restores everything. After a killed init, it writes the
+// missing files; existing ones must have the same content.
 func (r *Request) write(all []*output) error {
 	var existing, different []string
 	for _, f := range all {
@@ -240,14 +241,14 @@ func (r *Request) write(all []*output) error {
 	return nil
 }
 
-// inside returns a path from the folder of the environment, with slashes, so that it is
-// valid in a clone on another system; false: it is outside of that folder.
+// inside returns a path relative to the folder of the environment, with slashes, so that
+// it is valid in a clone on another system; false: it is outside of that folder.
 func (r *Request) inside(path string) (string, bool) {
 	near, err := filepath.Rel(r.absolute(), path)
 	return filepath.ToSlash(near), err == nil && filepath.IsLocal(near)
 }
 
-// readAll reads files that will be overwritten, by their paths.
+// readAll reads files that will be overwritten, by path.
 func readAll(paths []string) (map[string]output, error) {
 	all := map[string]output{}
 	for _, at := range paths {
@@ -267,8 +268,8 @@ func readAll(paths []string) (map[string]output, error) {
 	return all, nil
 }
 
-// undo removes new files and folders, and puts overwritten files back. Its errors are
-// ignored: the disk has just failed.
+// undo removes new files and folders, and restores overwritten files. Its errors are
+// ignored, because the disk has just failed.
 func undo(done, folders []string, before map[string]output) {
 	for _, at := range done {
 		if old, existed := before[at]; existed {
@@ -282,7 +283,7 @@ func undo(done, folders []string, before map[string]output) {
 	}
 }
 
-// makeFolders makes a folder and those above it, and returns what it made.
+// makeFolders makes a folder and missing parents, and returns the new ones.
 func makeFolders(dir string) (made []string, err error) {
 	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -296,7 +297,7 @@ func makeFolders(dir string) (made []string, err error) {
 	return append(made, dir), nil
 }
 
-// ExistsError says which files would have been overwritten.
+// ExistsError lists the files that would have been overwritten.
 type ExistsError struct{ Paths []string }
 
 func (e *ExistsError) Error() string {

@@ -15,12 +15,12 @@ import (
 // pagePort is the port of the example release on this machine.
 const pagePort = "8788"
 
-// mostShifts is how many environments on this machine get ports of their own.
+// mostShifts is how many environments on this machine can get ports of their own.
 const mostShifts = 100
 
-// choosePorts sets what is added to all proposed ports of a VM on this machine, so that
-// nobody listens there and no deployed environment of this user has them. home is ~/.bosh;
-// an empty one has none. The environment that is in the folder already keeps its ports.
+// choosePorts sets a number to add to all proposed ports of a VM on this machine, so that
+// no process listens there and no deployed environment of this user has them. home is
+// ~/.bosh; it may be empty. If the folder already has an environment, its ports stay.
 func (r *Request) choosePorts(ctx context.Context, home string) {
 	r.shift = 0
 	if r.Provider != "local" {
@@ -63,12 +63,12 @@ func (r *Request) choosePorts(ctx context.Context, home string) {
 	}
 }
 
-// deployed returns what ~/.bosh records of environments on this machine.
+// deployed returns the records in ~/.bosh of environments on this machine.
 func deployed(home string) (list []kept.Deployment) {
 	if home == "" {
 		return nil
 	}
-	folders, _ := os.ReadDir(home) // one that cannot be read has none
+	folders, _ := os.ReadDir(home) // if it cannot be read, there are none
 	for _, f := range folders {
 		if d, ok := kept.At(filepath.Join(home, f.Name())).Deployment(); ok && d.Local != "" {
 			list = append(list, d)
@@ -89,8 +89,8 @@ func number(port string) int {
 // shifted returns a port for this request.
 func (r *Request) shifted(port string) string { return strconv.Itoa(number(port) + r.shift) }
 
-// isTaken reports whether another process listens at a port of the address that is
-// proposed for VMs of this machine.
+// isTaken reports whether another process listens at a port of the proposed address for
+// VMs of this machine.
 func isTaken(ctx context.Context, port int) bool {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -12,14 +12,13 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// example is the name of the release that is written when none is named, of its folder and
-// of its job.
+// example is the name of the example release, of its folder and of its job.
 const example = "page"
 
-// maxDefault is how long a default may be, in bytes, to be shown in a comment.
+// maxDefault is the largest size of a default in a comment, in bytes.
 const maxDefault = 40
 
-// readRelease reads the release that the request names, if it names one.
+// readRelease reads the release of the request, if it names one.
 func (r *Request) readRelease(ctx context.Context, from Source) error {
 	if r.Release == "" {
 		return nil
@@ -70,7 +69,7 @@ func jobNames(of *artifact.Release) (names []string) {
 	return names
 }
 
-// openJobs returns the jobs among which a person has to choose; empty: none.
+// openJobs returns the jobs among which the person must choose; empty: none.
 func (r *Request) openJobs() []string {
 	if r.found == nil || len(r.Jobs) > 0 {
 		return nil
@@ -100,7 +99,8 @@ func (r *Request) releaseEntry() string {
 	return fmt.Sprintf("- name: %s\n  version: %s\n  url: %s\n  sha1: %s\n", scalar(r.found.Name), scalar(r.found.Version), scalar(r.Release), scalar(r.SHA1))
 }
 
-// absolute returns the folder of the files. An error leaves the path as it was written.
+// absolute makes the folder of the files absolute; after an error it returns the path
+// unchanged.
 func (r *Request) absolute() string {
 	if path, err := filepath.Abs(r.Dir); err == nil {
 		return path
@@ -116,7 +116,7 @@ func (r *Request) examplePort() string {
 	return "8080"
 }
 
-// jobEntries returns the jobs in the manifest, and what their properties mean.
+// jobEntries returns the jobs for the manifest, with the meaning of their properties.
 func (r *Request) jobEntries() string {
 	var b strings.Builder
 	b.WriteString("  jobs:\n")

@@ -19,29 +19,29 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// The purposes that a part of the program distinguishes.
+// Purposes that the program treats differently.
 const (
 	director = "director"
 	release  = "release"
 )
 
-// providers lists where a VM can run. Each has a template and a page of the documents.
+// providers lists the providers. Each has a template and a page in docs.
 func providers() []string {
 	return []string{"local", "docker", "aws", "gcp", "azure", "vsphere", "openstack", "incus"}
 }
 
-// purposes lists what a VM can be for.
+// purposes lists the purposes of a VM.
 func purposes() []string { return []string{release, "jumpbox", director} }
 
-// Request is what a person wants to have.
+// Request describes the environment that a person wants.
 type Request struct {
 	Dir      string // folder for the files; it may not exist yet
 	Provider string
 	Purpose  string
-	Name     string   // of the deployment; empty: chosen
+	Name     string   // name of the deployment; empty: it is chosen
 	Release  string   // folder, archive or URL; empty: an example is written
 	SHA1     string   // multi-digest of the release at a URL
-	Jobs     []string // of the release
+	Jobs     []string // jobs of the release
 	Vars     []string // NAME=VALUE
 	VarFiles []string // NAME=PATH
 	Mirror   string   // URL to fetch from, in place of raw.githubusercontent.com
@@ -50,35 +50,35 @@ type Request struct {
 	// Incomplete writes files even if values are missing.
 	Incomplete bool
 
-	values map[string]string // of the settings
+	values map[string]string // values of the settings
 	files  map[string]string // paths, for settings of the kind file
-	found  *artifact.Release // at Release; nil: the example
-	shift  int               // what is added to proposed ports of this machine
+	found  *artifact.Release // the release at Release; nil: the example
+	shift  int               // number to add to proposed ports of this machine
 	hide   func(secrets ...string)
 }
 
-// Source reads what a request refers to.
+// Source reads the files of a request.
 type Source struct {
 	// Release reads a release: a file:// URL, or another with its digest.
 	Release func(ctx context.Context, url, digest string) (*artifact.Release, error)
 	// Fetch returns the file at a URL if it has that digest, "sha256:HEX".
 	Fetch func(ctx context.Context, url, digest string) ([]byte, error)
-	// Ports proposes ports that nobody has on this machine. Home is ~/.bosh, which
-	// records those of deployed environments; empty: unknown.
+	// Ports is true if free ports of this machine are proposed. Home is ~/.bosh, which
+	// records the ports of deployed environments; empty: unknown.
 	Ports bool
 	Home  string
 }
 
-// Result is what was written.
+// Result lists the written files.
 type Result struct {
 	Dir     string   `json:"dir"`
-	Files   []string `json:"files"`             // in Dir
-	Missing []string `json:"missing,omitempty"` // names of variables that have no value yet
+	Files   []string `json:"files"`             // paths in Dir
+	Missing []string `json:"missing,omitempty"` // names of variables without a value
 	Note    string   `json:"note,omitempty"`
 	Next    []string `json:"next"` // commands
 }
 
-// Text returns the same for people.
+// Text returns the result for people.
 func (r *Result) Text() string {
 	var b strings.Builder
 	b.WriteString("Wrote:\n")
@@ -95,12 +95,12 @@ func (r *Result) Text() string {
 	return b.String()
 }
 
-// requestError says what is wrong with a request.
+// requestError describes a mistake in a request.
 type requestError struct{ error }
 
 func refuse(format string, args ...any) error { return &requestError{fmt.Errorf(format, args...)} }
 
-// MissingError says which values a person has to give.
+// MissingError lists values that the person must give.
 type MissingError struct {
 	Flags   []string
 	Secrets bool // among the values
@@ -117,7 +117,7 @@ func (e *MissingError) Error() string {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_]*$`)
 
-// prepare reads what the request names, and fills in what it leaves open.
+// prepare reads the release of the request, and completes the request.
 func (r *Request) prepare(ctx context.Context, from Source) error {
 	switch {
 	case r.Provider == "local" && r.Purpose == director:
@@ -150,7 +150,7 @@ func (r *Request) prepare(ctx context.Context, from Source) error {
 	return nil
 }
 
-// readValues takes the values of --var and --var-file, which must be for settings of this
+// readValues reads the values of --var and --var-file, which must be for settings of this
 // provider.
 func (r *Request) readValues() error {
 	r.values, r.files = map[string]string{}, map[string]string{}
@@ -210,7 +210,7 @@ func (r *Request) setFile(name, path string) error {
 	return nil
 }
 
-// flagOf returns the flag that gives a setting its value.
+// flagOf returns the flag for the value of a setting.
 func flagOf(s *setting) string {
 	if s.kind == file {
 		return "--var-file " + s.name + "=PATH"
@@ -228,7 +228,7 @@ func (r *Request) missing() (all []*setting) {
 	return all
 }
 
-// fillIn gives settings without a value the proposed one.
+// fillIn sets the proposed values of settings without a value.
 func (r *Request) fillIn() {
 	for _, s := range r.settings() {
 		if _, given := r.values[s.name]; !given {
@@ -237,8 +237,7 @@ func (r *Request) fillIn() {
 	}
 }
 
-// Run writes the files of a request whose values are all given, or that may be
-// incomplete.
+// Run writes the files of a request if all values are given, or if it may be incomplete.
 func (r *Request) Run(ctx context.Context, from Source) (*Result, error) {
 	if lacking := r.missing(); len(lacking) > 0 && !r.Incomplete {
 		e := &MissingError{}

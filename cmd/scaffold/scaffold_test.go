@@ -21,7 +21,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// stand returns a request with a value for every setting, and where its files come from.
+// stand returns a request with a value for every setting, and the source of its files.
 // The files of a Director are stand-ins: the real ones are not in this repository.
 func stand(t *testing.T, provider, purpose string) (*Request, Source) {
 	t.Helper()
@@ -64,8 +64,8 @@ func (r *Request) complete(t *testing.T, from Source) *Result {
 
 var mark = regexp.MustCompile(`{{|<no value>`)
 
-// inputs returns the inputs that bootstrap.yml names, read as its text: each
-// operation in use comes before those that are comments.
+// inputs returns the inputs in bootstrap.yml, read as text: each operation in use comes
+// before those in comments.
 func inputs(t *testing.T, r *Request, more ...string) (string, document.Options) {
 	t.Helper()
 	opts := document.Options{VarsStore: filepath.Join(r.Dir, "creds.yml"), Stdin: strings.NewReader("")}
@@ -98,8 +98,8 @@ func inputs(t *testing.T, r *Request, more ...string) (string, document.Options)
 	return manifest, opts
 }
 
-// For every provider and purpose, the manifest is complete with the values that were
-// given, with and without each operation, and every value that was given is used.
+// For every provider and purpose, the manifest is complete with the given values, with
+// and without each operation, and every given value is used.
 func TestEveryProviderAndPurpose(t *testing.T) {
 	for _, provider := range providers() {
 		for _, purpose := range purposes() {
@@ -117,7 +117,7 @@ func TestEveryProviderAndPurpose(t *testing.T) {
 				check := func(more ...string) {
 					t.Helper()
 					manifest, opts := inputs(t, r, more...)
-					// Values that only some operations need.
+					// Only some operations need these values.
 					opts.Vars = []string{"external_ip=34.1.1.1", "service_account=a@b", "vcenter_rp=rp", "vcenter_ca_cert=x", "openstack_ca_cert=x", "docker_ca=x", "docker_cert=x", "docker_key=x"}
 					opts.Generate = document.Plan
 					doc, err := document.Evaluate(t.Context(), manifest, opts)
@@ -163,7 +163,7 @@ func TestEveryProviderAndPurpose(t *testing.T) {
 	}
 }
 
-// Nothing is written if anything is wrong, and what exists is kept.
+// After any error no file is written, and existing ones are kept.
 func TestNothingIsWritten(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key.pem")
 	if err := os.WriteFile(key, nil, 0o600); err != nil {
@@ -219,7 +219,7 @@ func TestNothingIsWritten(t *testing.T) {
 	}
 }
 
-// A write that fails half way undoes what was written before it, also overwritten files.
+// If a write fails half way, earlier writes are undone, including overwritten files.
 func TestUndo(t *testing.T) {
 	r := &Request{Dir: t.TempDir(), Force: true}
 	old := filepath.Join(r.Dir, "old")
@@ -276,8 +276,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A Director's files have the digests of this program, from the repository and commit
-// that bootstrap.yml's comment and SHA256SUMS name.
+// A Director's files have the digests in this program. They come from the repository and
+// commit in bootstrap.yml's comment and SHA256SUMS.
 func TestForeignFiles(t *testing.T) {
 	for _, provider := range providers()[1:] {
 		r, from := stand(t, provider, director)
@@ -310,7 +310,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// Texts stay what they are in YAML, and numbers and lists are what they look like.
+// Texts stay texts in YAML, and numbers and lists are read as such.
 func TestSettingYAML(t *testing.T) {
 	for _, c := range []struct {
 		kind        kind
@@ -353,7 +353,8 @@ func TestDigestsAreSHA256(t *testing.T) {
 	}
 }
 
-// A zone is proposed in the region that was given, if the proposed one is named like its region.
+// A zone is proposed in the given region, if the name of the proposed zone begins with
+// that of its region.
 func TestProposedZone(t *testing.T) {
 	for _, c := range []struct{ provider, region, zone string }{
 		{"aws", "", "us-east-1a"},
@@ -373,8 +374,8 @@ func TestProposedZone(t *testing.T) {
 	}
 }
 
-// Addresses are proposed in the range that was given, at the place that they have in the
-// proposed one.
+// Addresses are proposed in the given range, at the same position as in the proposed
+// range.
 func TestProposedAddresses(t *testing.T) {
 	for _, c := range []struct{ provider, cidr, gateway, ip string }{
 		{"aws", "10.0.0.0/24", "10.0.0.1", "10.0.0.6"},
@@ -394,7 +395,8 @@ func TestProposedAddresses(t *testing.T) {
 	}
 }
 
-// The first file that cannot be fetched ends it: each attempt may take minutes.
+// After the first file that cannot be fetched, no other is tried: each attempt may take
+// minutes.
 func TestFirstFailureEnds(t *testing.T) {
 	r, from := stand(t, "docker", director)
 	asked := 0
@@ -429,7 +431,7 @@ func TestSecretsAreIgnored(t *testing.T) {
 	}
 }
 
-// A file of a mirror in a folder is compared with its digest, as a downloaded one is.
+// A file of a mirror in a folder is compared with its digest, like a downloaded one.
 func TestVerified(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "uaa.yml")
 	if err := os.WriteFile(at, []byte("hello"), 0o600); err != nil {
@@ -445,8 +447,8 @@ func TestVerified(t *testing.T) {
 	}
 }
 
-// All ports of an environment on this machine move by as much, if another one has one of
-// them; those of the environment in the folder itself stay.
+// If another environment on this machine has one of the ports, the same number is added
+// to all ports; those of the environment in the folder itself stay.
 func TestPorts(t *testing.T) {
 	dir := t.TempDir()
 	record := func(id, folder, port string) {
@@ -484,7 +486,7 @@ func TestPorts(t *testing.T) {
 	before, _ := ports(release, "new")
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(number(pagePort)+before))
 	if err != nil {
-		t.Skip(err) // somebody has it since
+		t.Skip(err) // another process has taken it since
 	}
 	defer l.Close()
 	if after, _ := ports(release, "new"); after <= before {

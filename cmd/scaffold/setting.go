@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// kind says what a setting's value is, and in which file it is kept.
+// kind is the kind of a setting's value, and decides in which file it is kept.
 type kind string
 
 const (
@@ -19,7 +19,7 @@ const (
 	list     kind = "list"     // texts
 	secret   kind = "secret"   // kept in secrets.yml
 	file     kind = "file"     // the content of a file, which bootstrap.yml names
-	optional kind = "optional" // a text; without one, its operations file is not used
+	optional kind = "optional" // a text; without it, its operations file is not used
 )
 
 // setting is a variable that differs from person to person.
@@ -27,10 +27,10 @@ type setting struct {
 	name     string
 	kind     kind
 	standard string // proposed value; empty: none
-	about    string // may be empty: it belongs to the one before
+	about    string // may be empty: the setting belongs to the previous one
 }
 
-// settings returns what the manifest needs for a provider and a purpose.
+// settings returns the settings of the manifest for a provider and a purpose.
 func (r *Request) settings() (all []*setting) {
 	if r.Purpose == director {
 		all = append(all, &setting{"director_name", text, r.Name, "Name of the Director."})
@@ -46,8 +46,8 @@ func (r *Request) settings() (all []*setting) {
 	return all
 }
 
-// proposed returns the proposed value of a setting; empty: none. In another range or region
-// than the proposed one, an address or a zone has the same place.
+// proposed returns the proposed value of a setting; empty: none. If another range or
+// region is given, an address or a zone has the same position there.
 func (r *Request) proposed(s *setting) string {
 	of := map[string]string{"internal_gw": "internal_cidr", "internal_ip": "internal_cidr", "az": "region"}[s.name]
 	given := r.values[of]
@@ -69,8 +69,8 @@ func (r *Request) proposed(s *setting) string {
 	return s.standard
 }
 
-// check returns an error if a value that should be an address or a range is neither. Empty
-// ones and those with variables are not checked.
+// check returns an error if a value should be an address or a range, and is not. Empty
+// values and values with variables are not checked.
 func (s *setting) check(value string) error {
 	if value == "" || strings.Contains(value, "((") {
 		return nil
@@ -88,8 +88,8 @@ func (s *setting) check(value string) error {
 	return nil
 }
 
-// samePlace returns the address that has the place in another range that the given one has
-// in its own; empty: there is none.
+// samePlace returns the address in another range at the position of the given address in
+// its own range; empty: there is none.
 func samePlace(address, in, other string) string {
 	at, err := netip.ParseAddr(address)
 	from, err2 := netip.ParsePrefix(in)
@@ -106,7 +106,7 @@ func samePlace(address, in, other string) string {
 	return ""
 }
 
-// bare matches texts that are the same text in YAML without quotes.
+// bare matches texts that need no quotes in YAML.
 var bare = regexp.MustCompile(`^([A-Za-z/]|[0-9]+\.[0-9]+\.[0-9])[-A-Za-z0-9_./@]*(:[-A-Za-z0-9_./@]+)*( [A-Za-z0-9][-A-Za-z0-9_./@]*)*$`)
 
 // scalar returns a text as YAML.
@@ -115,12 +115,12 @@ func scalar(value string) string {
 	if bare.MatchString(value) && !word {
 		return value
 	}
-	quoted, _ := json.Marshal(value) // of a text: cannot fail; what JSON escapes, YAML reads
+	quoted, _ := json.Marshal(value) // A text can always be encoded, and YAML reads JSON's escapes.
 	return string(quoted)
 }
 
-// yaml returns the value of a setting as YAML. A person may have written YAML, as for
-// --var: then it stays. A secret is always a text, even if it has only digits.
+// yaml returns the value of a setting as YAML. YAML from the person, as for --var, is
+// unchanged. A secret is always a text, even if it has only digits.
 func (s *setting) yaml(value string) string {
 	value = strings.TrimSpace(value)
 	switch {
@@ -140,8 +140,8 @@ func (s *setting) yaml(value string) string {
 
 var plainNumber = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
 
-// varsFile returns the text of a file with the values of those settings that are kept
-// in it. A setting without a value is a comment.
+// varsFile returns a file with the values of the settings that are kept in it. A setting
+// without a value becomes a comment.
 func (r *Request) varsFile(head string, of func(*setting) bool) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -161,7 +161,8 @@ func (r *Request) varsFile(head string, of func(*setting) bool) string {
 	return b.String()
 }
 
-// commentWidth is how many characters a line of a comment has at most, without its mark.
+// commentWidth is the largest number of characters in a line of a comment, without its
+// mark.
 const commentWidth = 94
 
 // wrapped returns a text as lines of at most that many characters.

@@ -9,11 +9,11 @@ import (
 //go:embed templates/*.txt
 var templates embed.FS
 
-// sections are the parts of one of the templates, by the name on the line before
-// them: "-- NAME --".
+// sections are the parts of a template, by the name on the line before them: "-- NAME
+// --".
 type sections map[string]string
 
-// read returns the parts of a template of this program; of an unknown one, none.
+// read returns the parts of a template; none if there is no such template.
 func read(name string) sections {
 	text, err := templates.ReadFile("templates/" + name + ".txt")
 	if err != nil {
@@ -31,8 +31,8 @@ func read(name string) sections {
 	return found
 }
 
-// part returns a part of the provider's, for the purpose if it has one for that, else of
-// the purpose's, else of the common template's.
+// part returns a part: the provider's for the purpose, or the provider's, or the
+// purpose's, or the common template's.
 func (r *Request) part(name string) string {
 	provider := read(r.Provider)
 	for _, in := range []struct {

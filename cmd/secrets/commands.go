@@ -20,10 +20,10 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// commands are the commands below bootstrap secrets, on the console that they use.
+// commands are the subcommands of bootstrap secrets, with their console.
 type commands struct{ *cli.Console }
 
-// New returns the command secrets and those below it.
+// New returns the command secrets with its subcommands.
 func New(c *cli.Console) *cobra.Command {
 	cmd := &cobra.Command{Use: "secrets", Short: "Encrypt, edit and print a vars store", Args: cli.NoArgs, RunE: c.Help}
 	of := commands{c}
@@ -174,7 +174,7 @@ func stateFlag(f *pflag.FlagSet, address *string) {
 	f.StringVar(address, "state", "", "the vars store of the state at this `URL` (or BOOTSTRAP_STATE)")
 }
 
-// place returns the vars store that a command is about.
+// place returns the vars store of a command.
 func (c commands) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
 	args, address, err := c.usual(args, address, keys)
 	if err != nil {
@@ -186,7 +186,7 @@ func (c commands) place(ctx context.Context, args []string, address string, wait
 	return c.find(ctx, address, wait, keys)
 }
 
-// done prints what a command has done.
+// done prints the result of a command.
 func (c commands) done(r *Result, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -207,7 +207,7 @@ func (c commands) done(r *Result, err error) error {
 // inform shows a message that is not part of the result.
 func (c commands) inform(message string) { c.Say(report.Info, message) }
 
-// confirm asks whether to go on; it is false if nobody can be asked.
+// confirm asks whether to continue; false if questions are impossible.
 func (c commands) confirm(ctx context.Context, lines ...string) (bool, error) {
 	confirm := c.Confirm(cli.Asking{})
 	if confirm == nil {

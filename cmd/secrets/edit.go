@@ -26,7 +26,7 @@ import (
 	"bootstrap/manifest/store"
 )
 
-// Edit is what bootstrap secrets edit was asked for.
+// Edit has the arguments of bootstrap secrets edit.
 type Edit struct {
 	Store          Place
 	Keys           *sealed.Keys
@@ -34,13 +34,13 @@ type Edit struct {
 	Env            []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Memory         string // folder of files that are only in memory; need not exist
+	Memory         string // folder for files in memory; need not exist
 	Say            func(message string)
-	// Leave leaves Ctrl-C to the editor, and what follows the first signal undone, until
-	// it is called with false.
+	// Leave(true) leaves Ctrl-C, and other first signals, to the editor, until
+	// Leave(false).
 	Leave func(bool)
-	// Again asks, after it has shown what is wrong, whether to edit again; nil: nobody
-	// can be asked.
+	// Again shows the mistake and asks whether to edit again; nil: questions are
+	// impossible.
 	Again func(ctx context.Context, wrong error) (bool, error)
 }
 
@@ -95,12 +95,12 @@ func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 	return nil
 }
 
-// edit returns the text that the editor leaves, which is valid. However it ends, no plain
-// text stays, and none that the person has written is lost.
+// edit returns the valid text that the editor leaves. However it ends, no plain text is
+// left, and no text of the person is lost.
 func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, error) {
 	ctx, heed := e.unstopped(ctx)
 	defer heed()
-	scratch.Sweep(e.Memory, os.TempDir()) // what killed runs have left
+	scratch.Sweep(e.Memory, os.TempDir()) // removes the files of killed runs
 	dir, where := e.folder()
 	if dir == "" {
 		return nil, fmt.Errorf("cannot make a folder for the text: %w", document.Cause(where))
@@ -160,7 +160,7 @@ func (e Edit) untilValid(ctx context.Context, f *store.File, path string, text [
 	}
 }
 
-// left returns what the editor has left at the path.
+// left returns the text that the editor has left at the path.
 func left(path string) ([]byte, error) {
 	const nothing = "; nothing was changed"
 	f, _, err := regular.Open(path)
@@ -190,7 +190,7 @@ func (e Edit) unstopped(ctx context.Context) (_ context.Context, heed func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.leave(true)
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGABRT) // which would end the process at once
+	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGABRT) // otherwise the signal would end the process
 	guard.Go(ctx, func() {
 		for {
 			select {
@@ -210,7 +210,7 @@ func (e Edit) unstopped(ctx context.Context) (_ context.Context, heed func()) {
 	}
 }
 
-// folder makes a folder that only this person can read, in memory if it can.
+// folder makes a folder that only this person can read, in memory if possible.
 func (e Edit) folder() (dir string, err error) {
 	for _, parent := range []string{e.Memory, ""} {
 		if info, statErr := os.Stat(parent); parent != "" && (statErr != nil || !info.IsDir()) {
@@ -223,11 +223,11 @@ func (e Edit) folder() (dir string, err error) {
 	return "", err
 }
 
-// shellSigns are the characters that make a command one for a shell.
+// shellSigns are characters for which a command needs a shell.
 const shellSigns = "|&;<>()$`\\\"'\t\n*?[#~=%"
 
-// command returns the command of the editor. A shell is between only if it is needed, so
-// that the editor itself gets the signal that ends it; Ctrl-C does not end the shell.
+// command returns the command of the editor. It uses a shell only if necessary, so that
+// the editor itself gets the signal that ends it; Ctrl-C does not end the shell.
 func (e Edit) command(path string) *exec.Cmd {
 	words := strings.Fields(e.Editor)
 	if runtime.GOOS == "windows" || !strings.ContainsAny(e.Editor, shellSigns) && len(words) > 0 {
@@ -247,7 +247,7 @@ func (e Edit) open(ctx context.Context, path string) error {
 	stop := guard.AfterDone(ctx, func() {
 		for _, pid := range below(cmd.Process.Pid, process.Usages()) {
 			if id, runs := process.Identify(pid); runs {
-				id.Terminate() // what a shell waits for
+				id.Terminate() // the child for which a shell waits
 			}
 		}
 		process.Terminate(cmd.Process)
@@ -277,8 +277,8 @@ func below(pid int, all map[int]process.Usage) (list []int) {
 	return list
 }
 
-// rests returns what the editor has left next to the text, such as vim's swap file, which
-// has what was typed and not saved.
+// rests returns further files of the editor next to the text, such as vim's swap file,
+// which has typed text that was not saved.
 func rests(path string) (list []string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	for _, entry := range entries {
@@ -290,7 +290,7 @@ func rests(path string) (list []string) {
 	return list
 }
 
-// keepRests keeps what an editor that was ended has left next to the text.
+// keepRests keeps these files if the editor was killed.
 func (e Edit) keepRests(ctx context.Context, f *store.File, path string, why error) error {
 	const most = 4
 	list := rests(path)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// editing is an edit of creds.yml.age, which contains a: 1, with an editor that is a
+// editing returns an edit of creds.yml.age, which contains a: 1, with an editor that is a
 // script; $1 is the file.
 func (p *person) editing(t *testing.T, editor string) Edit {
 	t.Helper()
@@ -33,9 +33,8 @@ func (p *person) editing(t *testing.T, editor string) Edit {
 	}
 }
 
-// The editor gets the values in a folder and a file that only their owner can read, in
-// memory. Nothing of them is left; the vars store has the new ones, for the same
-// recipients.
+// The editor gets the values in a folder and a file in memory that only their owner can
+// read. Both are removed; the vars store has the new values, for the same recipients.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -64,8 +63,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// Whatever ends an edit, the values stay as they are, and a text that the person has
-// written is kept, encrypted.
+// However an edit fails, the values are unchanged, and a text of the person is kept,
+// encrypted.
 func TestEditRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -126,7 +125,7 @@ func answers(again bool, err error) func(context.Context, error) (bool, error) {
 	return func(context.Context, error) (bool, error) { return again, err }
 }
 
-// After an invalid text the person is asked, with what is wrong, and gets that text
+// After an invalid text, the mistake is shown, the person is asked, and gets that text
 // again.
 func TestEditAgain(t *testing.T) {
 	t.Parallel()
@@ -154,8 +153,8 @@ func TestEditNothing(t *testing.T) {
 	}
 }
 
-// What another process has written meanwhile is not overwritten: the person's text is
-// kept beside it, and a second one under another name.
+// If another process has written the store during the edit, that is not overwritten: the
+// person's text is kept beside it, and a second one under another name.
 func TestEditMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -176,6 +175,6 @@ func TestEditMeanwhile(t *testing.T) {
 		if err := os.Remove(p.path("other.yml.age")); err != nil {
 			t.Fatal(err)
 		}
-		p.init(t, "other.yml") // another text of the same values
+		p.init(t, "other.yml") // another text with the same values
 	}
 }

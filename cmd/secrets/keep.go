@@ -13,7 +13,7 @@ import (
 	"bootstrap/manifest/store"
 )
 
-// KeptError says why an edited text is not in the vars store, and where it is.
+// KeptError says why an edited text is not in the vars store, and where it is kept.
 type KeptError struct {
 	Why   error
 	Where string // a sentence
@@ -21,7 +21,7 @@ type KeptError struct {
 
 func (e *KeptError) Error() string { return e.Why.Error() + "; " + e.Where }
 
-// All returns where all texts are: the editor may have left some besides the text.
+// All lists the places of all texts: the editor may have left further files.
 func (e *KeptError) All() string {
 	if before, ok := errors.AsType[*KeptError](e.Why); ok {
 		return before.All() + "; " + e.Where
@@ -31,11 +31,11 @@ func (e *KeptError) All() string {
 
 func (e *KeptError) Unwrap() error { return e.Why }
 
-// mostKept is how many texts of a vars store are kept next to it.
+// mostKept is the largest number of kept texts next to a vars store.
 const mostKept = 100
 
 // keep writes a text of the person, encrypted, next to the vars store, or where there is
-// room. rest is the name of a file that the editor has left; empty: it is the text.
+// space. rest is the name of a further file of the editor; empty: it is the text itself.
 func (e Edit) keep(ctx context.Context, f *store.File, text []byte, rest string, why error) error {
 	to := f.To
 	if len(to) == 0 {

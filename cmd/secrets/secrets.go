@@ -1,5 +1,5 @@
-// Package secrets does what the commands of bootstrap secrets do: it makes, edits and
-// encrypts vars stores.
+// Package secrets has the commands of bootstrap secrets: they make, edit and encrypt vars
+// stores.
 package secrets
 
 import (
@@ -20,7 +20,7 @@ import (
 	"bootstrap/manifest/store"
 )
 
-// Result is what a command has done; its JSON is what --json prints.
+// Result is the result of a command, in the form of --json.
 type Result struct {
 	Store      string   `json:"store,omitempty"`
 	Identity   string   `json:"identity,omitempty"`  // the file with the private key
@@ -28,14 +28,14 @@ type Result struct {
 	Recipients []string `json:"recipients,omitempty"`
 	StateKey   string   `json:"state_key,omitempty"` // fingerprint of the new key of a team's store
 	Changed    bool     `json:"changed"`             // a file was written
-	Lines      []string `json:"-"`                   // the same for people
+	Lines      []string `json:"-"`                   // the result for people
 }
 
 func (r *Result) say(format string, args ...any) {
 	r.Lines = append(r.Lines, fmt.Sprintf(format, args...))
 }
 
-// at returns the vars store at a path that the person wrote.
+// at returns the vars store at a path as the person wrote it.
 func at(path string, keys *sealed.Keys) (*store.File, error) {
 	expanded, err := document.ExpandHome(path)
 	if err == nil {
@@ -77,12 +77,12 @@ func Decrypt(ctx context.Context, from Place, keys *sealed.Keys) ([]byte, error)
 	return read(ctx, f)
 }
 
-// Init is what bootstrap secrets init was asked for.
+// Init has the arguments of bootstrap secrets init.
 type Init struct {
-	Store      string // path of the vars store; empty: only an identity is made
-	Copy       string // path of this machine's copy of that of To
-	To         *Team  // gets the vars store, with the values that the file has; nil: the file does
-	Passphrase bool   // encrypt with one, not to recipients
+	Store      string // path of the vars store; empty: only make an identity
+	Copy       string // path of this machine's copy of the vars store in To
+	To         *Team  // the vars store is made there, with the values of the file; nil: in the file
+	Passphrase bool   // encrypt with a passphrase, not to recipients
 	Keys       *sealed.Keys
 }
 
@@ -138,7 +138,7 @@ func (i Init) identity(ctx context.Context, r *Result) error {
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the identity %s: %w", path, document.Cause(err))
 	}
-	if _, err := os.Lstat(path); err == nil { // it cannot be used, but is somebody's
+	if _, err := os.Lstat(path); err == nil { // it cannot be used, but it exists
 		_, err = i.Keys.Own(ctx, path)
 		return &document.FileError{Err: err}
 	}
@@ -151,7 +151,7 @@ func (i Init) identity(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// give brings a vars store to the store of a team.
+// give copies a vars store to the store of a team.
 func (i Init) give(ctx context.Context, r *Result) error {
 	to, err := Place{Path: i.Copy, Team: i.To}.open(i.Keys)
 	if err != nil {
@@ -194,7 +194,7 @@ func (i Init) give(ctx context.Context, r *Result) error {
 	switch {
 	case to.Exists() && (err != nil || from == nil || !bytes.Equal(have, text)):
 		return fmt.Errorf("%s has a vars store already, and it was not changed; bootstrap secrets edit %s edits it, bootstrap secrets rekey changes who can read it", to.Shown, to.Argument())
-	case to.Exists(): // a run has left it that was killed
+	case to.Exists(): // left by a killed run
 		r.Recipients = to.To
 	default:
 		if to.To = r.Recipients; err == nil {
@@ -228,7 +228,7 @@ func (i Init) give(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// removePlain removes a vars store whose encrypted copy was read back.
+// removePlain removes a plain vars store after its encrypted copy was read back.
 func (i Init) removePlain(plain, target *store.File, r *Result) error {
 	removed := i.Store
 	if err := os.Remove(plain.Path); err != nil {
@@ -241,9 +241,8 @@ func (i Init) removePlain(plain, target *store.File, r *Result) error {
 	return nil
 }
 
-// rename writes the files with flags that name the encrypted vars store in place of the
-// plain one. If a run is killed before the plain one is removed, the same command again
-// goes on.
+// rename replaces the plain vars store by the encrypted one in files with flags. After a
+// kill before the plain one is removed, the same command continues.
 func (i Init) rename(files []environment.Renamed, target *store.File, r *Result) error {
 	for _, f := range files {
 		if err := f.Write(); err != nil {
@@ -254,7 +253,7 @@ func (i Init) rename(files []environment.Renamed, target *store.File, r *Result)
 	return nil
 }
 
-// merge returns all recipients of both lists, each key once.
+// merge returns the recipients of both lists, each key once.
 func merge(list, more []string) []string {
 	list = slices.Clone(list)
 	for _, r := range more {
@@ -265,7 +264,7 @@ func merge(list, more []string) []string {
 	return list
 }
 
-// store makes the vars store, or encrypts the one that exists.
+// store makes the vars store, or encrypts an existing one.
 func (i Init) store(ctx context.Context, r *Result) error {
 	plain, err := at(i.Store, i.Keys)
 	if err != nil {
@@ -330,8 +329,8 @@ func already(path string) error {
 	return fmt.Errorf("%s is encrypted already; change who can read it with: bootstrap secrets rekey %s", path, path)
 }
 
-// encrypt writes the text and reads it back. A file that contains the same already is
-// what a run has left that was killed.
+// encrypt writes the text and reads it back. If the file already has the same content, a
+// killed run has written it.
 func (i Init) encrypt(ctx context.Context, target *store.File, text []byte, r *Result) error {
 	if isSealed(target) {
 		got, err := target.Read(ctx)
@@ -371,7 +370,7 @@ func people(recipients []string) string {
 	return fmt.Sprintf("%d recipients", len(recipients))
 }
 
-// Rekey is what bootstrap secrets rekey was asked for.
+// Rekey has the arguments of bootstrap secrets rekey.
 type Rekey struct {
 	Store  Place
 	Add    []string // recipients
@@ -379,8 +378,8 @@ type Rekey struct {
 	Keys   *sealed.Keys
 }
 
-// Run encrypts the vars store again, to other recipients. Without any to add or remove
-// it only lists them.
+// Run encrypts the vars store for other recipients. If none is added or removed, it only
+// lists them.
 func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	f, err := k.Store.open(k.Keys)
 	if err != nil {
@@ -424,7 +423,7 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if _, _, err := k.Keys.Open(ctx, f.Shown, data); err != nil {
 		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", f.Shown, err)
 	}
-	if k.Store.Team != nil { // first: if this fails, the same command can be run again
+	if k.Store.Team != nil { // This comes first: if it fails, the same command can be run again.
 		if err := k.Store.Team.Rekey(ctx, k.Keys, f.To, len(k.Remove) > 0); err != nil {
 			return nil, err
 		}
@@ -457,7 +456,7 @@ func listed(r *Result, format string) *Result {
 	return r
 }
 
-// comment returns what follows the key of a recipient.
+// comment returns the text after the key of a recipient.
 func comment(recipient string) string {
 	words := strings.Fields(recipient)
 	if n := len(words); n > 0 && strings.HasPrefix(words[0], "ssh-") {

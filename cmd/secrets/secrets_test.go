@@ -21,7 +21,7 @@ import (
 // person is somebody with a home and a folder of their own.
 type person struct {
 	home, dir string
-	asked     []string // passphrases that were asked for
+	asked     []string // passphrases that were requested
 }
 
 func newPerson(t *testing.T) *person {
@@ -36,7 +36,7 @@ func newPerson(t *testing.T) *person {
 	return p
 }
 
-// keys returns the keys of the person, as a new process reads them.
+// keys returns the keys of the person for a new process.
 func (p *person) keys(recipients ...string) *sealed.Keys {
 	return &sealed.Keys{
 		Recipients: recipients, Usual: []string{filepath.Join(p.home, ".config", "bootstrap", "identity.txt")},
@@ -109,8 +109,8 @@ func (p *person) init(t *testing.T, name string, recipients ...string) *Result {
 	return r
 }
 
-// Init makes an identity and an encrypted vars store, which only their owner can
-// read. The identity is made one time.
+// Init makes an identity and an encrypted vars store, which only their owner can read.
+// The identity is made only once.
 func TestInit(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -137,7 +137,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A vars store that exists is encrypted; then it and its copy are removed, and the
+// An existing vars store is encrypted; then it and its copy are removed, and the
 // bootstrap.yml beside it names the new file.
 func TestInitEncrypts(t *testing.T) {
 	t.Parallel()
@@ -162,8 +162,8 @@ func TestInitEncrypts(t *testing.T) {
 	}
 }
 
-// A run that was killed before it removed the plain file is finished by the same
-// command, for the recipients that it had.
+// After a kill before the plain file was removed, the same command finishes the work, for
+// the recipients of the file.
 func TestInitAfterKill(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -178,7 +178,7 @@ func TestInitAfterKill(t *testing.T) {
 	}
 }
 
-// What init refuses, it leaves unchanged.
+// If init refuses to work, nothing is changed.
 func TestInitRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -223,8 +223,8 @@ func TestInitRefuses(t *testing.T) {
 	}
 }
 
-// With a passphrase no identity is made; the passphrase is asked for twice, and then
-// once to read the file.
+// With a passphrase no identity is made; the passphrase is requested twice, and then once
+// to read the file.
 func TestPassphrase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("passphrases take seconds on purpose")
@@ -246,7 +246,8 @@ func TestPassphrase(t *testing.T) {
 	}
 }
 
-// Decrypt refuses what is no encrypted vars store, and what others can read.
+// Decrypt refuses a file that is not an encrypted vars store, and an identity that others
+// can read.
 func TestDecryptRefuses(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

@@ -19,27 +19,26 @@ import (
 	"bootstrap/state/team"
 )
 
-// Place is where a vars store is: a file, or the store of a team.
+// Place is the place of a vars store: a file, or the store of a team.
 type Place struct {
-	Path string // as the person wrote it, or of this machine's copy
+	Path string // as the person wrote it, or path of this machine's copy
 	Team *Team  // nil: it is a file
 }
 
 // Team is the store of a team that keeps a vars store beside a state.
 type Team struct {
 	Name  string // its address without passwords
-	State string // its address as --state takes it
+	State string // its address for --state
 	Save  func(ctx context.Context, sealed []byte) error
-	Pull  func(ctx context.Context) error // makes the copy what the store has
-	// Lock keeps runs away, and returns what ends that.
+	Pull  func(ctx context.Context) error // copies the vars store from the store
+	// Lock locks the store against other runs, and returns a function to unlock it.
 	Lock func(ctx context.Context) (unlock func(), err error)
-	// Rekey encrypts what else the store has that is secret to other recipients.
-	// With removes set, somebody else can not read it any more: then all is signed with a
-	// new key.
+	// Rekey encrypts other secrets in the store for these recipients. If removes is set,
+	// somebody may not read it any more: then everything is signed with a new key.
 	Rekey func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error
 	// Renewed ends a Rekey that removes somebody, after Save.
 	Renewed func(ctx context.Context) (fingerprint string, err error)
-	// Share puts the key with which the store is signed there, for its readers.
+	// Share writes the state key to the store, encrypted for its readers.
 	Share func(ctx context.Context, to []string) error
 }
 
@@ -53,8 +52,8 @@ func (p Place) open(keys *sealed.Keys) (*store.File, error) {
 	return at(p.Path, keys)
 }
 
-// address returns the store of a team: that of the flag, or else of the environment;
-// empty: there is none.
+// address returns the store of a team from the flag or the environment; empty: there is
+// none.
 func (c commands) address(flag string) string {
 	if address := c.Getenv("BOOTSTRAP_STATE"); flag == "" && team.IsAddress(address) {
 		return address
@@ -85,8 +84,8 @@ func (c commands) oneStore(cmd *cobra.Command, args []string) error {
 	return cli.TooMany(cmd, args)
 }
 
-// usual adds what the environment says to a command without a vars store: which one is
-// meant, and the keys that decrypt it.
+// usual adds settings of the environment to a command without a vars store: the vars
+// store, and keys that decrypt it.
 func (c commands) usual(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
 	if len(args) > 0 || c.address(address) != "" {
 		return args, c.address(address), nil
@@ -102,7 +101,7 @@ func (c commands) usual(args []string, address string, keys *sealed.Keys) ([]str
 	return nil, strings.Join(f.Values("state"), ""), nil
 }
 
-// find returns the vars store that is with the state of a team.
+// find returns the vars store in the store of a team.
 func (c commands) find(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
 	t, err := c.OpenStore(ctx, address, instance.Config{LockWait: wait}, &instance.Options{Inputs: document.Options{Keys: keys}})
 	if err != nil {

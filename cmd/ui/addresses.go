@@ -33,7 +33,7 @@ func (t *Addresses) Add(a observe.HeldAddress) {
 // Print writes the table.
 func (t *Addresses) Print() { t.table.Print() }
 
-// LedgerCheck prints how many addresses are free and needed, and what is wrong.
+// LedgerCheck prints how many addresses are free and needed, and problems.
 func LedgerCheck(out *Writer, check *observe.LedgerCheck) {
 	if len(check.Subnets) > 0 {
 		table := NewTable(out, "NETWORK", "RANGE", "ZONES", "FREE", "OF", "STATIC FREE", "OF").

@@ -1,9 +1,9 @@
 package ui
 
 // A style is a colour of text on a terminal: the parameters of SGR, select graphic
-// rendition, ECMA-48 8.3.117. Only the eight basic colours are used, because a
-// terminal's theme keeps them readable on its own background. Of them only red is bold,
-// too: many terminals draw bold ones brighter, and bright green is not readable on white.
+// rendition, ECMA-48 8.3.117. Only the eight basic colours are used, because a terminal's
+// theme keeps them readable on its background. Only red is also bold: many terminals draw
+// bold colours brighter, and bright green is not readable on white.
 type style string
 
 const (

@@ -17,8 +17,7 @@ import (
 	"bootstrap/internal/keyorder"
 )
 
-// FleetPlan prints the plans of all members as one table, and the numbers of the
-// run.
+// FleetPlan prints the plans of all members as one table, and the numbers of the run.
 func FleetPlan(out *Writer, r *rollout.Record) {
 	table := NewTable(out, "MEMBER", "PLAN", "THE SERVICE IS DOWN FOR", "ORDER").
 		Yield("THE SERVICE IS DOWN FOR", 16).Yield("PLAN", 20).Yield("THE SERVICE IS DOWN FOR", 0).Yield("ORDER", 0).Yield("PLAN", 12)
@@ -41,8 +40,8 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	}
 }
 
-// fleetRemoved names the members that the fleet file does not have any more and that
-// are still deployed, and the command that deletes them.
+// fleetRemoved prints the members that are not in the fleet file any more, but still
+// deployed, and the command that deletes them.
 func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
 	if len(removed) == 0 {
 		return
@@ -74,8 +73,8 @@ func fleetPlan(m *rollout.Member) string {
 	return m.Verdict.String()
 }
 
-// together returns changes with each action once: "create vm, disk" for "create vm"
-// and "create disk".
+// together joins changes with the same action: "create vm, disk" for "create vm" and
+// "create disk".
 func together(changes []string) string {
 	text, last := "", ""
 	for i, c := range changes {
@@ -134,7 +133,7 @@ func FleetNumbers(r *rollout.Record) string {
 	return fmt.Sprintf("%d of %s %s: %s, %s %d at a time; the run stops %s", n.ToDo, count(n.Members, "member"), change, first, then, n.MaxInFlight, stops)
 }
 
-// unchanged returns that no member changes.
+// unchanged returns the message that no member changes.
 func unchanged(r *rollout.Record) string {
 	blocked := r.Count()[schedule.Blocked]
 	text := fmt.Sprintf("No changes: %s are up to date", count(len(r.Members)-blocked, "member"))
@@ -160,7 +159,7 @@ func FleetCreates(r *rollout.Record) bool {
 	return true
 }
 
-// FleetQuestion returns what a person is asked before a run, below the table of its
+// FleetQuestion returns the lines of the question before a run, below the table of its
 // plan: which VMs are replaced.
 func FleetQuestion(r *rollout.Record) []string {
 	var replaced []string
@@ -190,8 +189,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// FleetStatus prints what became of each member; running reports whether the run
-// runs.
+// FleetStatus prints the results of the members; running reports whether the run is in
+// progress.
 func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	state := "running"
 	switch {
@@ -234,7 +233,7 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	}
 }
 
-// FleetNow prints what the members are at present.
+// FleetNow prints the present status of the members.
 func FleetNow(out *Writer, n *rollout.Now) {
 	table := NewTable(out, "MEMBER", "STATE", "VM", "PROBLEM").Yield("PROBLEM", 16).Yield("VM", 0).Yield("PROBLEM", 12)
 	counts := map[rollout.Condition]int{}
@@ -277,7 +276,7 @@ func FleetPlain(out *Writer) func(rollout.Event) {
 	}
 }
 
-// fleetLine writes what is to stay on the screen of an event.
+// fleetLine writes the line of an event that stays on the screen.
 func fleetLine(out *Writer, e rollout.Event) {
 	switch {
 	case e.Kind == rollout.Begun:
@@ -318,11 +317,11 @@ func fleetLine(out *Writer, e rollout.Event) {
 	}
 }
 
-// FleetTerminal returns a renderer like FleetPlain, but below the lines that stay
-// there is one for each running member, with its step and since when, and one with
-// the numbers. width() is the width of the terminal, height() its height. The
-// caller must call hide before it asks a question, and stop at the end; hide removes
-// the part that is drawn again until the next event.
+// FleetTerminal returns a function like FleetPlain. Below the lines that stay, it draws
+// one line for each running member, with its step and since when, and one with the
+// numbers. width() is the width of the terminal, height() its height. The caller must
+// call hide before a question, and stop at the end; hide removes the redrawn lines until
+// the next event.
 func FleetTerminal(ctx context.Context, out *Writer, width, height func() int) (show func(rollout.Event), hide, stop func()) {
 	t := &fleetScreen{out: out, width: width, height: height, running: map[string]*member{}}
 	ticker := time.NewTicker(time.Second)
@@ -362,7 +361,7 @@ type fleetScreen struct {
 	planned int
 	record  *rollout.Record
 	counts  map[string]int
-	lines   int // of the part that is drawn again
+	lines   int // number of redrawn lines
 }
 
 type member struct {
@@ -393,7 +392,7 @@ func (t *fleetScreen) show(e rollout.Event) {
 	t.redraw(&e)
 }
 
-// redraw writes the lines of an event above the part that is drawn again.
+// redraw writes the lines of an event above the redrawn lines.
 func (t *fleetScreen) redraw(e *rollout.Event) {
 	t.clear()
 	if e != nil {

@@ -14,8 +14,8 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-// screen returns the lines that a terminal shows after this output, which moves up
-// only to clear the rest.
+// screen returns the lines that a terminal shows after this output, which moves up only
+// to clear the rest.
 func screen(t *testing.T, out string) []string {
 	t.Helper()
 	var lines []string
@@ -49,8 +49,8 @@ func TestFleetTerminalOrder(t *testing.T) {
 	}
 }
 
-// A terminal shows a line for each running member, clipped to its size; what has
-// ended stays above.
+// A terminal shows a line for each running member, clipped to its size; lines about ended
+// members stay above.
 func TestFleetTerminal(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{20, 6}, {40, 8}, {80, 24}, {200, 50}} {
 		var out bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"bootstrap/deployer/observe"
 )
 
-// InstanceStates prints the states of instances: a row for each, with ps one for each
-// process, and with vitals the load of each VM.
+// InstanceStates prints the states of instances: a row for each; with ps also one for
+// each process, and with vitals the load of each VM.
 func InstanceStates(out *Writer, all *observe.InstanceStates, ps, vitals bool) {
 	table := NewTable(out, "INSTANCE", "AZ", "ADDRESS", "STATE", "PROCESSES", "STEMCELL", "DEPLOYED").
 		Yield("STEMCELL", 12).Yield("DEPLOYED", 10).Yield("STEMCELL", 0).Yield("DEPLOYED", 0).Yield("PROCESSES", 0)
@@ -100,9 +100,9 @@ func percent(f observe.Figure) string {
 	return f.String() + "%"
 }
 
-// instanceNotes prints the notes of instances, those of all only once.
+// instanceNotes prints the notes of instances. A note of all instances is printed once.
 func instanceNotes(out *Writer, all *observe.InstanceStates) {
-	by := map[string][]string{} // names, by note
+	by := map[string][]string{} // names of instances, by note
 	var notes []string
 	for _, s := range all.Instances {
 		if s.Status == nil {

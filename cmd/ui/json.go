@@ -13,13 +13,13 @@ import (
 	"bootstrap/internal/printable"
 )
 
-// Format is the number of the format of JSON output. Members and kinds are added
-// without a new one; it grows when one is removed or gets another meaning.
+// Format is the format of JSON output. Keys and kinds may be added to a format; removing
+// one, or changing its meaning, needs a new format.
 const Format = 1
 
-// Lines writes JSON objects to a stream for programs, one per line, each with a
-// kind. It redacts and shortens values like text, but neither keys nor words
-// that this program chooses itself.
+// Lines writes JSON objects to a stream for programs, one per line, each with a kind. It
+// redacts and shortens values like text, but not keys and words that this program chooses
+// itself.
 type Lines struct {
 	mu       sync.Mutex
 	redactor *Redactor
@@ -87,18 +87,17 @@ type Result struct {
 	Hint     string         `json:"hint,omitempty"`
 	Explain  string         `json:"explain,omitempty"` // the NAME of bootstrap explain
 	Next     []string       `json:"next,omitempty"`    // commands to run next
-	HeldBy   *report.Holder `json:"held_by,omitempty"` // the address that was refused
+	HeldBy   *report.Holder `json:"held_by,omitempty"` // holder of the refused address
 	*report.Outcome
 }
 
-// JSONResult prints how a run ended.
+// JSONResult prints the end of a run.
 func JSONResult(out *Lines, r Result) {
 	r.Kind = "result"
 	out.Print("", r)
 }
 
-// object returns value as a JSON object on one line, with a kind, and with its
-// texts changed by text.
+// object returns value as a JSON object on one line, with a kind; text changes its texts.
 func object(kind string, value any, text func(string) string) ([]byte, error) {
 	data, err := marshal(value)
 	if err != nil {
@@ -130,8 +129,8 @@ type rewriter struct {
 	text func(string) string
 }
 
-// value copies the next value, the one of key, and adds a kind before the members of
-// the outermost object.
+// value copies the next value, which belongs to key, and adds a kind before the members
+// of the outermost object.
 func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	token, err := tokens.Token()
 	if err != nil {
@@ -154,7 +153,7 @@ func (w *rewriter) value(tokens *json.Decoder, key, kind string) error {
 	return err
 }
 
-// timeIn returns the time that a text is. Most texts are none, which is quick to see.
+// timeIn parses a time. Most texts are not times, which is found out quickly.
 func timeIn(text string) (time.Time, bool) {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[10] != 'T' {
 		return time.Time{}, false
@@ -197,8 +196,8 @@ func (w *rewriter) members(tokens *json.Decoder, open json.Delim, key, kind stri
 	return nil
 }
 
-// ours reports whether this program chooses the value of the key. Such values
-// are not redacted: programs compare them, and a password may be the same word.
+// ours reports whether this program chooses the value of the key. Such values are not
+// redacted: programs compare them, and a password may be the same word.
 func ours(key string) bool {
 	switch key {
 	case "kind", "status", "use", "result", "action", "change", "explain":

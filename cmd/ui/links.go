@@ -12,8 +12,8 @@ import (
 	"bootstrap/deployment/links"
 )
 
-// LinksText returns the links of a deployment for people: for each job that consumes any,
-// where they come from and what is in them.
+// LinksText returns the links of a deployment for people: for each job with links, their
+// sources and their content.
 func LinksText(v *links.View) string {
 	if len(v.Links) == 0 {
 		return "No job consumes a link\n"
@@ -47,7 +47,7 @@ func LinksText(v *links.View) string {
 	return b.String()
 }
 
-// linkSource says where a link comes from.
+// linkSource describes the source of a link.
 func linkSource(deployment string, l *links.Seen) string {
 	p := l.Provider
 	switch {
@@ -71,14 +71,14 @@ func linkSource(deployment string, l *links.Seen) string {
 // calledInManifest returns the name by which a manifest finds a provider.
 func calledInManifest(p *links.End) string { return cmp.Or(p.As, p.Name) }
 
-// linkInstance returns an instance of a link in one line.
+// linkInstance describes an instance of a link in one line.
 func linkInstance(value any) string {
 	in, _ := value.(map[string]any)
 	text := fmt.Sprint(in["address"])
 	if name, ok := in["name"].(string); ok && name != "" {
 		text = fmt.Sprintf("%s/%v %s", name, in["index"], text)
 	}
-	if zone, ok := in["az"].(string); ok && zone != "" && zone != "unknown" { // that of an instance without a zone
+	if zone, ok := in["az"].(string); ok && zone != "" && zone != "unknown" { // an instance without a zone has this value
 		text += " in " + zone
 	}
 	if in["bootstrap"] == true {
@@ -87,7 +87,7 @@ func linkInstance(value any) string {
 	return text
 }
 
-// inJSON returns a value in one line, texts without quotes.
+// inJSON returns a value in one line, with texts without quotes.
 func inJSON(value any) string {
 	if text, ok := value.(string); ok && !strings.ContainsAny(text, "\n\r") {
 		return text

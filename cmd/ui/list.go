@@ -6,8 +6,7 @@ import (
 	"bootstrap/deployer/observe"
 )
 
-// Deployments prints the deployments that this machine knows, and what is wrong with
-// some of them.
+// Deployments prints the recorded deployments of this machine, and their problems.
 func Deployments(out *Writer, list []observe.Listed) {
 	if len(list) == 0 {
 		Say(out, "This machine knows no deployment. To make one: bootstrap init")

@@ -55,7 +55,7 @@ func Markdown(out *Writer, deployment string, p plan.View) {
 // markdown writes the parts of a page.
 type markdown struct{ out *Writer }
 
-// changes writes the table of what is not kept as it is.
+// changes writes the table of changes, without what is kept unchanged.
 func (m markdown) changes(list []plan.Line) {
 	fmt.Fprint(m.out, "| action | what | why |\n|---|---|---|\n")
 	for _, c := range list {
@@ -72,7 +72,7 @@ func (m markdown) changes(list []plan.Line) {
 	}
 }
 
-// diff writes a block of differences, with a fence that is in none of its lines.
+// diff writes a block of differences, with a fence that no line of it contains.
 func (m markdown) diff(text string) {
 	text = m.out.clean(text, maxMessage)
 	fence := "```"
@@ -82,8 +82,8 @@ func (m markdown) diff(text string) {
 	fmt.Fprintf(m.out, "%sdiff\n%s\n%s\n", fence, text, fence)
 }
 
-// text returns a text as one line in which no character has a meaning of its own.
-// It removes secrets first, because a secret with escapes in it is not recognized.
+// text returns a text as one line in which no character has a special meaning. It removes
+// secrets first, because an escaped secret is not recognized.
 func (m markdown) text(text string) string {
 	text = strings.ReplaceAll(m.out.clean(text, maxMessage), "\n", " ")
 	var b strings.Builder
@@ -93,6 +93,6 @@ func (m markdown) text(text string) string {
 		}
 		b.WriteRune(c)
 	}
-	// A URL is no link, and its escaped <redacted> is not replaced once more.
+	// A URL does not become a link, and its escaped <redacted> is not replaced again.
 	return strings.ReplaceAll(b.String(), "://", `:\//`)
 }

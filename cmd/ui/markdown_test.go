@@ -10,8 +10,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// No text of a plan is markdown, and a secret stays out even if it contains
-// characters with a meaning there.
+// Texts of a plan are not read as Markdown, and secrets are removed even if they contain
+// characters with a meaning in Markdown.
 func TestMarkdown(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}

@@ -7,9 +7,9 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// writePlan prints a plan: a line for each thing with its action and the reasons, then
+// writePlan prints a plan: a line for each object with its action and the reasons, then
 // the differences of the manifest, the steps during which the service is down, and the
-// warnings that were not printed before; printed reports whether one was.
+// warnings that were not printed before; printed reports whether a warning was.
 func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 	out.paint(bold, "Plan")
 	fmt.Fprintln(out)
@@ -42,7 +42,7 @@ func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 	}
 }
 
-// writeDiff prints how the manifest differs from the one applied last.
+// writeDiff prints the differences between the manifest and the last applied one.
 func writeDiff(out *Writer, diff []string) {
 	if len(diff) == 0 {
 		return
@@ -55,8 +55,8 @@ func writeDiff(out *Writer, diff []string) {
 	}
 }
 
-// downtime returns the steps during which the service is down, and how long these
-// will take, if earlier runs have done all of them.
+// downtime returns the steps during which the service is down, and how long they will
+// take, if earlier runs have measured all of them.
 func downtime(p plan.View) string {
 	text := strings.Join(words(p.Outage()), ", ")
 	switch p.OfRuns {
@@ -68,7 +68,8 @@ func downtime(p plan.View) string {
 	return fmt.Sprintf("%s; about %s, as in %d earlier deploys", text, duration(p.Downtime), p.OfRuns)
 }
 
-// writeTemplates prints how the rendered files differ from those that run.
+// writeTemplates prints the differences between rendered files and those of the running
+// jobs.
 func writeTemplates(out *Writer, p plan.View) {
 	if p.Templates == nil && p.TemplatesNote == "" {
 		return
@@ -89,7 +90,7 @@ func writeTemplates(out *Writer, p plan.View) {
 	}
 }
 
-// templatesNote returns what is said before the list of files, line by line.
+// templatesNote returns the text before the list of files.
 func templatesNote(p plan.View, indent string) (text string) {
 	switch {
 	case p.Templates == nil:
@@ -118,7 +119,7 @@ func fileLine(f plan.File) string {
 // signs are the styles of the lines of a difference, by their first byte.
 var signs = map[byte]style{'-': red, '+': green, '@': cyan}
 
-// actions are the styles of a plan's actions: what destroys something stands out.
+// actions are the styles of a plan's actions: destroying actions stand out.
 var actions = map[plan.Action]style{
 	plan.Create:  green,
 	plan.Reserve: green,
@@ -135,8 +136,8 @@ var actions = map[plan.Action]style{
 	plan.Hold:    faint,
 }
 
-// WriteSteps prints the steps of a plan in their order, numbered; those of a group are
-// on one line. rows contains how long each is expected to take, in the same order.
+// WriteSteps prints the steps of a plan in order, numbered, with the steps of a group on
+// one line. rows has the expected times, in the same order.
 func WriteSteps(out *Writer, steps []plan.Step, rows []plan.Row) {
 	var lines []stepLine
 	for i, s := range steps {
@@ -192,7 +193,7 @@ func (l stepLine) String() string {
 	return text + " (the service is down for " + duration(l.seconds) + ")"
 }
 
-// Ask prints the question whether to destroy what the plan destroys.
+// Ask prints the question whether to destroy the objects in what.
 func Ask(out *Writer, what []string) {
 	fmt.Fprintln(out)
 	for _, w := range what {

@@ -23,7 +23,7 @@ func rowsOf(steps ...plan.Kind) []plan.Row {
 	return rows
 }
 
-// Steps of a group are on one line, each with how long it is expected to take.
+// Steps of a group are on one line, each with its expected time.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	steps := []plan.Step{

@@ -1,7 +1,6 @@
-// Package ui shows events to people and programs. Only it and main write to the
-// standard streams. Everything that is shown or logged passes through a Writer or
-// Lines, which replace secrets, escape control characters and shorten what is too
-// long.
+// Package ui shows events to people and programs. Only it and main write to the standard
+// streams. All text that is shown or logged passes through a Writer or Lines, which
+// replace secrets, escape control characters and shorten long texts.
 package ui
 
 import (
@@ -71,9 +70,9 @@ func (r *Redactor) Add(values ...string) {
 	r.compiled = nil
 }
 
-// Vocabulary returns ordinary words of the sentences of this program. They are public
-// names: in its own sentences they are shown, also if a secret is the same word, and
-// everywhere else they are hidden.
+// Vocabulary returns ordinary words of this program's sentences. They are public names:
+// sentences of the program show them even if a secret is the same word; all other texts
+// hide them.
 func Vocabulary() []string {
 	return []string{
 		"none", "null", "true", "false", "auto", "always", "never", "default", "there", "with", "from", "that", "this", "have", "will", "what",
@@ -98,8 +97,9 @@ func (r *Redactor) Name(names ...string) {
 	r.compiled = nil
 }
 
-// encoded returns the forms of a value in base64 and in hex, the latter only of
-// passwords: nobody writes a certificate so. A short one is in too many texts.
+// encoded returns the forms of a value in base64 and, for passwords only, in hex: nobody
+// writes a certificate in hex. Short values are left out, because too many texts contain
+// their forms.
 func encoded(v string) []string {
 	if len(v) < 8 {
 		return nil
@@ -137,7 +137,7 @@ func formsOfURLs() []string {
 	return []string{"user@host", "user:password@host", "USER:PASSWORD@HOST", "USER[:PASSWORD]@HOST"}
 }
 
-// ownWords are words of sentences that every run prints. Replacing one of them would
+// ownWords returns words of sentences that every run prints. Replacing one of them would
 // show that it is a secret.
 func ownWords() []string {
 	return strings.Fields(`
@@ -155,8 +155,7 @@ func (r *Redactor) String(text string) string {
 	return withoutForms(r.look().all.Replace(text), nil)
 }
 
-// Shown returns a sentence of this program without the secrets; public names in it
-// stay.
+// Shown returns a sentence of this program without secrets; public names in it stay.
 func (r *Redactor) Shown(text string) string {
 	c := r.look()
 	if len(c.names) == 0 {
@@ -166,8 +165,8 @@ func (r *Redactor) Shown(text string) string {
 	return withoutForms(c.replaceUnlessNamed(c.others.Replace(text)), formsOfURLs())
 }
 
-// withoutForms replaces secrets that are known by their form: credentials in URLs and
-// private keys. The URLs in known stay.
+// withoutForms replaces secrets that are recognized by their form: credentials in URLs
+// and private keys. URLs in known stay.
 func withoutForms(text string, known []string) string {
 	if strings.Contains(text, "PRIVATE KEY-----") {
 		text = privateKey.ReplaceAllString(text, Redacted)
@@ -218,7 +217,7 @@ func (r *Redactor) look() *compiled {
 	names = append(append(names, formsOfURLs()...), ownWords()...)
 	tricky := map[string]bool{}
 	var others []string
-	// All names in one text, because most secrets are in none of them.
+	// All names are searched at once, because most secrets are in none of them.
 	joined := strings.Join(names, "\x00")
 	for _, s := range secrets {
 		if strings.Contains(s, "\x00") || !strings.Contains(joined, s) {
@@ -261,8 +260,8 @@ func replacer(secrets []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// replaceUnlessNamed replaces those secrets that are part of a public name,
-// except inside that name.
+// replaceUnlessNamed replaces those secrets that are part of a public name, except inside
+// of that name.
 func (c *compiled) replaceUnlessNamed(text string) string {
 	named := c.spans(text)
 	var b strings.Builder
@@ -285,9 +284,8 @@ func (c *compiled) replaceUnlessNamed(text string) string {
 	return b.String() + text[done:]
 }
 
-// spans contains the positions of public names in a text, sorted by their
-// beginning. The second number is the largest end of this position and all
-// earlier ones.
+// spans has the positions of public names in a text, sorted by their beginning. The
+// second number is the largest end of this and all earlier positions.
 type spans [][2]int
 
 // hold reports whether a name covers all of that part of the text.

@@ -7,8 +7,8 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// Report prints what is recorded of a deployment, what a deploy would do, and the
-// timings of the last deploy.
+// Report prints the records of a deployment, the plan of a deploy, and the timings of the
+// last deploy.
 func Report(out *Writer, r *observe.Report) {
 	facts := NewTable(out)
 	for _, f := range r.Facts() {

@@ -11,8 +11,8 @@ import (
 	"bootstrap/state/file"
 )
 
-// State is a state as show prints it: the keys of create-env and those under
-// our own key.
+// State is a state in the form of show: the keys of create-env, and those under this
+// program's own key.
 type State struct {
 	Path           string         `json:"path"`
 	Serial         int            `json:"serial"`
@@ -58,7 +58,7 @@ type nameView struct {
 	Current bool   `json:"current"`
 }
 
-// StateOf returns a state, whose name is its path or its store, for programs and people.
+// StateOf converts a state for programs and people; path is its path or its store.
 func StateOf(path string, st state.State) State {
 	v := State{
 		Path: path, Serial: st.Own.Serial, DirectorID: st.DirectorID, InstallationID: st.InstallationID,
@@ -137,7 +137,7 @@ func (vm vmView) details() []string {
 	return list
 }
 
-// ending describes how the last deploy ended, according to the state.
+// ending describes the end of the last deploy, according to the state.
 func (v State) ending() string {
 	text := "No deploy is recorded as finished"
 	if v.Finished {
@@ -159,7 +159,7 @@ type Leftover struct {
 	Started time.Time `json:"started"`
 	CID     string    `json:"cid,omitempty"`
 	AgentID string    `json:"agent_id,omitempty"`
-	Disk    string    `json:"disk,omitempty"` // the disk that was copied or changed
+	Disk    string    `json:"disk,omitempty"` // the copied or changed disk
 	Size    int       `json:"size,omitempty"` // MiB
 	Why     string    `json:"why"`
 	sought  string    // what to look for in the cloud
@@ -189,12 +189,12 @@ type Backup struct {
 	Serial   int       `json:"serial"`
 	Written  time.Time `json:"written"`
 	By       string    `json:"by,omitempty"`      // user@host; empty: unknown
-	Command  string    `json:"command,omitempty"` // without values
+	Command  string    `json:"command,omitempty"` // without values of flags
 	Path     string    `json:"path"`
 	Present  bool      `json:"present"`  // the state file is still this version
 	Finished bool      `json:"finished"` // the deploy that wrote it had finished
 	Owned    []string  `json:"owned"`
-	Only     []string  `json:"only_here,omitempty"` // CIDs that no later version records and that were not deleted
+	Only     []string  `json:"only_here,omitempty"` // CIDs that no later version records, and that were not deleted
 	Error    string    `json:"error,omitempty"`     // why it cannot be restored
 }
 

@@ -32,7 +32,7 @@ func Condition(out *Writer, c *observe.Condition, now time.Time) {
 	}
 }
 
-// conditionFacts prints the facts of which there is one each.
+// conditionFacts prints the facts that have a single value.
 func conditionFacts(out *Writer, c *observe.Condition, now time.Time) {
 	table := NewTable(out)
 	defer table.Print()

@@ -12,24 +12,24 @@ import (
 	"bootstrap/internal/printable"
 )
 
-// Table prints cells in columns, of which each row has as many. Each cell is shown
-// as one line of limited length.
+// Table prints cells in columns. All rows have the same number of cells. Each cell is one
+// line of limited length.
 type Table struct {
 	out      *Writer
 	headings []string
 	widths   []int
 	yields   []yield
-	// blocks are the rows: cells that end with a tab, or the last one with the end of
-	// the line. A table may have many thousands.
+	// blocks are the rows: each cell ends with a tab, and the last one with the end of
+	// the line. A table may have many thousands of rows.
 	blocks [][]byte
 }
 
-// yield says how narrow a column may become; 0 leaves it out.
+// yield says how narrow a column may become; 0: it may be left out.
 type yield struct {
 	column, width int
 }
 
-// blockSize is about how many bytes of rows are kept or written at once.
+// blockSize is the approximate number of bytes of rows that are kept or written together.
 const blockSize = 32 << 10
 
 // NewTable begins a table. Without columns it has no heading, and on a narrow
@@ -42,9 +42,9 @@ func NewTable(out *Writer, columns ...string) *Table {
 	return t
 }
 
-// Yield lets a column become as narrow as width on a terminal that is too narrow for
-// the table; 0 leaves it out. Columns yield in the order of the calls. Those that do
-// not are never shortened, so that a name or a CID can be copied.
+// Yield allows a column to become as narrow as width on a narrow terminal; 0 allows to
+// leave it out. Columns yield in the order of the calls. Other columns are never
+// shortened, so that a name or a CID can be copied.
 func (t *Table) Yield(column string, width int) *Table {
 	for i, heading := range t.headings {
 		if heading == column {
@@ -76,8 +76,7 @@ func (t *Table) Row(cells ...string) {
 	t.blocks[last] = append(block, '\n')
 }
 
-// gap is the space between two columns, and left is the heading of those that are
-// left out.
+// gap is the space between two columns, and left is the heading for omitted ones.
 const (
 	gap  = 2
 	left = "…"
@@ -161,7 +160,7 @@ func (t *Table) fit() []int {
 			widths[y.column] = max(y.width, width-excess())
 		}
 	}
-	// What the last columns left free widens the others again.
+	// Space that the last columns left free widens the others again.
 	for _, y := range slices.Backward(t.yields[:done]) {
 		if free := -excess(); free > 0 && widths[y.column] > 0 {
 			widths[y.column] = min(widths[y.column]+free, t.widths[y.column])

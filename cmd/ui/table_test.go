@@ -65,8 +65,8 @@ func tables(out *Writer) {
 	FleetStatus(out, r, false)
 }
 
-// On a terminal, tables fit its width: what is least important is shortened or left
-// out, and names and CIDs are whole. Elsewhere nothing is missing.
+// On a terminal, tables fit its width: the least important columns are shortened or left
+// out, and names and CIDs are complete. Elsewhere nothing is missing.
 func TestTables(t *testing.T) {
 	var whole bytes.Buffer
 	tables((&Redactor{}).Writer(&whole))
@@ -88,8 +88,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// Whatever is in a table, it is not wider than the terminal unless the columns are
-// that do not yield.
+// Whatever a table contains, it is not wider than the terminal, unless the columns that
+// do not yield are.
 func FuzzTable(f *testing.F) {
 	f.Add("a name", "some text", "表", 40)
 	f.Add("x", strings.Repeat("long ", 100), "\x1b[31m", 20)

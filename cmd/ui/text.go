@@ -13,9 +13,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Plain returns a renderer that writes events as lines of text, for a pipe or a
-// file. The lines are those of create-env; during long stages, further lines
-// show the progress.
+// Plain returns a function that writes events as lines of text, for a pipe or a file. The
+// lines are those of create-env; during long stages, further lines show the progress.
 func Plain(out *Writer) func(report.Event) {
 	return newText(out, nil).handle
 }
@@ -25,29 +24,27 @@ func newText(out *Writer, width func() int) *text {
 	return &text{out: out, width: width, open: map[int]bool{}, warned: map[string]bool{}, logs: map[string]string{}, first: map[int]report.Event{}}
 }
 
-// Terminal returns a renderer like Plain, but with progress bars, and with the
-// elapsed time and the last known cause beside a stage that lasts. Lines that are
-// drawn again are at most width() columns wide. The caller calls tick about every
-// second.
+// Terminal returns a function like Plain, but with progress bars, and with the elapsed
+// time and the last known cause in the line of a long stage. Redrawn lines are at most
+// width() columns wide. The caller must call tick about every second.
 func Terminal(out *Writer, width func() int) (show func(report.Event), tick func(now time.Time)) {
 	t := newText(out, width)
 	return t.handle, t.tick
 }
 
-// text is the state of the screen, which concurrent stages share: if another
-// line interrupts an unfinished one, the latter is written again as a whole when
-// it ends.
+// text is the state of the screen, which concurrent stages share: if another line
+// interrupts an unfinished one, that is written again when it ends.
 type text struct {
 	mu         sync.Mutex
 	out        *Writer
 	width      func() int           // nil if there is no terminal
-	open       map[int]bool         // groups that are open
+	open       map[int]bool         // numbers of open groups
 	line       int                  // the stage whose line is unfinished, 0 for none
 	label1     string               // the label of that stage
 	since      time.Time            // when it began
-	cause      string               // what it waits for, as far as known; may be empty
+	cause      string               // the cause of its wait; may be empty
 	first      map[int]report.Event // the first progress of stages
-	waited     report.Event         // the last wait that was written
+	waited     report.Event         // the last written wait
 	redrawn    bool                 // the line will be redrawn: a bar, or a shortened label
 	afterGroup bool                 // a group has just ended
 	begun      bool                 // something was written
@@ -56,8 +53,8 @@ type text struct {
 	logs       map[string]string // by instance: the log whose lines were written last
 }
 
-// quietFor is how long a plain output stays silent while bytes flow, and waitEvery
-// is how long it does during a wait.
+// quietFor is how long a plain output stays silent while data flows, and waitEvery is the
+// limit during a wait.
 const (
 	quietFor  = 10 * time.Second
 	waitEvery = 29 * time.Second
@@ -74,7 +71,7 @@ func (t *text) handle(e report.Event) {
 	}
 	begun := t.begun
 	t.begun, t.lastLine = true, e.Time
-	if e.Kind != report.Log { // its lines have their own limit
+	if e.Kind != report.Log { // lines of logs have their own limit
 		e.Message = t.out.clean(e.Message, maxMessage)
 	}
 	switch e.Kind {
@@ -132,7 +129,7 @@ func (t *text) begin(e report.Event) {
 		t.afterGroup = false
 	}
 	if t.line != 0 {
-		return // another stage uses the line; this one is written when it ends
+		return // another stage uses the line; the line of this stage is written when it ends
 	}
 	label := t.label(e)
 	fmt.Fprint(t.out, t.clip(label))
@@ -140,8 +137,8 @@ func (t *text) begin(e report.Event) {
 	t.label1, t.since, t.cause = label, e.Time, ""
 }
 
-// lasts is how long a stage lasts before its line shows the elapsed time, because
-// most stages end by then.
+// lasts is the time after which a stage's line shows the elapsed time; most stages end
+// before.
 const lasts = 5 * time.Second
 
 // tick draws the unfinished line again, with the elapsed time.
@@ -153,21 +150,21 @@ func (t *text) tick(now time.Time) {
 		return
 	}
 	if _, flows := t.first[t.line]; flows && now.Sub(t.lastLine) < lasts {
-		return // the bar stays until nothing flows any more
+		return // the bar stays until the transfer ends
 	}
 	defer t.out.Flush()
 	rest := " " + span(elapsed)
 	if t.cause != "" {
 		rest += ": " + t.cause
 	}
-	// A long label leaves room for half of the line.
+	// A long label leaves half of the line free.
 	room := max(t.columns()-runewidth.StringWidth(rest), t.columns()/2)
 	t.redrawn = true
 	t.out.control(clearLine)
 	fmt.Fprint(t.out, t.clip(runewidth.Truncate(t.label1, room, "…")+rest))
 }
 
-// waiting shows or remembers what a stage waits for.
+// waiting shows or stores the cause of a stage's wait.
 func (t *text) waiting(e report.Event) {
 	if t.width != nil {
 		if e.Stage == t.line {
@@ -223,7 +220,7 @@ func (t *text) end(e report.Event) {
 	t.line, t.redrawn = 0, false
 }
 
-// endings are how lines of stages end.
+// endings are the texts at the ends of stages' lines.
 var endings = map[report.Status]struct {
 	word  string
 	style style
@@ -254,7 +251,7 @@ const clearLine = "\r\x1b[K"
 
 func (t *text) columns() int { return columns(t.width) }
 
-// columns returns how wide a line may be; the last column stays free, because some
+// columns returns the largest width of a line. The last column stays free, because some
 // terminals start a new row when it is written.
 func columns(terminal func() int) int {
 	width := terminal()
@@ -272,7 +269,7 @@ func (t *text) clip(line string) string {
 	return runewidth.Truncate(line, t.columns(), "…")
 }
 
-// fold breaks a line that is wider than the terminal, between words or within words
+// fold breaks a line that is wider than the terminal, between words or inside of words
 // that are too long.
 func (t *text) fold(line string) string {
 	if t.width == nil || runewidth.StringWidth(line) <= t.columns() {
@@ -342,8 +339,8 @@ func (t *text) progress(e report.Event) {
 	fmt.Fprint(t.out, t.draw(e))
 }
 
-// draw renders the line of a stage with a bar, or with the amount if there is no room
-// for a bar; a label that leaves no room is shortened.
+// draw renders the line of a stage with a bar; if there is no space for a bar, with the
+// amount. A label that leaves no space is shortened.
 func (t *text) draw(e report.Event) string {
 	label, pace := t.label(e), t.pace(e, " ")
 	room := t.columns() - runewidth.StringWidth(label) - 1
@@ -386,8 +383,8 @@ func drawBar(e report.Event, width int, counters bool) string {
 	return strings.TrimSpace(bar.String())
 }
 
-// pace returns how fast bytes flow, and how long that takes for the rest; empty in
-// the first second.
+// pace returns the speed of the transfer, and the time for the rest; empty in the first
+// second.
 func (t *text) pace(e report.Event, before string) string {
 	first := t.first[e.Stage]
 	took, done := e.Time.Sub(first.Time).Seconds(), e.Done-first.Done
@@ -434,8 +431,8 @@ func duration(seconds float64) string {
 	return span(time.Duration(seconds * float64(time.Second)).Round(time.Second))
 }
 
-// Succeeded prints that the command has succeeded, and what became of the VM if it
-// was changed; o may be nil.
+// Succeeded prints that the command has succeeded, and the result for the VM if it was
+// changed; o may be nil.
 func Succeeded(out *Writer, o *report.Outcome, next []string) {
 	if o != nil && o.Changed && o.VM != "" {
 		text := fmt.Sprintf("VM '%s'; the run took %s", o.VM, duration(o.Seconds))
@@ -455,9 +452,8 @@ func Succeeded(out *Writer, o *report.Outcome, next []string) {
 	fmt.Fprintln(out)
 }
 
-// Failed prints what went wrong and what to do about it. hint and explain, the NAME of
-// bootstrap explain, may be empty;
-// with code 0, the program goes on.
+// Failed prints the error and what to do. hint and explain, the NAME of bootstrap
+// explain, may be empty; if code is 0, the program continues.
 func Failed(out *Writer, code int, err error, hint, explain string) {
 	fmt.Fprintln(out)
 	out.paint(alarm, "Error:")

@@ -7,7 +7,7 @@ import (
 	"bootstrap/deployer/timeline"
 )
 
-// mostLongest is how many calls are named as the longest ones.
+// mostLongest is how many of the longest calls are listed.
 const mostLongest = 3
 
 // Timings prints when the parts of a run began, how long they took, and how much of
@@ -44,8 +44,8 @@ func some(s float64) string {
 	return timeline.Took(s)
 }
 
-// timingsAtEnd returns what a person asks first: how long in all, how long the service
-// was down, and what took longest.
+// timingsAtEnd returns what a person asks first: the total time, how long the service was
+// down, and the longest calls.
 func timingsAtEnd(t *timeline.Timeline) []string {
 	lines := []string{"Total: " + timeline.Took(t.Seconds)}
 	if len(t.Down) > 0 {

@@ -20,8 +20,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// replay passes a recorded JSON stream to a renderer: text and JSON are made
-// from the same events.
+// replay passes a recorded JSON stream to a renderer: text and JSON are made from the
+// same events.
 func replay(t *testing.T, file string, render func(report.Event)) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -53,8 +53,7 @@ func TestTerminal(t *testing.T) {
 	show, tick := Terminal(r.Writer(&out), func() int { return 80 })
 	replay(t, "testdata/deploy.jsonl", ticking(show, tick))
 	golden.Assert(t, out.String(), "deploy.tty.txt")
-	// At the end, the screen shows what Plain prints, except for the lines about
-	// progress.
+	// At the end, the screen shows the output of Plain, except for lines about progress.
 	screen := strings.Builder{}
 	for line := range strings.Lines(out.String()) {
 		if i := strings.LastIndex(line, "\r\x1b[K"); i >= 0 {
@@ -114,7 +113,7 @@ func TestWidths(t *testing.T) {
 
 var uncoloured = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// JSON can be decoded into the events that were reported.
+// The JSON can be decoded to the reported events.
 func TestJSONRoundTrip(t *testing.T) {
 	var out bytes.Buffer
 	r := &Redactor{}
@@ -322,8 +321,8 @@ func steers(c rune) bool {
 	return c < ' ' && c != '\t' || c >= 0x7f && c <= 0x9f || strings.ContainsRune("\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff", c)
 }
 
-// Whatever is written, a terminal only displays it, in lines of limited length;
-// JSON keeps it unchanged.
+// A terminal only displays the written text, in lines of limited length; JSON keeps it
+// unchanged.
 func FuzzWriter(f *testing.F) {
 	f.Add("\x1b[31mred\x1b[0m \u202eback\u2069 \x9b2J \xff\r\nnext\rline\x00\x7f\u009d", 3)
 	f.Add(strings.Repeat("a long line ", 10), 5000)
@@ -403,8 +402,8 @@ func FuzzTerminal(f *testing.F) {
 
 func cleaned(w *Writer, name string) string { return w.clean(name, maxCell) }
 
-// Whatever the secrets are, JSON has the same keys and words, times in UTC,
-// numbers as numbers, and texts of limited length.
+// Whatever the secrets are, JSON has the same keys and words, times in UTC, numbers as
+// numbers, and texts of limited length.
 func TestLines(t *testing.T) {
 	r := &Redactor{}
 	r.Add("result", "finished", "kind", "error", "1234", "s3cret-pass")
@@ -429,7 +428,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The last line of the doctor counts what is wrong, and nothing that is not.
+// The last line of the doctor has the number of problems.
 func TestChecked(t *testing.T) {
 	for _, c := range []struct {
 		failed, warned int

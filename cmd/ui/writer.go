@@ -17,21 +17,21 @@ import (
 // These limits apply to all output. Replies of other programs are limited where
 // they are read.
 const (
-	maxLine    = 16 << 10 // of a line
-	maxMessage = 64 << 10 // of a message or an error
-	maxCell    = 512      // of a table's cell
-	maxLogged  = 1 << 20  // of a line of a log file
+	maxLine    = 16 << 10 // for a line
+	maxMessage = 64 << 10 // for a message or an error
+	maxCell    = 512      // for a table's cell
+	maxLogged  = 1 << 20  // for a line of a log file
 )
 
-// Writer writes text to a stream or a log file. It writes whole lines, without secrets,
-// with control characters escaped, and shortens lines that are too long.
+// Writer writes text to a stream or a log file. It writes complete lines, without
+// secrets, with control characters escaped, and shortens long lines.
 type Writer struct {
 	mu       sync.Mutex
 	redactor *Redactor
 	to       io.Writer
 	longest  int // length of a line
 	coloured bool
-	width    func() int // of the terminal; nil: there is none
+	width    func() int // width of the terminal; nil: there is none
 	held     []byte
 	err      error
 }
@@ -41,19 +41,19 @@ func (r *Redactor) Writer(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLine}
 }
 
-// LogWriter returns a writer to a log file, where the lines may be longer.
+// LogWriter returns a writer for a log file, in which lines may be longer.
 func (r *Redactor) LogWriter(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLogged}
 }
 
-// Within makes tables and lists fit a terminal that is width() columns wide, and
-// returns the writer.
+// Within makes tables and lists fit a terminal of width() columns, and returns the
+// writer.
 func (w *Writer) Within(width func() int) *Writer {
 	w.width = width
 	return w
 }
 
-// room returns how wide lines may be, 0 for any width; the last column stays free,
+// room returns the largest width of lines, 0 for any width. The last column stays free,
 // because some terminals start a new row when it is written.
 func (w *Writer) room() int {
 	if w.width == nil {
@@ -62,8 +62,8 @@ func (w *Writer) room() int {
 	return columns(w.width)
 }
 
-// indent returns where further lines of a text begin whose first line begins at a
-// column: there, or further to the left on a narrow terminal.
+// indent returns the column at which further lines of a text begin, if its first line
+// begins at the given column: there, or further to the left on a narrow terminal.
 func (w *Writer) indent(begins int) int {
 	if room := w.room(); room > 0 && room-begins < 20 {
 		return 4
@@ -72,7 +72,7 @@ func (w *Writer) indent(begins int) int {
 }
 
 // broken breaks a text that begins at a column between words, so that it fits the
-// terminal. A long word, which may be a path or a CID, stays as it is.
+// terminal. A long word, which may be a path or a CID, is not broken.
 func (w *Writer) broken(text string, begins int) string {
 	room, used := w.room(), begins
 	if room == 0 || begins+runewidth.StringWidth(text) <= room {
@@ -96,12 +96,11 @@ func (w *Writer) broken(text string, begins int) string {
 	return b.String()
 }
 
-// command matches a command in a message, which stays on one line, so that it can be
-// copied.
+// command matches a command in a message. It stays on one line, so that it can be copied.
 var command = regexp.MustCompile("[`\"]bootstrap [^`\"]*[`\"]\\S*|: bootstrap [a-z].*$")
 
 // sentences breaks the lines of a message between words, so that they fit the terminal.
-// The first line begins at a column. Lines with parts that are aligned stay as they are.
+// The first line begins at a column. Lines with aligned parts are not changed.
 func (w *Writer) sentences(text string, begins int) string {
 	room := w.room()
 	if room == 0 {
@@ -139,9 +138,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	lines := w.held[:i+1]
-	// A private key is held back until its end, so that all of it can be
-	// recognized. One without an end is written as well, redacted to the end of
-	// the text.
+	// A private key is held back until its end, so that it can be recognized. A key
+	// without an end is redacted up to the end of the text.
 	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
 		return len(p), nil
 	}
@@ -194,7 +192,7 @@ func (w *Writer) send(text string) {
 	}
 }
 
-// control writes control sequences for the terminal, which only this program may.
+// control writes control sequences for the terminal, which only this program may use.
 func (w *Writer) control(sequence string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,13 +200,13 @@ func (w *Writer) control(sequence string) {
 	w.send(sequence)
 }
 
-// clean makes a text safe to print. It redacts before it shortens, so that no
-// secret is split.
+// clean makes a text safe to print. It redacts before it shortens, so that no secret is
+// split.
 func (w *Writer) clean(text string, limit int) string {
 	return bounded(printable.Escaped(w.redactor.Shown(text)), limit)
 }
 
-// bounded returns at most limit bytes of text, and says how many it left out.
+// bounded returns at most limit bytes of text, with the number of omitted bytes.
 func bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text

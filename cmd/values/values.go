@@ -1,5 +1,5 @@
-// Package values contains the values of flags: each reads the text that a person
-// gives, or says what is wrong with it without repeating a secret.
+// Package values has the types of flags: each reads the text of a person, or reports a
+// mistake without repeating a secret.
 package values
 
 import (
@@ -44,7 +44,7 @@ type Time time.Duration
 // Type returns the word for the value in help texts.
 func (t *Time) Type() string { return "TIME" }
 
-// String returns the time as a person writes it.
+// String returns the time in the form in which a person writes it.
 func (t *Time) String() string {
 	d := time.Duration(*t)
 	switch {
@@ -203,7 +203,8 @@ func (v *Paths) Type() string { return "FILE" }
 // String returns the default for help texts.
 func (v *Paths) String() string { return "" }
 
-// Set adds a file. A ~ that the shell left, as in --flag=~/file, is the home folder.
+// Set adds a file. A ~ that the shell has not replaced, as in --flag=~/file, is the home
+// folder.
 func (v *Paths) Set(path string) error {
 	expanded, err := document.ExpandHome(path)
 	if err != nil || path == "" {
@@ -259,7 +260,7 @@ func (v *Sources) Set(text string) error {
 // maxCA limits the size of the CA file that a flag names.
 const maxCA = 1 << 20
 
-// File contains the content of the file that the flag names.
+// File is the content of the file that the flag names.
 type File string
 
 // Type returns the word for the value in help texts.
@@ -275,7 +276,7 @@ func (v *File) Set(path string) error {
 	return err
 }
 
-// PipeTime limits how long reading a pipe that a flag names may take.
+// PipeTime limits the time for reading a pipe that a flag names.
 const PipeTime = time.Minute
 
 // ReadFile reads a file of at most max bytes. If it is a pipe, it waits at
@@ -311,7 +312,7 @@ func ReadFile(path string, max int64, wait time.Duration) ([]byte, error) {
 // so errors do not repeat it.
 type Pairs struct {
 	List *[]string
-	Flag string // as people write it
+	Flag string // the flag as people write it
 	Want string // NAME=VALUE, NAME=PATH, NAME=SOURCE or OS=SOURCE
 }
 
@@ -378,8 +379,7 @@ func (v *StateKey) Type() string { return "KEY" }
 // String is empty: help texts show no default.
 func (v *StateKey) String() string { return "" }
 
-// Set refuses everything else, also the key itself, which other users of the machine
-// could read.
+// Set accepts only fingerprints: other users of the machine could read the key itself.
 func (v *StateKey) Set(text string) error {
 	given, err := team.ParseGiven(text)
 	switch {
@@ -392,8 +392,8 @@ func (v *StateKey) Set(text string) error {
 	return nil
 }
 
-// Database is where the ledger of addresses is: an absolute path or a
-// postgres:// URL, perhaps with a password.
+// Database is the address ledger: an absolute path or a postgres:// URL, perhaps with a
+// password.
 type Database string
 
 // Type returns the word for the value in help texts.
@@ -402,7 +402,7 @@ func (v *Database) Type() string { return "PATH" }
 // String returns the default for help texts.
 func (v *Database) String() string { return "" }
 
-// Set takes the path or the URL.
+// Set reads the path or the URL.
 func (v *Database) Set(text string) error {
 	scheme, _, isURL := strings.Cut(text, "://")
 	switch {
@@ -429,7 +429,7 @@ func (v *MBus) Type() string { return "URL" }
 // String returns the default for help texts.
 func (v *MBus) String() string { return "" }
 
-// Set takes the URL.
+// Set reads the URL.
 func (v *MBus) Set(text string) error {
 	if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" || u.Hostname() == "") {
 		return Refusal("--old-mbus: expected https://USER:PASSWORD@HOST:PORT")
@@ -464,7 +464,7 @@ func (v *VarsFiles) Set(path string) error {
 		switch {
 		case err != nil:
 			return Refusal(fmt.Sprintf("-l -: cannot read standard input: %v", document.Cause(err)))
-		case len(bytes.TrimSpace(data)) == 0: // whoever was to write it was killed, or forgot it
+		case len(bytes.TrimSpace(data)) == 0: // the writer was killed, or wrote nothing
 			return Refusal("-l -: standard input is empty; write {} if there are no variables")
 		case len(data) > maxVars:
 			return Refusal(fmt.Sprintf("-l -: standard input is larger than the limit of %d MiB", maxVars>>20))
@@ -484,7 +484,7 @@ func (v Watch) Type() string { return "RANGE" }
 // String returns the default for help texts.
 func (v Watch) String() string { return "" }
 
-// Set takes the range.
+// Set reads the range.
 func (v Watch) Set(text string) error {
 	watch, err := manifest.ParseWatchTime(text)
 	if err != nil {
@@ -505,7 +505,7 @@ func (Choice) Type() string { return "WORD" }
 
 // String returns the word, or the default.
 func (c Choice) String() string {
-	if c.To == nil { // pflag asks an empty value
+	if c.To == nil { // pflag calls it on an empty value
 		return ""
 	}
 	return cmp.Or(*c.To, c.Of[0])

@@ -73,7 +73,7 @@ Its lines begin with the name of the instance, and the exit code is the highest 
 				return exit.Code(ended.Status)
 			case errors.As(err, &interrupted):
 				c.Silent()
-				return exit.Code(exit.Interrupted) // nothing is left to go on with
+				return exit.Code(exit.Interrupted) // there is nothing to continue
 			case err == nil:
 				c.Silent()
 			}
@@ -86,8 +86,8 @@ Its lines begin with the name of the instance, and the exit code is the highest 
 	return cmd
 }
 
-// terminal returns the terminal of standard input, nil if there is none. A
-// command on the VM gets a terminal only if its output goes to one, too.
+// terminal returns the terminal of standard input; nil: there is none. A command on the
+// VM gets a terminal only if its output goes to one, too.
 func terminal(ctx context.Context, c *cli.Console, command bool) *tunnel.Terminal {
 	in, ok := c.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
