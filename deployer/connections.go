@@ -42,7 +42,7 @@ func (c *Connections) get(address string, resolve func() (*links.Connected, erro
 func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
 	d := j.in.Deployment
 	return j.connections.get(j.ownAddress(d), func() (*links.Connected, error) {
-		return links.Resolve(d.Name, j.linkGroups(own), j.others)
+		return links.Resolve(d.Name, j.linkGroups(own), j.others())
 	})
 }
 

@@ -161,6 +161,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 				Consumes:          ref.Consumes,
 				Provides:          ref.Provides,
 				Path:              ref.Path,
+				Place:             ref.Pos.String(),
 			},
 		})
 	}

@@ -41,7 +41,7 @@ func (j *jobs) connect(jobs []templates.Job) error {
 // connectOthers connects the jobs of the only instance of a manifest to those of other
 // deployments. Rendering connects them to each other.
 func (j *jobs) connectOthers(jobs []templates.Job) error {
-	all, err := links.ResolveOthers(j.in.Manifest.Name, j.groupOf(jobs), j.others)
+	all, err := links.ResolveOthers(j.in.Manifest.Name, j.groupOf(jobs), j.others())
 	for _, link := range all {
 		for i := range jobs {
 			if c := &jobs[i].Context; jobs[i].Name == link.Consumer.Job {
@@ -172,7 +172,7 @@ func (r *run) addConnected(parts map[string]any) (sources map[string]string, err
 // several instances, else those to other deployments.
 func (r *run) linksOf(own []templates.Job) ([]links.Link, error) {
 	if r.in.Deployment == nil {
-		return links.ResolveOthers(r.in.Manifest.Name, r.jobs.groupOf(own), r.jobs.others)
+		return links.ResolveOthers(r.in.Manifest.Name, r.jobs.groupOf(own), r.jobs.others())
 	}
 	all, err := r.jobs.resolve(own)
 	if err != nil {

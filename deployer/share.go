@@ -166,12 +166,17 @@ func (r *run) secretsIn(value any) []string {
 	return list
 }
 
-// others returns what another deployment shares. Its secrets are never shown.
-func (j *jobs) others(name string) ([]links.Provider, error) {
-	e, err := shared.In(j.rec.Env.Home, j.rec.Env.Getenv).Find(name)
-	if err != nil {
-		return nil, err
+// others returns what other deployments share on this machine. Their secrets are never
+// shown.
+func (j *jobs) others() links.Others {
+	kept := shared.In(j.rec.Env.Home, j.rec.Env.Getenv)
+	find := func(deployment string) ([]links.Provider, error) {
+		e, err := kept.Find(deployment)
+		if err != nil {
+			return nil, err
+		}
+		j.rec.Env.Secret(e.Secrets...)
+		return e.Providers, nil
 	}
-	j.rec.Env.Secret(e.Secrets...)
-	return e.Providers, nil
+	return links.Others{Shared: find, Typed: kept.Typed}
 }

@@ -65,7 +65,7 @@ func (r *run) viewLinks(view *links.View, show bool) error {
 // viewOf returns a link between jobs of the only instance.
 func (r *run) viewOf(l templates.Linked) links.Seen {
 	end := func(job *templates.Job, name, kind string) links.End {
-		return links.End{Deployment: r.in.Manifest.Name, Group: r.in.Manifest.Group.Name, Job: job.Name, Name: name, Type: kind, Path: job.Context.Path}
+		return links.End{Deployment: r.in.Manifest.Name, Group: r.in.Manifest.Group.Name, Job: job.Name, Name: name, Type: kind}
 	}
 	v := links.Seen{Consumer: end(l.Job, l.Link.Name, l.Link.Type), Optional: l.Link.Optional, Content: l.Content, Why: l.Why}
 	if l.By != nil {

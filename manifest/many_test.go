@@ -148,3 +148,19 @@ func TestDigestOfGroup(t *testing.T) {
 		}
 	}
 }
+
+// A certificate does not get the addresses of links: they are to be listed.
+func TestVariableConsumes(t *testing.T) {
+	path, inputs := written(t, "update: {", "variables: [{name: tls, type: certificate, options: {is_ca: true, common_name: x}, consumes: {alternative_name: {from: db}}}]\nupdate: {")
+	inputs.VarsStore, inputs.Generate = filepath.Join(t.TempDir(), "creds.yml"), document.Plan
+	d, err := LoadDeployment(t.Context(), path, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range d.Common.Warnings {
+		if strings.Contains(w.Message, "options.alternative_names") {
+			return
+		}
+	}
+	t.Errorf("%v", d.Common.Warnings)
+}

@@ -115,8 +115,9 @@ type Context struct {
 	// "cloud_provider.properties"; used in advice about a missing one.
 	PropertiesPath string
 	// Path is where the manifest lists the job, for example
-	// "instance_groups[0].jobs[1]"; used in advice about a missing link.
-	Path string
+	// "instance_groups[0].jobs[1]"; used in advice about a missing link. Place is the file
+	// and the line of it, if they are known.
+	Path, Place string
 }
 
 // Start returns an engine, without starting Ruby. The engine does not end with ctx,

@@ -110,25 +110,19 @@ func TestDirector(t *testing.T) {
 	}
 	for i, all := range cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			shared := map[string][]Provider{}
-			others := func(name string) ([]Provider, error) {
-				if list, ok := shared[name]; ok {
-					return list, nil
-				}
-				return nil, fmt.Errorf("no deployment %q", name)
-			}
+			known := others{}
 			for k := range all {
 				c := &all[k]
 				groups, valid := c.groups()
 				if !valid && len(c.Result.Errors) > 0 {
 					return
 				}
-				got, err := Resolve(c.Deployment.Name, groups, others)
+				got, err := Resolve(c.Deployment.Name, groups, known.known())
 				if err != nil || len(c.Result.Errors) > 0 {
 					c.compareErrors(t, err)
 					return
 				}
-				shared[c.Deployment.Name] = got.Shared
+				known[c.Deployment.Name] = got.Shared
 				c.compareLinks(t, got.Links)
 			}
 		})

@@ -44,7 +44,7 @@ type End struct {
 	Name       string `json:"link"`          // in the job's spec
 	As         string `json:"as,omitempty"`  // its name in the manifest, if that differs
 	Type       string `json:"type"`
-	Path       string `json:"-"` // of the job in the manifest
+	Place      string `json:"-"` // of the job in the manifest, for people
 }
 
 // Link is a link that a job consumes, and the job that provides it.
@@ -81,8 +81,13 @@ type Connected struct {
 	Shared []Provider // which other deployments may consume
 }
 
-// Others returns what another deployment shares. The error says why that is not known.
-type Others func(deployment string) ([]Provider, error)
+// Others is what is known of other deployments.
+type Others struct {
+	// Shared returns what a deployment shares. The error says why that is not known.
+	Shared func(deployment string) ([]Provider, error)
+	// Typed returns what all of them share of a type.
+	Typed func(kind string) []Provider
+}
 
 // Resolve connects the links of all jobs. The error is an *Unresolved that lists all
 // problems.
@@ -118,7 +123,15 @@ type resolver struct {
 
 // end returns the end of a link at a job.
 func (r *resolver) end(g *Group, job *templates.Job, l artifact.Link) End {
-	return End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: l.Name, Type: l.Type, Path: job.Context.Path}
+	return End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: l.Name, Type: l.Type, Place: placeOf(job)}
+}
+
+// placeOf returns the place of a job in the manifest, for people.
+func placeOf(job *templates.Job) string {
+	if job.Context.Place == "" {
+		return job.Context.Path
+	}
+	return job.Context.Place + ", " + job.Context.Path
 }
 
 // checkNames refuses names in consumes and provides that the job does not know.
@@ -142,7 +155,7 @@ func (r *resolver) checkNames(g *Group, job *templates.Job) {
 			} else if len(names) > 0 {
 				why += "; it knows " + strings.Join(names, ", ")
 			}
-			r.fail(End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: name, Path: job.Context.Path}, why)
+			r.fail(End{Deployment: r.deployment, Group: g.Name, Job: job.Name, Name: name, Place: placeOf(job)}, why)
 		}
 	}
 }
@@ -195,11 +208,11 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 	case len(found) > 1:
 		r.fail(link.Consumer, "several jobs provide it", found...)
 	case explicit:
-		r.fail(link.Consumer, fmt.Sprintf("no job provides a link %q of the type %q", asked.from, wanted.Type)+r.otherType(asked.from), typed...)
+		r.fail(link.Consumer, fmt.Sprintf("no job provides a link %q of the type %q", asked.from, wanted.Type)+r.otherType(asked.from), r.orElsewhere(typed, wanted.Type)...)
 	case wanted.Optional:
 		link.Why = none
 	default:
-		r.fail(link.Consumer, none+fmt.Sprintf("; add one that does, or describe it: consumes: {%s: {instances: [{address: ADDRESS}], properties: {}}}", wanted.Name))
+		r.fail(link.Consumer, none+fmt.Sprintf("; add one that does, or describe it: consumes: {%s: {instances: [{address: ADDRESS}], properties: {}}}", wanted.Name), r.orElsewhere(nil, wanted.Type)...)
 	}
 	return link
 }
@@ -220,7 +233,7 @@ func matching(all []Provider, kind, from string, explicit bool) (found, typed []
 
 // fromOther fills a link with what another deployment shares.
 func (r *resolver) fromOther(link *Link, asked request) {
-	shared, err := r.others(asked.deployment)
+	shared, err := r.others.Shared(asked.deployment)
 	if err != nil {
 		r.fail(link.Consumer, err.Error())
 		return
@@ -236,12 +249,21 @@ func (r *resolver) fromOther(link *Link, asked request) {
 	}
 }
 
+// orElsewhere returns the providers of a type; if there are none, those that other
+// deployments share.
+func (r *resolver) orElsewhere(typed []Provider, kind string) []Provider {
+	if len(typed) > 0 {
+		return typed
+	}
+	return slices.DeleteFunc(r.others.Typed(kind), func(p Provider) bool { return p.Deployment == r.deployment })
+}
+
 // otherType returns the end of a message that says which jobs provide a link of the name
 // with another type.
 func (r *resolver) otherType(name string) string {
 	for _, p := range r.providers {
 		if p.called() == name {
-			return fmt.Sprintf("; %s has the type %q", p.provider(), p.Type)
+			return fmt.Sprintf("; %s has the type %q", p.provider(r.deployment), p.Type)
 		}
 	}
 	return ""

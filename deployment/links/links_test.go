@@ -43,8 +43,29 @@ func deployment(change func(groups []Group)) []Group {
 	return groups
 }
 
-// nobody knows no other deployment.
-func nobody(name string) ([]Provider, error) { return nil, fmt.Errorf("no deployment %q", name) }
+// others are other deployments, by name.
+type others map[string][]Provider
+
+// known returns them as Resolve takes them.
+func (o others) known() Others { return Others{Shared: o.find, Typed: o.typed} }
+
+func (o others) find(name string) ([]Provider, error) {
+	if list, ok := o[name]; ok {
+		return list, nil
+	}
+	return nil, fmt.Errorf("no deployment %q", name)
+}
+
+func (o others) typed(kind string) (all []Provider) {
+	for _, list := range o {
+		for _, p := range list {
+			if p.Type == kind {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
 
 func consumes(value any) map[string]any { return map[string]any{"db": value} }
 
@@ -127,7 +148,7 @@ func TestResolve(t *testing.T) {
 		}, "web self", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Resolve("dep", deployment(c.change), nobody)
+			got, err := Resolve("dep", deployment(c.change), others{}.known())
 			var wrong *Unresolved
 			switch {
 			case c.why != "":
@@ -163,7 +184,18 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		g[0].Jobs[0].Consumes = []artifact.Link{{Name: "peer", Type: "x"}, {Name: "peer2", Type: "y"}}
 	})
 	var wrong *Unresolved
-	if _, err := Resolve("dep", groups, nobody); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
+	if _, err := Resolve("dep", groups, others{}.known()); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
+		t.Errorf("%v", err)
+	}
+}
+
+// What another deployment shares is a candidate if nothing in the deployment is.
+func TestCandidatesElsewhere(t *testing.T) {
+	groups := deployment(func(g []Group) { g[0].Jobs[0].Provides = nil })
+	data := others{"data": {{End: End{Deployment: "data", Group: "db", Job: "postgres", Name: "conn", As: "main", Type: "sql"}}}}
+	_, err := Resolve("dep", groups, data.known())
+	const want = `the job "postgres" in the group "db" of the deployment "data" as "main" ("conn" in the job's spec) provides it; to choose it: consumes: {db: {from: main, deployment: data}}`
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }

@@ -31,7 +31,7 @@ func (e *Unresolved) Error() string {
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "\n- %s: %s", p.Consumer, p.Why)
 		for _, c := range p.Candidates {
-			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(), p.line(c))
+			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(p.Consumer.Deployment), p.line(c))
 		}
 	}
 	return b.String()
@@ -39,6 +39,9 @@ func (e *Unresolved) Error() string {
 
 // line returns what to write in the manifest to choose a candidate.
 func (p *Problem) line(c End) string {
+	if c.Deployment != p.Consumer.Deployment {
+		return fmt.Sprintf("consumes: {%s: {from: %s, deployment: %s}}", p.Consumer.Name, cmp.Or(c.As, c.Name), c.Deployment)
+	}
 	same, group := 0, 0
 	for _, other := range p.Candidates {
 		if cmp.Or(other.As, other.Name) == cmp.Or(c.As, c.Name) {
@@ -66,20 +69,23 @@ func (e End) String() string {
 		text += fmt.Sprintf(" (type %q)", e.Type)
 	}
 	text += fmt.Sprintf(" of the job %q in the group %q", e.Job, e.Group)
-	if e.Path != "" {
-		text += " (" + e.Path + ")"
+	if e.Place != "" {
+		text += " (" + e.Place + ")"
 	}
 	return text
 }
 
-// provider describes a providing end for people.
-func (e End) provider() string {
+// provider describes a providing end for people. deployment is that of the consumer.
+func (e End) provider(deployment string) string {
 	name := fmt.Sprintf("%q", e.Name)
 	if e.As != "" {
 		name = fmt.Sprintf("%q (%q in the job's spec)", e.As, e.Name)
 	}
 	if e.Job == "" {
 		return fmt.Sprintf("the disk %s of the group %q", name, e.Group)
+	}
+	if e.Deployment != deployment {
+		return fmt.Sprintf("the job %q in the group %q of the deployment %q as %s", e.Job, e.Group, e.Deployment, name)
 	}
 	return fmt.Sprintf("the job %q in the group %q as %s", e.Job, e.Group, name)
 }

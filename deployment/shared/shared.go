@@ -136,6 +136,28 @@ func (l Links) read(path string) (*Entry, error) {
 	return e, nil
 }
 
+// Typed returns what all deployments share of a type of links, for suggestions: entries
+// that cannot be read are left out.
+func (l Links) Typed(kind string) []links.Provider {
+	files, _ := filepath.Glob(filepath.Join(l.dir, "*.json"))
+	var all []links.Provider
+	for _, path := range files {
+		e, err := l.read(path)
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(e.Source); err != nil {
+			continue
+		}
+		for _, p := range e.Providers {
+			if p.Type == kind {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
 // Find returns what the deployment with the name shares.
 func (l Links) Find(name string) (*Entry, error) {
 	files, err := filepath.Glob(filepath.Join(l.dir, "*.json"))

@@ -154,6 +154,9 @@ func (e *evaluation) generate(def *definition) {
 		def.state = failed
 		return
 	}
+	if links := def.place.Get("consumes"); links.HasKey() {
+		links.WarnKey("is not used: list the names and addresses of the certificate in options.alternative_names")
+	}
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
 	if place.node != nil {
 		options, open := e.fillOptions(place.node)
