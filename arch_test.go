@@ -141,6 +141,7 @@ func imports() map[string][]string {
 			"manifest",
 			"manifest/document",
 			"state/file",
+			"state/team",
 			"templates",
 		},
 		"cmd/manifests": {
@@ -466,6 +467,7 @@ func imports() map[string][]string {
 		"fleet/rollout": {
 			"deployer/plan",
 			"deployer/report",
+			"deployment/record",
 			"fleet",
 			"fleet/schedule",
 			"state",

@@ -109,6 +109,10 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	return run(ctx, opts)
 }
 
+// SeveralInStore says why a deployment with several instances cannot be in the store of a
+// team, and what to do.
+const SeveralInStore = "the states of several instances are files, and cannot be in a store (--state URL, or BOOTSTRAP_STATE): name a file on this machine with --state FILE.json, whose folder of instances is FILE, or leave out --state"
+
 // SelectInstance finds the instance of --instance.
 func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	switch {
@@ -116,8 +120,8 @@ func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 		return nil
 	case from.Manifest == "" || from.Manifest == "-":
 		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
-	case from.StateFile != "":
-		return WrongUsage(cmd, Conflict("instance", "state", "the record of the deployment has the state of each instance (see BOOTSTRAP_STATE, too)"))
+	case team.IsAddress(from.StateFile):
+		return WrongUsage(cmd, errors.New(SeveralInStore))
 	}
 	return from.SelectInstance()
 }

@@ -102,6 +102,9 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
+	if err := s.command().Refused(s.opts); err != nil {
+		return err
+	}
 	for _, name := range []string{"previous", "templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
@@ -117,6 +120,9 @@ type planOutput struct {
 
 // show prints a plan.
 func (s *several) show(p *deployment.Plan) error {
+	if events := s.c.Events(); events != nil {
+		events.Print("instances", p)
+	}
 	switch {
 	case s.c.JSON():
 		s.c.PrintObject("instances", p)
@@ -269,6 +275,9 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 
 // delete deletes all instances of the record.
 func (s *several) delete() error {
+	if err := s.refused(); err != nil {
+		return err
+	}
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
 		old, err := deployment.Load(s.dir, opts)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Command is a command that changes instances, each in a process of its own.
@@ -29,10 +30,18 @@ type Command struct {
 	Dir     string // folder of the record
 }
 
+// Refused returns an error if the state is in the store of a team.
+func (s *Command) Refused(opts deployer.Options) error {
+	if team.IsAddress(opts.StateFile) {
+		return cli.WrongUsage(s.Cobra, errors.New(cli.SeveralInStore))
+	}
+	return nil
+}
+
 // Lock locks the deployment for a run.
 func (s *Command) Lock(opts deployer.Options) (unlock func(), err error) {
-	if opts.StateFile != "" {
-		return nil, cli.WrongUsage(s.Cobra, errors.New("--state (or BOOTSTRAP_STATE) cannot be used with several instances: their states are in the folder "+s.Dir))
+	if err := s.Refused(opts); err != nil {
+		return nil, err
 	}
 	lock, err := file.LockDeployment(filepath.Join(s.Dir, "lock"), opts.Holder)
 	if err != nil {

@@ -32,10 +32,7 @@ func Looks(ctx context.Context, from *instance.Options) (dir string, several boo
 	if from.Manifest == "" || from.Manifest == "-" {
 		return "", false
 	}
-	dir = record.Dir(from.Manifest)
-	if from.RecordDir != "" {
-		dir = from.RecordDir
-	}
+	dir = from.RecordFolder()
 	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
 }
 
@@ -58,11 +55,14 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	from := &opts.Options
 	c.NameTarget(opts) // for errors
 	dir, several := Looks(ctx, from)
-	if !several || from.StateFile != "" {
+	if !several {
 		return nil, nil
 	}
-	if alone, _ := file.Exists(file.Beside(from.Manifest)); alone && !record.Exists(dir) {
-		return nil, nil // it was deployed with one instance
+	if !record.Exists(dir) {
+		path, err := file.Path(from.Manifest, from.StateFile)
+		if alone, _ := file.Exists(path); err == nil && alone {
+			return nil, nil // it was deployed with one instance
+		}
 	}
 	all, list, err := from.Selected()
 	switch {

@@ -87,10 +87,18 @@ func listed(list []string) string {
 	return text
 }
 
+// RecordFolder returns the folder of the record of the deployment.
+func (o *Options) RecordFolder() string {
+	if o.RecordDir != "" || o.Of != nil {
+		return cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+	}
+	return record.DirOf(o.Manifest, o.StateFile)
+}
+
 // Selected returns the instances that the options name, all if they name none, and the
 // record that has them. The error is an *UnknownInstanceError if a name selects none.
 func (o *Options) Selected() (*record.Record, []*record.Instance, error) {
-	dir := cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+	dir := o.RecordFolder()
 	all, err := record.Load(dir)
 	if err != nil {
 		return nil, nil, err

@@ -35,7 +35,11 @@ func TestSelectInstance(t *testing.T) {
 		}
 	}
 	var unknown *UnknownInstanceError
-	for _, name := range []string{"web/1", "db/0", "web", "web/"} {
+	many := Options{Manifest: manifest, Instance: "web"}
+	if _, ok := errors.AsType[*ManySelectedError](many.SelectInstance()); !ok {
+		t.Error("one instance of a group with two is selected")
+	}
+	for _, name := range []string{"web/1", "db/0", "web/"} {
 		o := Options{Manifest: manifest, Instance: name}
 		if err := o.SelectInstance(); !errors.As(err, &unknown) || len(unknown.Known) != 2 {
 			t.Errorf("%s: %v", name, err)

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"bootstrap/deployment/record"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,8 +51,8 @@ func (o Options) StateName(path string) string {
 // StateArgument returns the place of the state, for --state in a command that can be
 // pasted.
 func (o Options) StateArgument() string {
-	if o.Of != nil {
-		return "" // --instance names the state
+	if o.Of != nil { // --instance names the state in the folder of this one
+		return record.StateOf(o.Manifest, o.Of.Record.Dir())
 	}
 	if o.Team != nil {
 		return o.Team.Argument()

@@ -85,6 +85,33 @@ func (in *Instance) Beside() bool {
 	return ok && name != "" && name != ".." && filepath.Base(name) == name
 }
 
+// DirOf returns the folder of the states of a manifest's instances if a state file is named:
+// its path without .json. Without a name it is Dir(manifest).
+func DirOf(manifest, state string) string {
+	if state == "" {
+		return Dir(manifest)
+	}
+	dir, ok := strings.CutSuffix(state, ".json")
+	if !ok || filepath.Base(dir) == "." || strings.HasSuffix(dir, string(filepath.Separator)) {
+		return state + "-instances"
+	}
+	return dir
+}
+
+// StateOf returns the path of the state file whose DirOf is dir; empty: that is the folder
+// of the manifest.
+func StateOf(manifest, dir string) string {
+	if own, err := filepath.Abs(Dir(manifest)); err == nil {
+		if abs, err := filepath.Abs(dir); err == nil && abs == own {
+			return ""
+		}
+	}
+	if state, ok := strings.CutSuffix(dir, "-instances"); ok {
+		return state
+	}
+	return dir + ".json"
+}
+
 // fileName is the name of the record in the folder.
 const fileName = "deployment.json"
 

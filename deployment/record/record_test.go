@@ -37,3 +37,20 @@ func TestStateOf(t *testing.T) {
 		}
 	}
 }
+
+// TestDirOf checks that a folder and its state file name each other.
+func TestDirOf(t *testing.T) {
+	for state, want := range map[string]string{
+		"":             "page-state",
+		"a.json":       "a",
+		"x/a.b.json":   "x/a.b",
+		"x/state":      "x/state-instances",
+		"x/.json":      "x/.json-instances",
+		"/tmp/a.state": "/tmp/a.state-instances",
+	} {
+		dir := DirOf("page.yml", state)
+		if dir != want || StateOf("page.yml", dir) != state {
+			t.Errorf("%q: %q, and back %q", state, dir, StateOf("page.yml", dir))
+		}
+	}
+}

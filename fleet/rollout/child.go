@@ -273,6 +273,7 @@ type follower struct {
 	rest   []byte // the beginning of an incomplete line
 	notify func(Progress)
 	plan   *plan.View
+	down   map[string]bool // groups of which no instance serves at some time; nil: the member has one instance
 	result event
 }
 
@@ -334,6 +335,18 @@ func (f *follower) line(line []byte) {
 		f.notify(Progress{Member: f.name, Changes: changes(e.Plan), At: e.Time})
 	case report.Step:
 		f.notify(Progress{Member: f.name, Step: e.Name, Down: e.Down, At: e.Time})
+	case planOfInstances:
+		var p instancesPlan
+		if json.Unmarshal(line, &p) == nil {
+			f.plan, f.down = p.view(), p.down()
+			f.notify(Progress{Member: f.name, Changes: changes(f.plan), At: time.Now()})
+		}
+	case eventOfInstance:
+		var i instanceEvent
+		if json.Unmarshal(line, &i) == nil && i.Step != "" {
+			group, _, _ := strings.Cut(i.Instance, "/")
+			f.notify(Progress{Member: f.name, Step: i.Instance + " " + i.Step, Down: i.Down && f.down[group], At: e.Time})
+		}
 	case "result":
 		f.result = e
 	}
@@ -415,6 +428,11 @@ func (p Program) MakePlan(ctx context.Context, t Task) Plan {
 		switch e.Kind {
 		case report.Planned:
 			made.View = e.Plan
+		case planOfInstances:
+			var p instancesPlan
+			if json.Unmarshal(lines.Bytes(), &p) == nil {
+				made.View = p.view()
+			}
 		case "result":
 			made.Error, made.Hint, made.HeldBy, hasResult = e.Error, e.advice(), e.HeldBy, true
 		}

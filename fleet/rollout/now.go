@@ -116,6 +116,7 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 	}
 	_, err := process.Wait(ctx, cmd, func() time.Duration { return planGrace })
 	var seen condition
+	var several *instanceStates
 	why := fmt.Sprintf("its process ended without a result: %v %s", err, strings.TrimSpace(errs.String()))
 	for line := range bytes.Lines(out.Bytes()) {
 		var c condition
@@ -125,6 +126,9 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 		switch c.Kind {
 		case "status":
 			seen = c
+		case stateOfInstances:
+			several = &instanceStates{}
+			_ = json.Unmarshal(line, several) // it was read once already
 		case "result":
 			why = c.Error
 		}
@@ -137,6 +141,8 @@ func (p Program) Status(ctx context.Context, m fleet.Member) NowMember {
 	}
 	code := failure.Code(process.ExitCode(cmd.ProcessState))
 	switch {
+	case several != nil:
+		one.State, one.Problem = several.state()
 	case code == failure.NoState || seen.Kind != "" && seen.VM == nil:
 		one.State, one.Problem = NoVM, ""
 	case code == failure.Agent || seen.Agent != nil && !seen.Agent.Answers:

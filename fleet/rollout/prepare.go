@@ -366,6 +366,9 @@ func (c *coordinator) stopped(m fleet.Member) bool {
 // skips returns why a member is not recreated, or why it is too new; empty: it is not
 // skipped.
 func (c *coordinator) skips(m fleet.Member) string {
+	if all, err := instancesOf(m); err != nil || all != nil {
+		return "" // its own command looks at each instance
+	}
 	path, err := file.Path(m.Manifest, m.State)
 	if err != nil {
 		return "" // its plan reports the error

@@ -144,6 +144,9 @@ func Members(removed []Removed, has []fleet.Member) []fleet.Member {
 func (c *coordinator) planDelete(m Member) Member {
 	was, one := m.Verdict, c.byName[m.Name]
 	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil
+	if all, err := instancesOf(one); err == nil && all != nil {
+		return planDeleteAll(m, all)
+	}
 	path, err := file.Path(one.Manifest, one.State)
 	var st state.State
 	found := false

@@ -1,0 +1,144 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/deployment/record"
+	"bootstrap/fleet"
+	"bootstrap/fleet/schedule"
+)
+
+// The kinds of lines about a member with several instances.
+const (
+	planOfInstances  = "instances"
+	eventOfInstance  = "instance"
+	stateOfInstances = "instance_states"
+)
+
+// instancesPlan is the part of the plan of several instances that a fleet reads.
+type instancesPlan struct {
+	Instances []struct {
+		Name    string
+		Action  string
+		Changes []plan.Line
+		Down    []string
+	}
+	Shared []plan.Line
+	Groups []struct {
+		Group    string
+		Down     bool
+		Downtime float64 `json:"downtime_seconds"`
+	}
+}
+
+// view returns the plan as one of a member: each change once, and as its downtime the
+// steps of an instance whose group has no other one that serves meanwhile.
+func (p *instancesPlan) view() *plan.View {
+	v := &plan.View{Changes: slices.Clone(p.Shared)}
+	add := func(c plan.Line) {
+		same := func(o plan.Line) bool { return o.Action == c.Action && o.What == c.What }
+		if !slices.ContainsFunc(v.Changes, same) {
+			v.Changes = append(v.Changes, c)
+		}
+	}
+	down := p.down()
+	for _, in := range p.Instances {
+		for _, c := range in.Changes {
+			add(c)
+		}
+		if in.Action == "delete" {
+			add(plan.Line{Action: plan.Remove, What: "instance", Name: in.Name})
+		}
+		group, _, _ := strings.Cut(in.Name, "/")
+		if !down[group] || len(in.Down) <= len(v.Down) {
+			continue
+		}
+		v.Down, v.Rows = in.Down, nil
+		for _, step := range in.Down {
+			v.Rows = append(v.Rows, plan.Row{Step: plan.Kind(step), Down: true})
+		}
+	}
+	for _, g := range p.Groups {
+		v.Downtime = max(v.Downtime, g.Downtime)
+	}
+	return v
+}
+
+// down returns the groups of which no instance serves at some time.
+func (p *instancesPlan) down() map[string]bool {
+	down := map[string]bool{}
+	for _, g := range p.Groups {
+		down[g.Group] = g.Down
+	}
+	return down
+}
+
+// instanceEvent is the part of an event of an instance that a fleet reads.
+type instanceEvent struct {
+	Instance string
+	Status   string
+	Step     string
+	Down     bool
+}
+
+// instanceStates is the part of the states of several instances that a fleet reads.
+type instanceStates struct {
+	Well      bool
+	Instances []struct {
+		Name     string
+		State    string
+		Problems []string
+	}
+}
+
+// state returns the condition of a member, and what is wrong with it.
+func (s *instanceStates) state() (Condition, string) {
+	counts := map[string]int{}
+	problem := ""
+	for _, in := range s.Instances {
+		counts[in.State]++
+		if problem == "" && in.State != string(Runs) {
+			problem = in.Name + " is " + in.State
+			if len(in.Problems) > 0 {
+				problem = in.Name + ": " + in.Problems[0]
+			}
+		}
+	}
+	all := func(state Condition) bool { return counts[string(state)] == len(s.Instances) }
+	switch {
+	case s.Well:
+		return Runs, ""
+	case all(NoVM):
+		return NoVM, ""
+	case all(Stopped):
+		return Stopped, ""
+	case all(Unreachable):
+		return Unreachable, problem
+	}
+	return NotWell, problem
+}
+
+// instancesOf returns the record of the instances of a member; nil: it has one instance, or
+// is not deployed.
+func instancesOf(m fleet.Member) (*record.Record, error) {
+	dir := record.DirOf(m.Manifest, m.State)
+	if !record.Exists(dir) {
+		return nil, nil
+	}
+	return record.Load(dir)
+}
+
+// planDeleteAll returns the member with what deleting its instances does.
+func planDeleteAll(m Member, all *record.Record) Member {
+	disks := slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return in.Disk })
+	m.Changes = []string{"delete vm", "delete stemcell"}
+	if disks {
+		m.Changes = append(m.Changes, "delete disk")
+	}
+	if len(all.Instances) == 0 {
+		m.Verdict, m.Reason, m.Changes = schedule.Unchanged, "it is not deployed", nil
+	}
+	return m
+}
