@@ -90,7 +90,7 @@ func together() [][2]string {
 		{"state-import", "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"},
 		{"disks-forget", "current force"},
 		{"fleet-report", "junit out"},
-		{"init", "provider purpose name release sha1 job incomplete mirror force"}, {"init", "manifest provider force"},
+		{"init", "provider purpose name release sha1 job incomplete mirror force manifest"},
 		{"fleet-report", "html out"},
 		{"dev", "any-cpi skip-drain"},
 		{"fleet-delete", "only include-blocked fix keep-disk skip-drain"},

@@ -34,7 +34,6 @@ func ConflictRules() []ConflictRule {
 		{"fleet-delete", "removed", "only include-blocked", "--only takes the names of removed members, too"},
 		{"cache-prune", "older-than", "all", ""},
 		{"state-import", "from", cids, "the file contains the CIDs"},
-		{"init", "manifest", "purpose name release sha1 job incomplete mirror var var-file", "the manifest has its name, releases and variables"},
 		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},
 	}
 }

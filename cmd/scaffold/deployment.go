@@ -35,6 +35,9 @@ type wantedNetwork struct{ Name, Range, Gateway, Static string }
 // beside writes what a Director would have been given besides a manifest: bootstrap.yml, a
 // cloud config and the CPI, for VMs on this machine.
 func (r *Request) beside(ctx context.Context) (*Result, error) {
+	if r.Purpose != "" || r.Name != "" || r.Release != "" || r.Mirror != "" || r.Incomplete || len(r.Jobs)+len(r.Vars)+len(r.VarFiles) > 0 || r.SHA1 != "" {
+		return nil, refuse("with --manifest, only --provider local and --force can be given: the manifest has its name and its releases, and bootstrap.yml takes the values")
+	}
 	if r.Provider != "" && r.Provider != "local" {
 		return nil, refuse("--manifest is for VMs on this machine: leave --provider out, and write the cloud config and the file of the cloud provider for %s yourself (docs/deployments.md)", r.Provider)
 	}
