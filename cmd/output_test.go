@@ -116,7 +116,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 				t.Chdir(t.TempDir())
 				code, out, errs := run(t, args...)
 				if words[0] == "completion" || words[0] == "help" {
-					code = min(code, exit.Usage) // cobra's own commands
+					code = min(code, exit.Usage) // commands of the library cobra
 				}
 				checkJSON(t, args, code, out, errs)
 			})

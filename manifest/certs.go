@@ -28,7 +28,7 @@ type certificates struct {
 	*reader
 	ca, leaf document.Value // the PEM texts
 	roots    []*x509.Certificate
-	chain    []*x509.Certificate // of the agent; its own certificate is the first
+	chain    []*x509.Certificate // certificates of the agent; its own is the first
 	now      time.Time
 }
 
@@ -131,7 +131,7 @@ func (c *certificates) checkHost(mbus document.Value) {
 }
 
 // knownHost returns the name for which the certificate of a URL is verified: the text
-// after #, else the host; or "" if it is pending.
+// after #, or the host; "" if it is pending.
 func knownHost(c document.Value) string {
 	if c.IsNull() || !c.IsScalar() {
 		return ""
@@ -235,8 +235,7 @@ func (c *certificates) checkPeriod(place document.Value, cert *x509.Certificate)
 	}
 }
 
-// parseChain reads all certificates of a text in PEM; wrong describes what is
-// wrong.
+// parseChain reads all certificates of a text in PEM; wrong describes a mistake.
 func parseChain(text string) (certs []*x509.Certificate, wrong string) {
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

@@ -9,15 +9,14 @@ import (
 	"bootstrap/network"
 )
 
-// shared is the cloud config, which the deployments of a cloud share. The names in
-// parentheses, in messages, are those of the Director's errors.
+// shared is the cloud config, which the deployments of a cloud share. Names in
+// parentheses in its messages are the Director's names of errors.
 type shared struct {
 	zones, types, extensions, disks catalog
 	networks                        []network.Network
 }
 
-// catalog is a section of the cloud config, to whose items instance groups refer by
-// name.
+// catalog is a section of the cloud config, with items that instance groups name.
 type catalog struct {
 	names
 	items map[string]catalogItem
@@ -27,11 +26,11 @@ type catalog struct {
 type catalogItem struct {
 	place           document.Value
 	cloudProperties map[string]any
-	size            int // of a disk type, in MiB
+	size            int // size of a disk type, in MiB
 }
 
-// readCloudConfig reads the cloud config. It checks all of it, including parts that
-// this deployment does not use.
+// readCloudConfig reads the cloud config. It checks all of it, including parts that this
+// deployment does not use.
 func (r *reader) readCloudConfig(top document.Value) {
 	r.shared = &shared{
 		zones:      readCatalog(top.Get("azs"), "cloud.azs[]", "availability zone", "DeploymentDuplicateAvailabilityZoneName"),
@@ -55,8 +54,8 @@ func (r *reader) readCloudConfig(top document.Value) {
 	sections.Map(top.Get("compilation"), "cloud.compilation")
 }
 
-// readCatalog reads a section; what is one of its items, and duplicate the
-// Director's name of the error for two of one name.
+// readCatalog reads a section; what is the kind of its items, and duplicate the
+// Director's name of the error for two items of one name.
 func readCatalog(list document.Value, name, what, duplicate string) catalog {
 	c := catalog{items: map[string]catalogItem{}}
 	c.open = list.Pending()
@@ -80,7 +79,7 @@ func readCatalog(list document.Value, name, what, duplicate string) catalog {
 	return c
 }
 
-// find returns the item to which a value of the manifest refers, and records that the
+// find returns the item that a value of the manifest names, and records that the
 // deployment uses it. unknown is the Director's name of the error.
 func (c *catalog) find(v document.Value, name, what, where, unknown string) (catalogItem, bool) {
 	item, ok := c.items[name]
@@ -205,8 +204,8 @@ func (m *Manifest) Resources() (resources, zone, set map[string]any) {
 	return resources, zone, set
 }
 
-// findSharedDisk returns the group's persistent disk: that of its disk type, or
-// one of the given size.
+// findSharedDisk returns the group's persistent disk: of its disk type, or of the given
+// size.
 func (r *reader) findSharedDisk(c document.Value) *DiskPool {
 	kind, pool := c.Get("persistent_disk_type"), c.Get("persistent_disk_pool")
 	if !pool.IsNull() {

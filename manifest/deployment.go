@@ -18,7 +18,7 @@ import (
 type reader struct {
 	manifest *Manifest
 	top      document.Value
-	dir      string // of the manifest
+	dir      string // folder of the manifest
 	releases names
 	networks names
 	pools    []pool
@@ -29,7 +29,7 @@ type reader struct {
 	lock     string         // path of the lock file
 	many     *Deployment    // nil: the manifest describes one instance
 	several  bool           // it describes several, and many is nil
-	env      document.Value // env of the resource pool that the group uses
+	env      document.Value // env of the group's resource pool
 
 	shared       *shared // nil: there is no cloud config
 	stemcells    names   // by alias; with a cloud config
@@ -54,8 +54,8 @@ func (n *names) add(c document.Value, name string, ok bool) {
 	n.open = n.open || c.Pending()
 }
 
-// check reports a reference to an unknown name. what is the kind of thing, with
-// an article; where is the list that contains them.
+// check reports a reference to an unknown name. what is the kind of the named object,
+// with an article; where is the list of these objects.
 func (n *names) check(c document.Value, name, what, where string) {
 	n.checkAs(c, name, what, where, "")
 }
@@ -96,7 +96,7 @@ type disk struct {
 	named bool
 }
 
-// read reads and checks the whole document.
+// read reads and checks the complete document.
 func (r *reader) read(top document.Value) {
 	r.top = top
 	if !sections.Map(top, "") {
@@ -109,7 +109,7 @@ func (r *reader) read(top document.Value) {
 	r.readReleases(top.Get("releases"))
 	r.manifest.CloudConfigs = top.CloudConfigs()
 	if r.several = r.many == nil && len(r.manifest.CloudConfigs) > 0 && hasSeveral(top); r.several {
-		r.many = &Deployment{} // so that all that is wrong is reported
+		r.many = &Deployment{} // so that all mistakes are reported
 	}
 	switch {
 	case len(r.manifest.CloudConfigs) > 0:
@@ -147,7 +147,7 @@ func (r *reader) read(top document.Value) {
 	}
 	r.checkCertificates()
 	if r.manifest.Placement != nil {
-		r.manifest.settle() // with the names of the agent's certificate
+		r.manifest.settle() // it uses the names of the agent's certificate
 	}
 }
 
@@ -413,8 +413,8 @@ func readTags(c document.Value) map[string]string {
 	return tags
 }
 
-// readUpdate reads update of the manifest or, with a cloud config, of the group,
-// whose values replace those of the manifest.
+// readUpdate reads update of the manifest or, with a cloud config, of the group, whose
+// values replace those of the manifest.
 func (r *reader) readUpdate(c document.Value) {
 	if !sections.Map(c, "update") {
 		return
@@ -453,8 +453,8 @@ func (r *reader) readUpdate(c document.Value) {
 	}
 }
 
-// readFeatures reads features. create-env ignores them, so that wrong values are
-// only warnings.
+// readFeatures reads features. create-env ignores them, so wrong values are only
+// warnings.
 func (r *reader) readFeatures(c document.Value) {
 	if c.IsNull() || c.Pending() {
 		return
@@ -490,7 +490,7 @@ func ParseWatchTime(text string) (WatchTime, error) {
 	return WatchTime{Min: limits[0], Max: limits[1]}, nil
 }
 
-// ParseDirectorWatchTime reads "min-max" or, as the Director allows, one number for
+// ParseDirectorWatchTime reads "min-max" or, as the Director allows, a single number for
 // both, in milliseconds.
 func ParseDirectorWatchTime(text string) (WatchTime, error) {
 	if single := strings.TrimSpace(text); !strings.Contains(text, "-") {

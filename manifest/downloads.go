@@ -6,14 +6,14 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Download is a release or a stemcell that a manifest names by an http(s) URL.
+// Download is a release or a stemcell that a manifest names with an http(s) URL.
 type Download struct {
 	Release   string // its name; empty: a stemcell
 	URL, SHA1 string
 }
 
-// Downloads returns the downloads of a document whose variables are not filled in, as
-// far as no variable can change them. It reports no problems.
+// Downloads returns the downloads of a document whose variables are not filled in,
+// without those that a variable can change. It reports no problems.
 func Downloads(top document.Value) []Download {
 	var list []Download
 	add := func(release string, item document.Value) {

@@ -8,7 +8,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// readGroups reads the one instance group, in instance_groups or jobs.
+// readGroups reads the only instance group, in instance_groups or jobs.
 func (r *reader) readGroups(top document.Value) {
 	lists := spellings(top, "instance_groups", "jobs")
 	first := true
@@ -66,8 +66,8 @@ func groupNames(items []document.Value) string {
 	return ": " + strings.Join(list, ", ")
 }
 
-// spellings returns the value of the one key, of two with the same meaning, that is
-// used. If both are used, it reports that and returns both.
+// spellings returns the value of the used key, of two with the same meaning. If both are
+// used, it reports that and returns both.
 func spellings(c document.Value, first, second string) []document.Value {
 	one, other := c.Get(first), c.Get(second)
 	if one.Len() > 0 && other.Len() > 0 {
@@ -216,8 +216,7 @@ func (r *reader) checkTags(env document.Value) {
 	}
 }
 
-// findDisk returns the group's persistent disk: that of its disk pool, or one of
-// the given size.
+// findDisk returns the group's persistent disk: of its disk pool, or of the given size.
 func (r *reader) findDisk(c document.Value) *DiskPool {
 	place := c.Get("persistent_disk")
 	size, ok := place.Whole()

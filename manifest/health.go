@@ -12,12 +12,12 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// HealthCheck is a test of the service from this machine: one of HTTP, TCP and Exec.
+// HealthCheck is a check of the service from this machine: HTTP, TCP or Exec is set.
 type HealthCheck struct {
 	HTTP     string        `json:"http,omitempty"`   // a URL; without a host it is the instance's
 	TCP      string        `json:"tcp,omitempty"`    // host:port; without a host it is the instance's
 	Exec     []string      `json:"exec,omitempty"`   // a program of this machine with its arguments
-	Status   int           `json:"status,omitempty"` // of HTTP; 0: 200 to 399
+	Status   int           `json:"status,omitempty"` // expected HTTP status; 0: 200 to 399
 	CA       string        `json:"ca,omitempty"`     // CA certificates (PEM) of an HTTPS check; empty: the system's
 	Timeout  time.Duration `json:"timeout"`          // time limit for passing
 	Interval time.Duration `json:"interval"`         // from the end of one attempt to the next
@@ -77,7 +77,7 @@ func readHealthCheck(c document.Value) HealthCheck {
 	return h
 }
 
-// readHTTP reads http, and what is only for it.
+// readHTTP reads http, and the keys that only it uses.
 func (h *HealthCheck) readHTTP(c document.Value) {
 	if place := c.Get("http"); !place.IsNull() {
 		text, ok := place.Text()

@@ -77,7 +77,7 @@ func readMBus(c document.Value) (string, *url.URL) {
 	const form = "https://USER:PASSWORD@HOST:PORT"
 	text, ok := c.Required("the URL of the agent, " + form)
 	if c.Pending() {
-		// The host is known before the password is generated. The placeholder of the
+		// The host is known before the password is generated. The placeholder for the
 		// password is a common word, too short to be hidden as a secret.
 		written := document.ReplaceVariables(c.Scalar(), "new")
 		if u, err := url.Parse(written); err == nil && u.Hostname() != "" {

@@ -89,8 +89,8 @@ func (s *Subnet) refuse(addr netip.Addr) string {
 	return ""
 }
 
-// doubt returns how the address conflicts with the subnet's lists static and
-// reserved, or "".
+// doubt returns how the address conflicts with the subnet's lists static and reserved, or
+// "".
 func (s *Subnet) doubt(addr netip.Addr) string {
 	switch {
 	case s.reserved.Contains(addr):

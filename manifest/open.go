@@ -8,10 +8,10 @@ import (
 	"bootstrap/network"
 )
 
-// readOpen finds the addresses that a manifest without a cloud config leaves open:
-// those on manual networks without static_ips. The lists reserved and static of such a
-// network decide which address the instance gets, so that mistakes in them are errors;
-// create-env does not read them.
+// readOpen finds the addresses that a manifest without a cloud config leaves open: those
+// on manual networks without static_ips. The lists reserved and static of such a network
+// decide about the instance's address, so mistakes in them are errors; create-env does
+// not read them.
 func (r *reader) readOpen(list document.Value) {
 	group := r.manifest.Group
 	p := &Placement{Own: true, Blocks: map[string]netip.Prefix{}, Group: network.Group{Name: group.Name, Instances: 1}}
@@ -21,7 +21,7 @@ func (r *reader) readOpen(list document.Value) {
 		open[ref.Name] = ref.open
 		someOpen = someOpen || ref.open
 	}
-	last := map[string]document.Value{} // the last of the same name counts, as in create-env
+	last := map[string]document.Value{} // the last network of a name counts, as in create-env
 	for _, item := range list.Items() {
 		if item.IsMap() {
 			last[item.Get("name").Scalar()] = item
@@ -49,7 +49,7 @@ func (r *reader) readOpen(list document.Value) {
 		if !ref.open {
 			continue
 		}
-		r.manifest.Placement = p // also if the network is wrong: the consequences are not reported as further mistakes
+		r.manifest.Placement = p // also if the network is wrong: then consequences are not reported as further mistakes
 		if _, found := network.Find(p.Networks, ref.Name); !found {
 			continue
 		}

@@ -19,19 +19,19 @@ type Placement struct {
 	// Own is true without a cloud config. Then Networks are the manual networks of the
 	// manifest itself, and the wishes of Group are those without static_ips.
 	Own      bool
-	Networks []network.Network // all of the cloud config
+	Networks []network.Network // all networks of the cloud config
 	// Group is the instance group's use of these networks, with its zones by name. It
 	// has one instance.
 	Group network.Group
 	// Zone is the zone of the instance, empty if it has none: the zone of its static
-	// address, else the first one, until Place sets another. Blocks are its known
-	// addresses by network: static ones always, the others after Place.
+	// address, or the first one, until Place sets another. Blocks are its known addresses
+	// by network: static ones always, the others after Place.
 	Zone   string
 	Blocks map[string]netip.Prefix
 
 	kinds map[string]map[string]any // cloud_properties of the VM by zone
-	kind  vmKind                    // without cloud_properties of the zone
-	mbus  *url.URL                  // mbus as written
+	kind  vmKind                    // without the zone's cloud_properties
+	mbus  *url.URL                  // mbus as it is written
 	leaf  *x509.Certificate         // certificate of the agent, if the URL has neither a host nor a name after #
 }
 
@@ -120,7 +120,7 @@ func (m *Manifest) settle() {
 			own.Host = net.JoinHostPort(ip, port)
 		}
 		if p.leaf != nil && p.leaf.VerifyHostname(ip) != nil {
-			// The certificate was made before the address was known.
+			// The certificate was generated before the address was known.
 			own.Fragment = append(certificateNames(p.leaf), "")[0]
 		}
 		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
@@ -151,7 +151,7 @@ func (p *Placement) dynamic(w network.Wish) bool {
 }
 
 // main returns the wish for the network with the VM's address: the default for
-// addressable, or else for gateway.
+// addressable, or for gateway.
 func (p *Placement) main() (network.Wish, bool) {
 	for _, use := range []string{"addressable", "gateway"} {
 		for _, w := range p.Group.Wishes {
@@ -173,8 +173,8 @@ func (p *Placement) address() (ip string, unknown bool) {
 	return block.Addr().String(), false
 }
 
-// interfaces returns the networks of the VM by name. One whose address is still
-// to be chosen has only its type and uses.
+// interfaces returns the networks of the VM by name. A network whose address is not
+// chosen yet has only its type and uses.
 func (p *Placement) interfaces() map[string]map[string]any {
 	result := make(map[string]map[string]any, len(p.Group.Wishes))
 	for _, w := range p.Group.Wishes {
@@ -225,7 +225,7 @@ func (r *reader) failAll(problems []network.Problem) {
 }
 
 // readWishes reads the zones and networks of an instance group, and places the instance
-// as far as its static addresses determine that.
+// as far as its static addresses decide that.
 func (r *reader) readWishes(c document.Value, own vmKind) {
 	networks, zones := c.Get("networks"), c.Get("azs")
 	for _, item := range networks.Items() {
@@ -282,8 +282,8 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	}
 }
 
-// checkSecondary reports a network whose VMs get blocks, where the VM's own address has
-// to come from: the agent would be looked for at the first address of the block.
+// checkSecondary reports a problem if VMs get blocks on the network that has the VM's own
+// address: the agent would be expected at the first address of the block.
 func (r *reader) checkSecondary(place document.Value, w network.Wish, p *Placement) {
 	n, found := network.Find(p.Networks, w.Network)
 	if !found || place.Unsettled() {
@@ -305,7 +305,7 @@ func (r *reader) checkSecondary(place document.Value, w network.Wish, p *Placeme
 }
 
 // Sources returns, for people, which part of the cloud config sets each of the VM's
-// cloud_properties, and which part set one that was removed.
+// cloud_properties, and which part set a removed one.
 func (p *Placement) Sources() (of map[string]string, gone string) {
 	of, gone = maps.Clone(p.kind.sources), "the VM"
 	for key := range p.kinds[p.Zone] {

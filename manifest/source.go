@@ -71,7 +71,7 @@ func (r *reader) lockOf(item document.Value) string {
 	return r.lock
 }
 
-// digestField reads a multi-digest. If it is needed, an absent one is an error.
+// digestField reads a multi-digest. If needed is true, an absent one is an error.
 func digestField(c document.Value, needed bool) string {
 	if c.IsScalar() && !c.IsText() {
 		c.Fail("YAML reads this as %s; put the digest in quotes", c.Describe())
@@ -94,5 +94,5 @@ func digestField(c document.Value, needed bool) string {
 	return s
 }
 
-// isRemote reports whether a URL is one of the network.
+// isRemote reports whether a URL is http or https.
 func isRemote(url string) bool { return strings.HasPrefix(url, "http") }

@@ -16,8 +16,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// replayable lists the exchanges that do not depend on earlier ones: by
-// transcript, all of them or those with this prefix.
+// replayable reports whether an exchange of a transcript does not depend on earlier ones.
+// The map has the prefixes of such exchanges, by transcript.
 func replayable(transcript string, e Exchange) bool {
 	var names []string
 	switch transcript {

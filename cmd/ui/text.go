@@ -41,7 +41,7 @@ type text struct {
 	open       map[int]bool         // numbers of open groups
 	line       int                  // the stage whose line is unfinished, 0 for none
 	label1     string               // the label of that stage
-	since      time.Time            // when it began
+	since      time.Time            // the wait that was printed last
 	cause      string               // the cause of its wait; may be empty
 	first      map[int]report.Event // the first progress of stages
 	waited     report.Event         // the last written wait

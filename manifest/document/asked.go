@@ -22,9 +22,9 @@ type Answer struct {
 	Value  any    // in the types of JSON, with integers as int or uint64
 }
 
-// ParseAnswer reads a value in YAML. Text without quotes is used as written, so that a
-// key in PEM keeps its lines, and a password keeps a part that looks like a comment.
-// The errors do not contain the value.
+// ParseAnswer reads a value in YAML. A text without quotes is not changed: a key in PEM
+// keeps its lines, and a password keeps a part that looks like a comment. Errors do not
+// contain the value.
 func ParseAnswer(text string) (any, error) {
 	n, err := parseValue(text)
 	if err != nil {
@@ -38,8 +38,8 @@ func ParseAnswer(text string) (any, error) {
 	return n.plain(), nil
 }
 
-// ask asks the sources for variables that the document uses and that neither the flags
-// nor the vars store contain.
+// ask asks the sources for variables that the document uses, and that neither the flags
+// nor the vars store have.
 func (e *evaluation) ask(ctx context.Context) error {
 	if e.opts.Ask == nil {
 		return nil

@@ -10,9 +10,8 @@ import (
 	"bootstrap/internal/spelling"
 )
 
-// cloudLists are the keys of a cloud config whose values are lists, which are
-// joined if there are several files; cloudMap is the key that only one file may
-// have.
+// cloudLists are the keys of a cloud config with lists, which are joined if there are
+// several files; cloudMap is a key that only one file may have.
 const (
 	cloudLists = "azs networks vm_types vm_extensions disk_types"
 	cloudMap   = "compilation"
@@ -24,16 +23,16 @@ func cloudSections() []string { return append(strings.Fields(cloudLists), cloudM
 // cloudConfig is the cloud config that was added to a document.
 type cloudConfig struct {
 	files []string
-	// origin is the index that an item of a list had before variables were filled in;
-	// used contains the items that the document needs.
+	// origin is the index of a list's item before variables were filled in; used has the
+	// items that the document needs.
 	origin map[*node]int
 	used   map[*node]bool
 }
 
-// addCloudConfig applies the operations and adds the cloud config to the document, like
-// the Director: its keys become keys of the manifest. With a cloud config, operations
-// on its keys apply to its files together, all others to the manifest. byKey is false
-// for a document that may not be a manifest.
+// addCloudConfig applies the operations and adds the cloud config to the document, as the
+// Director does: its keys become keys of the manifest. If there is a cloud config,
+// operations on its keys apply to its files together, and all others to the manifest.
+// byKey is false for a document that may not be a manifest.
 func (e *evaluation) addCloudConfig(ctx context.Context, ops []operation, byKey bool) error {
 	own, shared := ops, []operation(nil)
 	if len(e.opts.CloudConfigs) > 0 || byKey && e.namesCloudConfig(ops) {
@@ -114,7 +113,7 @@ func (e *evaluation) mergeCloudConfig(ctx context.Context, files []string) error
 		e.root = &node{kind: mapKind, pos: Position{e.file, 1, 1}}
 	}
 	if e.root.kind != mapKind {
-		return nil // and reported later
+		return nil // it is reported later
 	}
 	e.cloud = &cloudConfig{files: files, origin: map[*node]int{}, used: map[*node]bool{}}
 	if !e.checkStyle() {
@@ -140,9 +139,9 @@ func (e *evaluation) mergeCloudConfig(ctx context.Context, files []string) error
 	return nil
 }
 
-// checkStyle reports keys of create-env's style, which a manifest cannot have
-// together with a cloud config, and whether there are none. The names in
-// parentheses are those of the Director's errors.
+// checkStyle reports keys of create-env's style, which a manifest with a cloud config
+// cannot have. It returns true if there are none. Names in parentheses are the Director's
+// names of errors.
 func (e *evaluation) checkStyle() bool {
 	files := strings.Join(e.cloud.files, ", ")
 	top := e.top()
@@ -262,17 +261,17 @@ func (v Value) CloudConfigs() []string {
 	return v.cloud.files
 }
 
-// Use records that the document needs this item of the cloud config. Other items are
-// left out of its digest and its sketch, so that changing them for other deployments
-// does not change this one.
+// Use records that the document needs this item of the cloud config. Other items are left
+// out of its digest and its sketch: changing them for other deployments does not change
+// this one.
 func (v Value) Use() {
 	if v.cloud != nil && v.node != nil {
 		v.cloud.used[v.node] = true
 	}
 }
 
-// needed returns the document without the items of the cloud config that it does
-// not use. Compilation VMs do not exist here, so that section is left out, too.
+// needed returns the document without the items of the cloud config that it does not use.
+// The section about compilation VMs is left out, too, because there are none here.
 func (d *document) needed() *node {
 	if d.cloud == nil || d.root == nil || d.root.kind != mapKind {
 		return d.root
@@ -326,7 +325,7 @@ func (d *document) neededIn(sketch any) {
 }
 
 // namedCloudConfig returns the files of the cloud config that a manifest names, for
-// InputsDigest. It skips files that can be read only one time.
+// InputsDigest. It skips files that can be read only once.
 func namedCloudConfig(ctx context.Context, path string, opts Options) ([]string, error) {
 	for _, file := range append([]string{path}, opts.Ops...) {
 		if expanded, err := ExpandHome(file); err == nil {
@@ -358,7 +357,7 @@ func namedCloudConfig(ctx context.Context, path string, opts Options) ([]string,
 	e.apply(ops)
 	files := e.cloudFiles()
 	if e.problems.failed() {
-		return nil, nil // no plan was made from a wrong manifest
+		return nil, nil // a wrong manifest has no plan
 	}
 	return files, nil
 }

@@ -37,7 +37,7 @@ type definition struct {
 	symbol     *variable // used in place of the value; nil until it is needed
 }
 
-// state says how far a definition is resolved.
+// state is the progress of resolving a definition.
 type state uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	generated
 	planned
 	blocked // a variable in its options has no value
-	failed  // and reported
+	failed  // it failed, and that was reported
 )
 
 // readDefinitions reads the variables section.
@@ -75,8 +75,7 @@ func (e *evaluation) readDefinitions() {
 	}
 }
 
-// given returns the value from the flags or, without one, from the store or else
-// from a source.
+// given returns the value from the flags, or from the store, or from a source.
 func (e *evaluation) given(name string) *variable {
 	if v := cmp.Or(e.vars[name], e.store.get(name)); v != nil {
 		return v
@@ -106,8 +105,8 @@ func (e *evaluation) resolve(name string) *variable {
 	return def.value
 }
 
-// expectKeys begins to make the keys of definitions without a value, and reports
-// whether there are any.
+// expectKeys begins to make the keys of definitions without a value, and reports whether
+// there are any.
 func (e *evaluation) expectKeys() (found bool) {
 	for _, def := range e.distinct() {
 		if def.kind != "" && e.given(def.name) == nil && e.expectKey(def) {
@@ -145,8 +144,7 @@ func (e *evaluation) failCycle(def *definition) {
 	def.place.Fail("cannot be generated: its options depend on itself: %s", Literal(strings.Join(cycle, " -> ")))
 }
 
-// generate generates the value of a definition, or records that it will be
-// generated.
+// generate generates the value of a definition, or records that it will be generated.
 func (e *evaluation) generate(def *definition) {
 	place := def.place.Get("options")
 	if place.node != nil && place.node.kind != mapKind {
@@ -203,10 +201,9 @@ func (e *evaluation) generate(def *definition) {
 	e.store.add(def.name, value)
 }
 
-// fillOptions returns a copy of a definition's options with variables filled
-// in. open is planned if one of the variables has no value yet, and blocked if
-// one will have none. Problems are reported later, when the whole document is
-// filled in.
+// fillOptions returns a copy of a definition's options with variables filled in. open is
+// planned if one of the variables has no value yet, and blocked if one cannot have one.
+// Problems are reported later, when the whole document is filled in.
 func (e *evaluation) fillOptions(options *node) (filled *node, open state) {
 	quiet := &document{file: e.file}
 	open = generated

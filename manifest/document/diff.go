@@ -49,10 +49,9 @@ func (d Difference) String() string {
 	return "~ " + path + ": " + d.Old + " -> " + d.New
 }
 
-// Diff compares two YAML documents, such as sketches, value by value. Items of
-// a list are matched by their name, id or key if each item of both lists has
-// one of its own, else by their index. An empty document counts as an empty
-// map.
+// Diff compares two YAML documents, such as sketches, value by value. Items of a list are
+// matched by name, id or key if each item of both lists has a different one; otherwise by
+// index. An empty document counts as an empty map.
 func Diff(before, after []byte) ([]Difference, error) {
 	from, err := parseSide("old", before)
 	if err != nil {
@@ -81,8 +80,7 @@ func parseSide(which string, data []byte) (*node, error) {
 // differ collects the differences of two trees.
 type differ struct{ found []Difference }
 
-// identity returns a text that is the same for equal scalars only; a NaN is
-// equal to itself.
+// identity returns a text that is the same only for equal scalars; a NaN equals itself.
 func identity(value any) string {
 	value = settledScalar(value)
 	return fmt.Sprintf("%T %q\n", value, scalarText(value))
@@ -122,12 +120,12 @@ func (d *differ) compare(at *step, before, after *node) {
 // member is a value of a map, or an item of a list whose items have names.
 type member struct {
 	id    string // unique among its siblings
-	name  string // in paths
+	name  string // name in paths
 	value *node
 }
 
-// keyed returns the values of a map by their keys. Keys that are equal once
-// create-env has read them again, such as 1.0 and 1, are told apart by number.
+// keyed returns the values of a map by their keys. Keys that create-env reads back as the
+// same key, such as 1.0 and 1, get numbers.
 func keyed(entries []entry) []member {
 	members := make([]member, len(entries))
 	count := make(map[string]int, len(entries))
@@ -139,8 +137,8 @@ func keyed(entries []entry) []member {
 	return members
 }
 
-// named returns the items of a list by the value of a key; ok is false unless
-// each item has a value of its own.
+// named returns the items of a list by the value of a key; ok is false unless each item
+// has a different value.
 func named(list *node, key string) (members []member, ok bool) {
 	seen := map[string]bool{}
 	for _, item := range list.items {
@@ -247,8 +245,8 @@ func commonPrefix(one, other string) int {
 	return n
 }
 
-// shown shortens a text, but keeps the byte at from, where it begins to differ
-// from another text.
+// shown shortens a text, but keeps the byte at from, where it begins to differ from
+// another text.
 func shown(text string, from int) string {
 	const before = longestShown / 3
 	lead := ""

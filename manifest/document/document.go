@@ -32,7 +32,7 @@ const notYAML = "the file is not valid YAML: "
 
 // document is a parsed YAML document with the problems found so far.
 type document struct {
-	file     string // as the user named it
+	file     string // name of the file as the user wrote it
 	root     *node
 	problems Problems
 	cloud    *cloudConfig // nil: the document has none
@@ -57,11 +57,11 @@ const (
 // are resolved, and scalars have the types that create-env gives them.
 type node struct {
 	kind    kind
-	value   any    // of a scalar: nil, bool, int, uint64, float64 or string
-	written string // of a scalar that is not a string: its text in the file
+	value   any    // value of a scalar: nil, bool, int, uint64, float64 or string
+	written string // text of a scalar in the file, if it is not a string
 	items   []*node
 	entries []entry
-	pos     Position // in the file that the value came from
+	pos     Position // in the file of the value
 	// symbolic is true if the text contains a symbol; see symbols.
 	symbolic bool
 }
@@ -70,16 +70,16 @@ type node struct {
 type entry struct {
 	key    any
 	value  *node
-	pos    Position // of the key
-	merged bool     // from a merge key
+	pos    Position // position of the key
+	merged bool     // true: it is from a merge key
 }
 
 // step is the path from the root to a node, as a linked list that begins with
 // the last step. nil is the root.
 type step struct {
 	up    *step
-	key   string // of a map
-	index int    // of a list; -1 for a map
+	key   string // key of a map
+	index int    // index of a list; -1 for a map
 }
 
 // simpleKey reports whether a key needs no quotes in a path.
@@ -124,7 +124,7 @@ func (d *document) hidden(text string) string {
 	return d.hide.Replace(text)
 }
 
-// hiddenKey is hidden, except for keys that the files contain in plain text.
+// hiddenKey redacts a key, unless the files contain it in plain text.
 func (d *document) hiddenKey(key string) string {
 	if d.plainText[key] {
 		return key
@@ -173,8 +173,8 @@ func (d *document) report(warning bool, pos Position, at *step, format string, a
 // Errors of the YAML are in the document's problems.
 func parse(file string, data []byte) *document { return parseAs(file, data, false) }
 
-// parseNames is like parse, for a file that maps names to values. Names are the texts
-// in the file: yes and 0755 are names like any other.
+// parseNames is like parse, for a file that maps names to values. Names are the texts in
+// the file: yes and 0755 are names like any other.
 func parseNames(file string, data []byte) *document { return parseAs(file, data, true) }
 
 func parseAs(file string, data []byte, names bool) *document {
@@ -216,10 +216,10 @@ type converter struct {
 	*document
 	names     bool // the top-level keys are names
 	tags      loneTags
-	open      map[*yaml.Node]bool // being expanded; an alias to one of them is a cycle
+	open      map[*yaml.Node]bool // being expanded; an alias of one of them is a circle
 	inAlias   int
 	nodes     int // added by aliases
-	bytes     int // of text added by aliases
+	bytes     int // size of text that aliases add
 	exhausted bool
 }
 
@@ -368,10 +368,10 @@ func (c *converter) merge(n *yaml.Node, m *filling, at *step, depth int) {
 type filling struct {
 	*node
 	quiet bool        // duplicate keys are reported elsewhere
-	index map[any]int // of the entries by key; nil for a small map
+	index map[any]int // indexes of the entries by key; nil for a small map
 }
 
-// put adds an entry or replaces the one with the same key, which it returns.
+// put adds an entry, or replaces the one with the same key, and returns the replaced one.
 func (f *filling) put(next entry) (before entry, found bool) {
 	if f.index == nil && len(f.entries) >= 16 {
 		f.index = make(map[any]int, 2*len(f.entries))

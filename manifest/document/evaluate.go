@@ -21,12 +21,11 @@ import (
 // which are applied first, and variables. Paths may begin with ~.
 type Options struct {
 	Ops []string // operations files, in their order
-	// CloudConfigs are the files of the cloud config, in place of those that the
+	// CloudConfigs are the files of the cloud config, which replace those that the
 	// manifest names; together they are one cloud config.
 	CloudConfigs []string
-	// CloudProvider is a file with the section cloud_provider for a manifest that has
-	// none, and with the releases, variables and settings of agents that belong to it;
-	// empty: none.
+	// CloudProvider is a file with the section cloud_provider for a manifest without one,
+	// and with the releases, variables and settings of agents for it; empty: none.
 	CloudProvider string
 	Vars          []string // NAME=VALUE
 	VarFiles      []string // NAME=PATH of a file with the value
@@ -34,19 +33,19 @@ type Options struct {
 	VarsEnv       []string // prefixes of environment variables: PREFIX_name=VALUE
 	Environ       []string // the environment, as KEY=VALUE
 	VarsStore     string   // file with generated values; empty: none
-	// Keys decrypt the vars store, and have the recipients of a new one; nil: no keys.
+	// Keys decrypt the vars store, and have the recipients for a new one; nil: no keys.
 	Keys *sealed.Keys
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
 	// It is called before the new values are used; nil: the file is written.
 	SaveStore  func(ctx context.Context, sealed []byte) error
 	StoreName  string // the vars store in messages; empty: VarsStore
-	StoreState string // the store of a team as --state takes it, for SaveStore
-	// FlagsFile is a file with the flags of an environment, of which only the
-	// variables are read here; later ones of Vars win. Empty: none.
+	StoreState string // the store of a team in the form of --state, for SaveStore
+	// FlagsFile is a file with the flags of an environment; only its variables are read
+	// here, and Vars replace them. Empty: none.
 	FlagsFile  string
 	Generate   Mode     // what to do with variables without a value
 	VarSources []string // sources of values, as package manifest/source reads them
-	PassEnv    []string // names of environment variables that programs get
+	PassEnv    []string // names of environment variables that are passed to programs
 	// Ask asks the sources for variables that have no value otherwise; nil: there are
 	// no sources. Its error names the source that failed.
 	Ask func(ctx context.Context, names []string) (Answers, error)
@@ -63,13 +62,13 @@ type Options struct {
 	// warnings, not errors.
 	Lenient bool
 	Stdin   io.Reader
-	Piped   []byte // what the variables file - contains: standard input
-	// Generating is called before variables without a value get one, or are planned to.
-	// It gets their names, and whether the vars store exists. Its error ends the
-	// evaluation, and nothing is written; may be nil.
+	Piped   []byte // content of standard input, for the variables file -
+	// Generating is called before variables get generated values, or are planned to. It
+	// gets their names, and whether the vars store exists. Its error ends the evaluation,
+	// and nothing is written; may be nil.
 	Generating func(ctx context.Context, names []string, exists bool) error
-	// Waiting is called, if keys of variables must be made, before the evaluation waits
-	// for them. It gets the document with variables that are not filled in; may be nil.
+	// Waiting is called before the evaluation waits for keys of variables. It gets the
+	// document with variables that are not filled in; may be nil.
 	Waiting func(top Value)
 }
 
@@ -84,16 +83,16 @@ type Sources struct {
 type evaluation struct {
 	*document
 	opts        Options
-	vars        variables  // from flags
-	store       *varsStore // nil: none
-	sourced     variables  // from the sources that were asked
-	asked       []string   // those sources, as messages name them
+	vars        variables  // variables from flags
+	store       *varsStore // nil: there is none
+	sourced     variables  // variables from sources
+	asked       []string   // names of the asked sources, for messages
 	definitions []*definition
-	byName      map[string]*definition // the first one of each name
+	byName      map[string]*definition // the first definition of each name
 	chain       []string               // variables being generated, each one needed by the one before it
 	keys        gen.Keys
 	missing     []*missing
-	missingBy   map[string]*missing // by name
+	missingBy   map[string]*missing // by name of the variable
 	generated   []string            // names, in the order of generation
 	secrets     Secrets             // values of the used variables
 	sketch      any                 // the document with secrets masked; nil unless Read made it
@@ -102,7 +101,7 @@ type evaluation struct {
 // missing is a variable without a value.
 type missing struct {
 	name string
-	pos  Position // of its first use
+	pos  Position // position of its first use
 	at   *step
 	uses int
 }
@@ -208,8 +207,7 @@ func (e *evaluation) incomplete() []string {
 	return names
 }
 
-// generating reports to the caller which variables will be generated, before that
-// begins.
+// generating reports to the caller which variables will be generated, before that begins.
 func (e *evaluation) generating(ctx context.Context) error {
 	if names := e.incomplete(); e.opts.Generating != nil && len(names) > 0 {
 		return e.opts.Generating(ctx, names, e.store.file.Exists())
@@ -301,7 +299,7 @@ func (d *Document) MissingNames() []string {
 	return names
 }
 
-// unused returns the names of given values that nothing uses.
+// unused returns the names of given values that are not used.
 func (e *evaluation) unused() []string {
 	var names []string
 	for name, v := range e.vars {
@@ -351,20 +349,19 @@ func (e *evaluation) close() {
 type Document struct {
 	// Missing reports each variable without a value, at its first use.
 	Missing []Problem
-	// Unused are the names of given values that nothing uses.
+	// Unused are the names of given values that are not used.
 	Unused []string
-	// Generated are the variables that were generated or, with the mode Plan,
-	// will be, in their order.
+	// Generated are the variables that were generated or, with the mode Plan, will be, in
+	// order.
 	Generated []string
 	// Warnings are the problems that do not prevent use of the document.
 	Warnings []Problem
 	*evaluation
 }
 
-// Evaluate applies operations and fills in variables, and leaves variables without a
-// value as they are. The path - stands for opts.Stdin. The document may be any YAML, so
-// that only opts can name a cloud config. The error is a *Problems if the content of
-// the files is wrong.
+// Evaluate applies operations and fills in variables; variables without a value stay. The
+// path - stands for opts.Stdin. The document may be any YAML, so only opts can name a
+// cloud config. If the content of the files is wrong, the error is a *Problems.
 func Evaluate(ctx context.Context, path string, opts Options) (*Document, error) {
 	e, err := open(ctx, path, opts, false)
 	defer e.close()

@@ -108,7 +108,7 @@ func (d inputsDigest) part(kind string, data []byte) {
 	d.Write(data)
 }
 
-// file adds the content of a file; what describes it in errors.
+// file adds the content of a file; what describes the file in errors.
 func (d inputsDigest) file(ctx context.Context, kind, what, path string) error {
 	return d.read(kind, path, func() ([]byte, error) { return readFile(ctx, what, path) })
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxFilled limits what variables may add to a document, in bytes.
+// maxFilled limits the size of text that variables add to a document, in bytes.
 const maxFilled = 64 << 20
 
 // placeholder matches a variable, ((name)) or ((name.key)), in text.
@@ -135,8 +135,8 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 	return &node{value: b.String(), pos: n.pos, symbolic: symbolic}
 }
 
-// embedded returns the text of a value within other text; ok is false for a
-// value that cannot be part of a text.
+// embedded returns the text of a value for use inside of a text; ok is false if the value
+// cannot be part of a text.
 func embedded(n *node) (text string, ok bool) {
 	switch v := n.value.(type) {
 	case string:
@@ -149,9 +149,8 @@ func embedded(n *node) (text string, ok bool) {
 	return "", false
 }
 
-// value returns the variable and the value that a placeholder's text refers to.
-// If there is none, value returns nil, after it recorded the variable as missing
-// or reported the problem.
+// value returns the variable and the value of a placeholder's text. If there is none, it
+// returns nil, after recording the variable as missing or reporting the problem.
 func (f *filler) value(text string, pos Position, at *step) (*variable, *node) {
 	name, rest := splitName(text)
 	v := f.lookup(name)
@@ -217,7 +216,7 @@ func (f *filler) afford(size int64, pos Position) bool {
 	return !f.over
 }
 
-// bytes returns roughly how many bytes the value adds to a document.
+// bytes returns about how many bytes the value adds to a document.
 func (v *variable) bytes() int64 {
 	if v.size == 0 {
 		v.size = v.value.bytes()
@@ -225,7 +224,7 @@ func (v *variable) bytes() int64 {
 	return v.size
 }
 
-// bytes returns roughly how much memory a value takes.
+// bytes returns about how much memory a value uses.
 func (n *node) bytes() int64 {
 	size := int64(16)
 	if text, ok := n.value.(string); ok {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Names returns the texts that are not redacted even if a secret equals one of
-// them: the names of variables and, if they are written in plain text, keys and
-// the names of list items.
+// Names returns texts that are not redacted, even if a secret equals one of them: the
+// names of variables and, if they are written in plain text, keys and the names of list
+// items.
 func (d *Document) Names() []string {
 	names := map[string]bool{}
 	d.root.names(names, d.plainText)

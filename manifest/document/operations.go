@@ -15,8 +15,8 @@ type operation struct {
 	index  int    // in its file
 	kind   string // replace, remove or test
 	path   opPath
-	value  *node // nil if it has none
-	absent bool  // of test: the path must not exist
+	value  *node // nil: it has none
+	absent bool  // for test: the path must not exist
 	pos    Position
 }
 
@@ -49,7 +49,7 @@ func (d *document) failOperation(index int, pos Position, message string) {
 	d.problems = append(d.problems, Problem{Pos: pos, Path: fmt.Sprintf("operation [%d]", index), Name: "operation", Message: message})
 }
 
-// read reads one operation; wrong describes what is wrong with it, or is "".
+// read reads one operation; wrong describes a mistake in it, or is "".
 func (op *operation) read(item Value) (wrong string, pos Position) {
 	if item.node == nil || item.node.kind != mapKind {
 		kind := "null"
@@ -92,7 +92,7 @@ func (op *operation) read(item Value) (wrong string, pos Position) {
 	return op.check(item, absent.node != nil)
 }
 
-// check returns what is wrong with the operation for its type, or "".
+// check returns a mistake in the operation for its type, or "".
 func (op *operation) check(item Value, absent bool) (wrong string, pos Position) {
 	last := opToken{}
 	if n := len(op.path.tokens); n > 0 {
@@ -143,8 +143,8 @@ func (c Value) misspelt(names ...string) string {
 }
 
 // apply applies operations in order. An operation that fails is reported and changes
-// nothing. The following ones are still applied, except within a value that the failed
-// one would have set.
+// nothing. Later ones are still applied, except within a value that the failed one would
+// have set.
 func (d *document) apply(ops []operation) {
 	type failure struct {
 		op   *operation

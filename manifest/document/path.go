@@ -15,7 +15,7 @@ import (
 // opPath is a path of an operations file, for example
 // /releases/name=bosh/url?. The path "" is the whole document.
 type opPath struct {
-	text   string // as written
+	text   string // the text as it is written
 	tokens []opToken
 }
 
@@ -37,19 +37,19 @@ const (
 	insertAfter
 )
 
-// opToken is one piece of a path.
+// opToken is one part of a path.
 type opToken struct {
 	kind     tokenKind
-	key      string // of keyToken and matchToken
-	value    string // of matchToken
-	index    int    // of indexToken
+	key      string // for keyToken and matchToken
+	value    string // for matchToken
+	index    int    // for indexToken
 	optional bool   // need not exist
-	shift    int    // by :prev and :next, in items
+	shift    int    // offset from :prev and :next, in items
 	insert   insertion
 	end      int // where the token ends in the text of the path
 }
 
-// upTo returns the path with its first n tokens, as written.
+// upTo returns the text of the path's first n tokens.
 func (p opPath) upTo(n int) string {
 	if n == 0 {
 		return "the top of the document"
@@ -102,7 +102,7 @@ func parsePath(text string) (opPath, error) {
 	return p, nil
 }
 
-// parseToken reads one piece of a path.
+// parseToken reads one part of a path.
 func parseToken(piece string, last bool) (opToken, error) {
 	text, modifiers, _ := strings.Cut(piece, ":")
 	modified := len(text) < len(piece)
@@ -160,7 +160,7 @@ func (e *pathError) Error() string { return e.message }
 // walk follows a path.
 type walk struct {
 	path opPath
-	// source is the position of new nodes: that of the operation.
+	// source is the position for new nodes: that of the operation.
 	source Position
 }
 
@@ -201,8 +201,8 @@ func (w walk) missingKey(token int, n *node) error {
 		message: fmt.Sprintf("%s has no key %q; %s%s", w.path.upTo(token), shortened(key), there, hint)}
 }
 
-// item returns the index of the item that an index or match token refers to, or
-// -1 if it does not exist and the token is optional.
+// item returns the index of the item of an index or match token; -1 if it does not exist
+// and the token is optional.
 func (w walk) item(token int, n *node) (int, error) {
 	t := w.path.tokens[token]
 	if n.kind != listKind {
@@ -273,8 +273,8 @@ func (w walk) noMatch(token int, n *node, matches int) error {
 		message: fmt.Sprintf("%s has no item whose %s is %q; %s%s", where, shortened(t.key), shortened(t.value), there, other)}
 }
 
-// find returns the value at the path. For an optional part that does not exist,
-// it returns what replace would create.
+// find returns the value at the path. For an optional part that does not exist, it
+// returns the value that replace would create.
 func (w walk) find(n *node) (*node, error) {
 	for i, t := range w.path.tokens {
 		next, err := w.step(i, n)

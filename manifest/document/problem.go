@@ -12,7 +12,7 @@ import (
 // Position is a position in a file. Line and Column count from 1, Column in
 // characters; Line 0 means the whole file.
 type Position struct {
-	File         string // as the user named it
+	File         string // name of the file as the user wrote it
 	Line, Column int
 }
 
@@ -31,7 +31,7 @@ type Problem struct {
 	// Path is the path of the value, for example
 	// instance_groups[0].networks[0].static_ips[0]; empty for the whole document.
 	Path string
-	// Message describes what is wrong and what is allowed, without secrets.
+	// Message says what is wrong and what is allowed, without secrets.
 	Message string
 	// Name is the name of a page of docs/troubleshooting.md; may be empty.
 	Name string

@@ -12,9 +12,9 @@ import (
 // providerKeys are the keys of a file of Options.CloudProvider.
 func providerKeys() []string { return []string{"cloud_provider", "releases", "variables", "env"} }
 
-// addProvider adds what the file of the cloud provider contains to a manifest that has
-// no cloud_provider: that section, releases and variables of names that the manifest
-// does not have, and settings of the agent for each instance group.
+// addProvider adds the cloud provider's file to a manifest without cloud_provider: that
+// section, releases and variables with other names than the manifest's, and settings of
+// the agent for each instance group.
 func (e *evaluation) addProvider(ctx context.Context) error {
 	path := e.opts.CloudProvider
 	if path == "" || e.problems.failed() || e.root == nil || e.root.kind != mapKind ||
@@ -33,8 +33,8 @@ func (e *evaluation) addProvider(ctx context.Context) error {
 	return nil
 }
 
-// folderFrom returns the folder of a file for paths that start from the document's
-// folder; empty if it is the same.
+// folderFrom returns the folder of a file relative to the document's folder; empty if
+// they are the same.
 func (e *evaluation) folderFrom(path string) string {
 	from := "."
 	if e.file != stdinName {
@@ -98,7 +98,7 @@ func (d *document) addNamed(root *node, list entry, change func(item *node)) {
 		to = &root.entries[len(root.entries)-1]
 	}
 	if to.value.kind != listKind {
-		return // and reported later
+		return // it is reported later
 	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(to.value.items, func(n *node) bool {
@@ -115,8 +115,8 @@ func (d *document) addNamed(root *node, list entry, change func(item *node)) {
 	}
 }
 
-// relocate lets the path of a release, which starts from dir, start from the manifest's
-// folder.
+// relocate changes the path of a release, which is relative to dir, to one that is
+// relative to the manifest's folder.
 func relocate(release *node, dir string) {
 	url := release.find("url")
 	if url == nil || dir == "" {
@@ -129,12 +129,12 @@ func relocate(release *node, dir string) {
 	}
 }
 
-// addEnv adds settings of the agent to each instance group. Those that a group has win.
+// addEnv adds settings of the agent to each instance group. A group's own settings stay.
 func addEnv(root, env *node) {
 	groups := root.find("instance_groups").value
 	for _, group := range groups.items {
 		if group.kind != mapKind {
-			continue // and reported later
+			continue // it is reported later
 		}
 		own := group.find("env")
 		if own == nil || own.value.present() == nil {
@@ -146,7 +146,7 @@ func addEnv(root, env *node) {
 	}
 }
 
-// underlaid returns a map with the entries of another one that it does not have.
+// underlaid returns a map with the missing entries from another one.
 func underlaid(own, more *node) *node {
 	if own.kind != mapKind || more.kind != mapKind {
 		return own

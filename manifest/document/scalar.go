@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// create-env reads YAML 1.1 with yaml.v2, where plain scalars have other types
-// than in YAML 1.2. This file gives nodes of yaml.v3 the types of YAML 1.1.
+// create-env reads YAML 1.1 with yaml.v2, in which plain scalars have other types than in
+// YAML 1.2. This file gives nodes of yaml.v3 the types of YAML 1.1.
 
 var decimal = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 
@@ -139,8 +139,8 @@ func taggedValue(tag, s string) (any, error) {
 	return value, nil
 }
 
-// scalarText returns a scalar as text, in the form of create-env, which writes
-// the evaluated document and reads it again: 0755 is "493".
+// scalarText returns a scalar as text in the form of create-env, which writes the
+// evaluated document and reads it again: 0755 is "493".
 func scalarText(value any) string {
 	switch v := value.(type) {
 	case nil:

@@ -146,11 +146,10 @@ var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmas
 	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
 	`project|environment|email|fingerprint|job|release|stemcell|os|arch|mode|label|owner|team|timeout|interval|memory|cpu|mtu|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
 
-// addVariable adds the secret texts of a variable's value. All texts are secret
-// if the value is generated or stored, or its name is like password. In other
-// variables, these are not secret: addresses, paths, URLs without a user, values
-// with a public name such as region or network_name, and texts that the files
-// contain in plain text.
+// addVariable adds the secret texts of a variable's value. All its texts are secret if
+// the value is generated or stored, or if the name is like password. In other variables,
+// these are public: addresses, paths, URLs without a user, values with a public name such
+// as region or network_name, and texts that the files contain in plain text.
 func (set Secrets) addVariable(name string, v *variable, plainText map[string]bool) {
 	v.value.leaves(name, func(key string, n *node) {
 		text := scalarText(n.value)
@@ -181,8 +180,8 @@ func (n *node) leaves(key string, f func(key string, n *node)) {
 	}
 }
 
-// secretName reports whether a variable, such as db_password_old, is secret by
-// its name.
+// secretName reports whether the name of a variable, such as db_password_old, shows that
+// it is secret.
 func secretName(name string) bool {
 	name = spelling.Normal(name)
 	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {

@@ -8,8 +8,8 @@ import (
 // masked replaces secrets in a sketch.
 const masked = "<redacted>"
 
-// These match more than userInfo does: a sketch must not contain the password
-// of an invalid URL either, such as one with a slash.
+// These match more than userInfo does: a sketch must not contain the password of an
+// invalid URL either, such as one with a slash.
 var (
 	anyUserInfo = regexp.MustCompile(`([A-Za-z][-+.A-Za-z0-9]*://)([^/?#\s@:]*:\S*|[^/?#\s@]*)@`)
 	portAndPath = regexp.MustCompile(`^[0-9]{1,5}/`)

@@ -20,19 +20,19 @@ type variable struct {
 	value  *node
 	origin string // for messages, for example "--var-file"
 	// loose is true if parts of the value have no position in a file. They get the
-	// position of the place that they fill.
+	// position at which they are filled in.
 	loose  bool
 	secret bool  // generated, kept in the vars store, or from a source
-	used   bool  // by the document
-	size   int64 // of the value, in bytes; 0 until it is computed
+	used   bool  // true: the document uses it
+	size   int64 // size of the value, in bytes; 0 until it is computed
 }
 
 // variables are given values by name.
 type variables map[string]*variable
 
-// readVariables reads the values that are given with flags. In this order, later
-// ones replace earlier ones: the environment, files of variables, single files,
-// the values of opts.FlagsFile, single values. A name with dots sets a part of a map.
+// readVariables reads the values from flags. In this order, later ones replace earlier
+// ones: the environment, files of variables, single files, the values of opts.FlagsFile,
+// single values. A name with dots sets a part of a map.
 func (d *document) readVariables(ctx context.Context, opts Options) (variables, error) {
 	vars := variables{}
 	var errs []error
@@ -134,8 +134,8 @@ func (vars variables) addEntries(values []entry, origin string) error {
 	return errors.Join(errs...)
 }
 
-// namedValues returns the entries of a YAML file that maps names to values. The
-// keys are text, as written. Problems are recorded in d.
+// namedValues returns the entries of a YAML file that maps names to values. The keys are
+// the texts in the file. Problems are recorded in d.
 func (d *document) namedValues(what, path string, data []byte) []entry {
 	source := parseNames(path, data)
 	top := source.top()
@@ -179,8 +179,8 @@ func (vars variables) addFile(ctx context.Context, index int, arg string) error 
 	return vars.set(name, &variable{value: value, origin: "--var-file"})
 }
 
-// addValue adds NAME=VALUE. The value is read as YAML. If it is text, it is
-// used as written, without the quotes around it.
+// addValue adds NAME=VALUE. The value is read as YAML. A text is not changed, except that
+// the quotes around it are removed.
 func (d *document) addValue(vars variables, index int, arg string) error {
 	name, text, found := strings.Cut(arg, "=")
 	if !found || name == "" {
@@ -237,7 +237,7 @@ type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
 
-// Name returns the name of the page that explains the error; empty: none does.
+// Name returns the name of the error's page; empty: there is none.
 func (e *FileError) Name() string {
 	if errors.Is(e, fs.ErrNotExist) {
 		return "file-missing"
@@ -278,7 +278,7 @@ func readPath(ctx context.Context, what, path string) ([]byte, error) {
 }
 
 // waited reads a pipe or another file that may block, until ctx ends. Then the read
-// continues in the background, because nothing can end it.
+// continues in the background, because it cannot be ended.
 func waited(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	var data []byte
 	done := guard.Start(ctx, func() (err error) {

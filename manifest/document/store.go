@@ -16,7 +16,7 @@ import (
 type varsStore struct {
 	file   *store.File
 	values map[string]*variable
-	names  []string // of values, in the order of the file
+	names  []string // names of the values, in the order of the file
 	added  map[string]any
 }
 
@@ -81,7 +81,7 @@ func (s *varsStore) acquire(ctx context.Context, d *document) error {
 	return s.writable()
 }
 
-// writable reports why new values could not be kept.
+// writable returns an error if new values could not be kept.
 func (s *varsStore) writable() error {
 	if err := s.file.Writable(); err != nil {
 		return &FileError{Err: err}

@@ -10,7 +10,7 @@ import (
 // symbols matches the texts that replace values that are not generated yet.
 var symbols = regexp.MustCompile(`<generated [a-z]+ [^<>]*>`)
 
-// lookup returns the value of a variable, or the symbol of one that will be
+// lookup returns the value of a variable, or the symbol for a value that will be
 // generated, or nil.
 func (e *evaluation) lookup(name string) *variable {
 	if v := e.resolve(name); v != nil {
@@ -26,8 +26,8 @@ func (e *evaluation) lookup(name string) *variable {
 	return def.symbol
 }
 
-// symbol returns a value of the same shape as a generated one, with a text such
-// as <generated certificate NAME.ca> for each part.
+// symbol returns a value with the shape of a generated one, with a text such as
+// <generated certificate NAME.ca> for each part.
 func symbol(kind, name string) *node {
 	parts := gen.Parts(kind)
 	if parts == nil {

@@ -12,9 +12,9 @@ import (
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// explainSyntax explains an error of yaml.v3 about a file, and where it is. yaml.v3 names a line,
-// sometimes the one before the mistake, and no column. If yaml.v2 names a line
-// closer to the mistake, that one is used. The text quotes nothing of the file.
+// explainSyntax explains an error of yaml.v3 about a file, with its place. yaml.v3 names
+// a line, sometimes the one before the mistake, and no column. If yaml.v2 names a line
+// closer to the mistake, that one is used. The text quotes nothing from the file.
 func explainSyntax(data []byte, err error) (line, column int, why string) {
 	line, text := splitError(err)
 	if strings.Contains(text, "control characters") || strings.Contains(text, "UTF-8") {
@@ -108,8 +108,8 @@ func anchorLine(lines []string, text string) int {
 // without quotes, as paths of operations do.
 var questioned = regexp.MustCompile(`[[{,:] *[^\s"',:{}[\]][^"',{}[\]]*\? *([,}\]]|$)`)
 
-// plainWords returns a YAML library's error in plain words. It quotes nothing of
-// the file, because that may be secret.
+// plainWords rewords an error of a YAML library. It quotes nothing from the file, because
+// that may be secret.
 func plainWords(text, line string) string {
 	switch {
 	case strings.Contains(text, "mapping values are not allowed"):

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// Value is a value of a document, or the place of an absent one. Methods such
-// as Text and Items return it in the type that the caller expects, and report a
-// problem if it has another type.
+// Value is a value of a document, or the place of an absent one. Methods such as Text and
+// Items return it in the expected type, and report a problem if it has another type.
 type Value struct {
 	*document
 	node *node // nil: absent or null
 	at   *step
-	pos  Position // of the value, or of the map that lacks it
-	key  Position // of the key; line 0 if the value has none
+	pos  Position // position of the value, or of the map that lacks it
+	key  Position // position of the key; line 0 if the value has none
 }
 
 // top returns the value of the whole document.
@@ -51,9 +50,9 @@ func (v Value) Get(key string) Value {
 	return child
 }
 
-// At returns the value at a path below this one, as Path writes it, such as
-// networks[0].subnets[1].range. If a part of the path does not exist, At returns
-// the place of the value that lacks it.
+// At returns the value at a path below this one, in the form of Path, such as
+// networks[0].subnets[1].range. If a part of the path does not exist, At returns the
+// place of the value that lacks it.
 func (v Value) At(path string) Value {
 	for _, piece := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' }) {
 		index, isIndex := strings.CutSuffix(piece, "]")
@@ -326,8 +325,8 @@ func (v Value) Flag(def bool) bool {
 	return def
 }
 
-// LenientFlag returns a boolean that create-env does not read. A value of
-// another type gets a warning, and LenientFlag returns otherwise.
+// LenientFlag returns a boolean that create-env does not read. A value of another type
+// gets a warning, and otherwise is returned.
 func (v Value) LenientFlag(otherwise bool) bool {
 	if v.node == nil {
 		return false
@@ -349,8 +348,8 @@ func (v Value) LenientFlag(otherwise bool) bool {
 	return on
 }
 
-// Seconds returns a duration, which is given in seconds or as text such as
-// 2m30s; 0 if the value is absent.
+// Seconds returns a duration, in seconds or as text such as 2m30s; 0 if the value is
+// absent.
 func (v Value) Seconds() time.Duration {
 	if v.node == nil || v.Pending() {
 		return 0

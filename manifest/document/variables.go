@@ -12,7 +12,7 @@ import (
 	"bootstrap/manifest/store"
 )
 
-// Origin says where the value of a variable comes from.
+// Origin is the origin of a variable's value.
 type Origin string
 
 // The origins of values.
@@ -25,7 +25,7 @@ const (
 	Sourced Origin = "from a source"
 	// ToGenerate is a value that the next deploy generates.
 	ToGenerate Origin = "to be generated"
-	// Missing means that no value was given and none can be generated.
+	// Missing means that there is no value, and none can be generated.
 	Missing Origin = "missing"
 )
 
@@ -142,7 +142,7 @@ type Rotation struct {
 	// ExpiringWithin selects, if Names is empty, the stored certificates that
 	// expire within that time.
 	ExpiringWithin time.Duration
-	DryRun         bool // change nothing
+	DryRun         bool // true: change nothing
 }
 
 // Rotated is a variable that got a new value or, with DryRun, would get one.
@@ -260,8 +260,7 @@ func why(name string, names []string, r Rotation, value any) string {
 	return "expires on " + end.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// related returns how a variable depends on another one of the rotation, or
-// that one on it.
+// related returns how two variables of the rotation depend on each other.
 func related(name string, order []string, defs []gen.Definition, uses map[string][]string) string {
 	var reasons [4]string // the first one that is not empty is returned
 	for _, d := range defs {

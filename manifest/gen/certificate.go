@@ -76,7 +76,7 @@ func newTemplate(o options, public crypto.PublicKey) (*x509.Certificate, error) 
 		ExtKeyUsage:           o.extKeyUsage,
 		SubjectKeyId:          id,
 	}
-	if !o.isCA { // names of a CA are ignored, as they always were
+	if !o.isCA { // names of a CA are ignored, as in earlier versions
 		for _, name := range o.names {
 			if ip := net.ParseIP(name); ip != nil {
 				t.IPAddresses = append(t.IPAddresses, ip)
@@ -88,8 +88,8 @@ func newTemplate(o options, public crypto.PublicKey) (*x509.Certificate, error) 
 	return t, nil
 }
 
-// keyID returns the subject key id: for an RSA key the SHA-1 of its modulus, as
-// the bosh command does, else the one of RFC 5280.
+// keyID returns the subject key id: for an RSA key the SHA-1 of its modulus, as the bosh
+// command computes it; for others that of RFC 5280.
 func keyID(public crypto.PublicKey) ([]byte, error) {
 	if k, ok := public.(*rsa.PublicKey); ok {
 		sum := sha1.Sum(k.N.Bytes())

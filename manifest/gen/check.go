@@ -52,10 +52,10 @@ func (c *checker) find(kind Kind, option, format string, args ...any) {
 	c.findings = append(c.findings, Finding{c.d.Name, option, kind, fmt.Sprintf(format, args...)})
 }
 
-// Check compares a stored value with its definition, except for options that are
-// not given or not valid. The function ca returns the current value of the CA;
-// nil skips the check of the signature. Certificates that expire within
-// warnWithin of now are findings, too.
+// Check compares a stored value with its definition, except for options that are not
+// given or not valid. The function ca returns the current value of the CA; nil: the
+// signature is not checked. Certificates that expire within warnWithin of now are
+// findings, too.
 func Check(d Definition, value any, ca func(name string) (any, bool), now time.Time, warnWithin time.Duration) []Finding {
 	c := &checker{d: d}
 	o, problems := parse(d)

@@ -4,7 +4,8 @@ import "github.com/go-crypt/crypt/algorithm/shacrypt"
 
 const (
 	cryptSaltLength = shacrypt.SaltLengthMax
-	// cryptRounds is the default of crypt(3), which its hashes leave out.
+	// cryptRounds is the default number of rounds of crypt(3), which is omitted in
+	// hashes.
 	cryptRounds = shacrypt.IterationsDefaultOmitted
 )
 

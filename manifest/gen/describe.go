@@ -18,7 +18,7 @@ type Option struct {
 	Description string
 	// Values are the allowed texts; nil if all are.
 	Values []string
-	// Most is the largest allowed number; 0 if there is no limit.
+	// Most is the largest allowed number; 0: there is no limit.
 	Most int
 }
 

@@ -15,7 +15,7 @@ type Definition struct {
 	Name string
 	// Type is password, certificate, ssh, rsa or user.
 	Type string
-	// Options are those of the YAML document; nil values count as absent.
+	// Options are the options in the YAML document; nil values count as absent.
 	Options map[string]any
 }
 
@@ -83,7 +83,7 @@ func generateFrom(d Definition, o options, ca func(string) (any, bool)) (any, er
 		return sshKey(o)
 	case "rsa":
 		return rsaKey(o)
-	default: // parse lets no other type through
+	default: // parse accepts no other type
 		return certificate(o, ca)
 	}
 }

@@ -74,7 +74,7 @@ func sshKey(o options) (map[string]any, error) {
 	}
 	private, err := encodeKey(key)
 	if o.keyType == "ed25519" {
-		// OpenSSH reads these keys only in this form.
+		// OpenSSH reads ed25519 keys only in its own format.
 		var b *pem.Block
 		if b, err = ssh.MarshalPrivateKey(key, o.comment); err == nil {
 			private = string(pem.EncodeToMemory(b))
@@ -148,7 +148,7 @@ func parseKeyDER(b *pem.Block) (crypto.Signer, error) {
 	return nil, errors.New("it is of a type that cannot sign")
 }
 
-// keyKind returns a public key's type and length as the options spell them.
+// keyKind returns a public key's type and length in the form of the options.
 func keyKind(public crypto.PublicKey) (kind string, length int) {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

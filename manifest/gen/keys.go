@@ -9,9 +9,9 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Keys makes RSA keys before Generate needs them, as many at a time as there are
-// processors. Keys of one kind are interchangeable, so the values are the same
-// as without it, except for their randomness. The zero value can be used.
+// Keys makes RSA keys before Generate needs them, one for each processor at the same
+// time. Keys of the same kind are interchangeable, so values differ only in their
+// randomness. The zero value can be used.
 type Keys struct {
 	mu      sync.Mutex
 	queue   []*comingKey // not begun yet
@@ -25,7 +25,7 @@ type keyShape struct {
 	length int
 }
 
-// comingKey is a key that is being made or will be.
+// comingKey is a key that is being made, or will be made.
 type comingKey struct {
 	options options
 	done    chan struct{} // closed when key and err are set
@@ -33,8 +33,8 @@ type comingKey struct {
 	err     error
 }
 
-// Expect begins to make the key that Generate will need for the definition, and
-// reports whether it does. Definitions without an RSA key, and wrong ones, need none.
+// Expect begins to make the key that Generate will need for the definition, and reports
+// whether there is one. Definitions without an RSA key, and wrong ones, need none.
 func (k *Keys) Expect(d Definition) bool {
 	o, problems := parse(d)
 	if len(problems) > 0 || o.keyType != "rsa" {
@@ -92,8 +92,8 @@ func (k *Keys) Generate(d Definition, ca func(name string) (value any, found boo
 	return generate(d, ca, k)
 }
 
-// take returns a key that was expected and waits until it is made, or nil if
-// none of that kind is left.
+// take returns an expected key and waits until it is made; nil: none of that kind is
+// left.
 func (k *Keys) take(o options) (crypto.Signer, error) {
 	c := k.taken(keyShape{o.keyType, o.keyLength})
 	if c == nil {

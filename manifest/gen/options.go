@@ -17,23 +17,24 @@ const (
 	// end of a certificate in the range of time.Duration.
 	maxLength   = 65536
 	maxDuration = 100000
-	// maxHashedLength is the limit of crypt(3), whose time grows with the square.
+	// maxHashedLength is the limit of crypt(3), whose time grows with the square of the
+	// length.
 	maxHashedLength = 512
 )
 
 // options are the options of all types, with defaults filled in.
 type options struct {
-	length   int // of a password
+	length   int // length of a password
 	username string
-	comment  string // of an SSH key
+	comment  string // comment of an SSH key
 
 	keyType   string
 	keyLength int
-	keys      *Keys // nil: the key is made when it is needed
+	keys      *Keys // nil: a key is made when it is needed
 
 	commonName    string
 	organizations []string
-	names         []string // alternative ones
+	names         []string // alternative names
 	isCA          bool
 	ca            string
 	keyUsage      x509.KeyUsage
@@ -209,7 +210,7 @@ func (r *reader) extKeyUsage(o *options) {
 		}
 	}
 	if o.isCA {
-		// A CA with extended key usages could sign only for these.
+		// A CA with extended key usages could sign certificates only for these.
 		o.extKeyUsage = nil
 	} else if len(o.extKeyUsage) == 0 {
 		o.extKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

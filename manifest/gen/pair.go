@@ -8,7 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// CheckSSHKey returns why a private key cannot be used for SSH; nil for a valid
+// CheckSSHKey returns an error if a private key cannot be used for SSH; nil for a valid
 // one and for one with a passphrase. Errors do not contain the key.
 func CheckSSHKey(text string) error {
 	_, err := ssh.ParsePrivateKey([]byte(text))
@@ -22,7 +22,7 @@ func CheckSSHKey(text string) error {
 	return errors.New("contains a private key that is damaged, incomplete, or of a type that SSH does not support")
 }
 
-// CheckPair returns why a server cannot use a certificate with a private key in
+// CheckPair returns an error if a server cannot use a certificate with a private key in
 // PEM. Errors do not contain the key.
 func CheckPair(certificate *x509.Certificate, privateKey string) error {
 	key, err := parseKey(privateKey)

@@ -64,7 +64,7 @@ type planner struct {
 	uses   map[string][]string
 	values map[string]any
 	chosen map[string]bool
-	state  map[string]int // of a visit: 0 not begun, 1 begun, 2 done
+	state  map[string]int // 0: not visited, 1: being visited, 2: done
 	order  []string
 }
 

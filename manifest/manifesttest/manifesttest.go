@@ -16,8 +16,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Schema returns a JSON Schema, ready to check documents; part is empty or a part of
-// it, such as #/$defs/cloud.
+// Schema returns a compiled JSON Schema; part is empty, or names a part of it, such as
+// #/$defs/cloud.
 func Schema(t *testing.T, schema func() ([]byte, error), part string) *jsonschema.Schema {
 	t.Helper()
 	text, err := schema()
@@ -82,8 +82,8 @@ func Unpack(t testing.TB, archive *txtar.Archive) string {
 	return dir
 }
 
-// Mistakes checks the messages of read. Each file of testdata/mistakes contains flags,
-// a beginner's files, of which read gets the named one, and the expected messages.
+// Mistakes checks the messages of read. Each file of testdata/mistakes has flags, files
+// of a beginner, of which read gets the named one, and the expected messages.
 func Mistakes(t *testing.T, name string, read func(path string, opts document.Options) error) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")

@@ -14,7 +14,7 @@ type credhub struct {
 	config Config
 	at     string
 	web    *web
-	base   *url.URL // without a path
+	base   *url.URL // URL without a path
 	prefix string   // prefix for names that do not begin with a slash; empty, or begins with a slash
 	token  string
 }
@@ -56,7 +56,7 @@ func (c *credhub) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// findAuth asks the server which UAA it trusts.
+// findAuth asks the server which UAA server it trusts.
 func (c *credhub) findAuth(ctx context.Context) (*url.URL, error) {
 	r, err := c.web.send(ctx, http.MethodGet, c.base.JoinPath("info"), http.Header{}, nil)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// noValue is the exit code of a program that has no value for a variable.
+// noValue is the exit code of a program without a value for a variable.
 const noValue = 3
 
 // program asks a program for each variable.
@@ -104,8 +104,8 @@ func (s *sops) open(ctx context.Context) error {
 
 func (s *sops) find(_ context.Context, name string) (any, error) { return s.values[name], nil }
 
-// usual lists the environment variables that programs get. A name that ends with an
-// underscore stands for all names with that beginning.
+// usual lists environment variables that are passed to programs. A name that ends with an
+// underscore stands for all names with that prefix.
 func usual() []string { return []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"} }
 
 // sopsVariables lists the variables in which sops looks for its keys.
@@ -132,7 +132,7 @@ func (c Config) run(ctx context.Context, path string, variables []string, args .
 	cmd := exec.Command(path, args...)
 	cmd.Env = c.environment(variables)
 	process.OwnGroup(cmd)
-	cmd.WaitDelay = endTime // a process that the program started may keep the output open
+	cmd.WaitDelay = endTime // a child of the program may keep the output open
 	var stdout limited
 	var stderr tail
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -1,5 +1,5 @@
-// Package source gets the values of variables from the places where teams keep their
-// secrets: CredHub, Vault and OpenBao, files that sops encrypts, and any program.
+// Package source gets the values of variables from stores of secrets: CredHub, Vault and
+// OpenBao, files that sops encrypts, and any program.
 package source
 
 import (
@@ -25,17 +25,17 @@ import (
 const (
 	// atOnce is how many requests a source gets at the same time.
 	atOnce = 8
-	// answerTime limits one answer. It is long, because a program may wait for a
-	// person.
+	// answerTime limits the time for one answer. It is long, because a program may wait
+	// for a person.
 	answerTime = time.Minute
-	// maxAnswer limits one answer, in bytes.
+	// maxAnswer limits the size of one answer, in bytes.
 	maxAnswer = document.MaxFileSize
 )
 
 // Config is shared by the sources of a run.
 type Config struct {
 	Environ []string // the environment, as KEY=VALUE
-	PassEnv []string // names of variables that programs get in addition to the usual ones
+	PassEnv []string // names of additional variables that are passed to programs
 	Getenv  func(string) string
 	Dial    proxy.Dial             // nil: connect directly
 	Secret  func(values ...string) // adds values that the redactor hides; may be nil
@@ -68,8 +68,8 @@ func Kinds() [][2]string {
 	}
 }
 
-// Check returns what is wrong with a source as a person writes it. Its errors contain
-// no password.
+// Check returns a mistake in a source as a person writes it. Its errors contain no
+// password.
 func Check(text string) error {
 	kind, at, _ := strings.Cut(text, "=")
 	known := slices.ContainsFunc(Kinds(), func(k [2]string) bool { return k[0] == kind })
@@ -109,7 +109,7 @@ func address(kind, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// safe reports whether nobody on the network can read what is sent to an address.
+// safe reports whether nobody on the network can read data that is sent to an address.
 func safe(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
@@ -119,13 +119,13 @@ func Remote(text string) bool {
 	return strings.HasPrefix(text, "credhub=") || strings.HasPrefix(text, "vault=")
 }
 
-// Sources asks its sources for variables, and asks for each variable only one time.
+// Sources asks its sources for variables, for each variable only once.
 type Sources struct {
 	config Config
-	time   time.Duration // for one answer
+	time   time.Duration // time limit of one answer
 	mu     sync.Mutex    // held during Ask
 	list   []opened
-	known  map[string]*document.Answer // nil: no source has the variable
+	known  map[string]*document.Answer // known answers; nil: no source has the variable
 }
 
 // opened is a source with its name.
@@ -136,7 +136,7 @@ type opened struct {
 }
 
 // New returns sources, in the order in which they are asked. The texts must have passed
-// Check. It asks for nothing yet.
+// Check. It sends no requests.
 func New(list []string, c Config) (*Sources, error) {
 	s := &Sources{config: c, time: answerTime, known: map[string]*document.Answer{}}
 	for _, text := range list {
@@ -162,10 +162,10 @@ func New(list []string, c Config) (*Sources, error) {
 
 // Error says that a source failed.
 type Error struct {
-	Source   string // as the user wrote it
-	Variable string // variable that it was asked for
+	Source   string // the source as the user wrote it
+	Variable string // the requested variable
 	Others   int    // number of other variables with the same error
-	Err      error  // without any value
+	Err      error  // contains no value
 }
 
 func (e *Error) Error() string {
@@ -181,7 +181,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Name() string { return "variable-source" }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Ask returns the values of variables. It asks a source only for variables that the

@@ -17,15 +17,15 @@ type vault struct {
 	config Config
 	at     string
 	web    *web
-	base   *url.URL // without a path
+	base   *url.URL // URL without a path
 	token  string
 	mount  []string // the path of the engine
-	prefix []string // below the engine
+	prefix []string // path below the engine
 	two    *bool    // whether the engine has version 2; nil: unknown
 }
 
-// getenv returns the value of a variable, given by its name without prefix. Like
-// OpenBao's own client, it prefers OpenBao's variable.
+// getenv returns the value of a variable; the name is without its prefix. Like OpenBao's
+// own client, it prefers OpenBao's variable.
 func (v *vault) getenv(name string) string {
 	return cmp.Or(v.config.Getenv("BAO_"+name), v.config.Getenv("VAULT_"+name))
 }
@@ -83,8 +83,8 @@ func (v *vault) findToken() (string, error) {
 	return token, nil
 }
 
-// findMount finds out which part of a path is the engine, and its version. If the
-// server refuses to say that, values are requested in both ways.
+// findMount finds out which part of a path is the engine, and its version. If the server
+// refuses to answer that, values are requested in both ways.
 func (v *vault) findMount(ctx context.Context, path []string) error {
 	r, err := v.get(ctx, append([]string{"sys", "internal", "ui", "mounts"}, path...)...)
 	if err != nil {
@@ -119,7 +119,7 @@ func (v *vault) find(ctx context.Context, name string) (any, error) {
 	}
 	for _, piece := range path {
 		if piece == "." || piece == ".." {
-			return nil, nil // no secret can have this name, and a server might take it for a folder
+			return nil, nil // No secret can have this name, and a server might take it for a folder.
 		}
 	}
 	if v.two != nil {
@@ -181,7 +181,7 @@ func (v *vault) get(ctx context.Context, path ...string) (reply, error) {
 	return v.web.send(ctx, http.MethodGet, v.base.JoinPath("v1").JoinPath(escaped(path)...), header, nil)
 }
 
-// refused returns why an answer contains no secret; nil: it does.
+// refused returns why an answer contains no secret; nil: it contains one.
 func (r reply) refused() error {
 	switch r.code {
 	case http.StatusOK:

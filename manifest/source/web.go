@@ -118,7 +118,7 @@ func (w *web) send(ctx context.Context, method string, to *url.URL, header http.
 		return reply{}, fmt.Errorf("it redirects to %s; name that server if it is the right one", elsewhere(resp))
 	}
 	r := reply{code: resp.StatusCode, status: resp.Status}
-	r.value, _ = fromJSON(body) // without valid JSON there is no value
+	r.value, _ = fromJSON(body) // an answer without valid JSON has no value
 	return r, nil
 }
 
@@ -169,7 +169,7 @@ func (r reply) err() error {
 	return fmt.Errorf("the server answers %s", r.status)
 }
 
-// maxSaid limits how many bytes of a text of a server or program are shown.
+// maxSaid limits how many bytes of a server's or program's text are shown.
 const maxSaid = 600
 
 // brief returns a text of a server or program as one short line.

@@ -33,17 +33,17 @@ const lockTimeout = time.Minute
 // File is the file of a vars store, which need not exist.
 type File struct {
 	Path  string // absolute, with links resolved
-	Shown string // the path as the user wrote it, or the store of a team
-	State string // the store of a team as --state takes it; empty: Shown
+	Shown string // the path as the user wrote it, or the name of a team's store
+	State string // the store of a team in the form of --state; empty: Shown is used
 	// Sealed says that the file is encrypted, or will be if it is new.
 	Sealed bool
-	// recipients of an encrypted file; empty: another program made it
+	// recipients of an encrypted file; empty: another program has encrypted it
 	To []string
 
 	keys   *sealed.Keys
 	send   func(ctx context.Context, sealed []byte) error
-	stream bool   // the path is a pipe or a device, which is read one time and written in place
-	before []byte // the content as it was read; nil if the file did not exist
+	stream bool   // the path is a pipe or a device, which is read once and written in place
+	before []byte // the content when it was read; nil if the file did not exist
 	lock   *lockfile.Lock
 	saved  bool
 }
@@ -211,7 +211,7 @@ func (f *File) Lock(ctx context.Context) error {
 	if f.stream {
 		return nil
 	}
-	if f.send != nil { // the file is a copy, in a folder that the user does not know
+	if f.send != nil { // the file is a copy in a folder that the user does not know
 		if err := atomicfile.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			return fmt.Errorf("cannot make the folder of the vars store %s: %w", f.Shown, cause(err))
 		}
@@ -291,7 +291,7 @@ func (f *File) Writable() error {
 }
 
 // Write replaces the text of the file, encrypted if Sealed is true. A new file is
-// readable only for its owner; of an existing one, a copy is kept as .previous.
+// readable only for its owner; an existing one is copied to .previous first.
 func (f *File) Write(ctx context.Context, text []byte) error {
 	data := text
 	if f.Sealed {
