@@ -63,12 +63,16 @@ func (o *Options) status(ctx context.Context, all *record.Record, in *record.Ins
 	return rollout.NotWell, problem
 }
 
+// lookedAtOnce is how many instances are looked at at the same time: each may wait for a
+// silent agent.
+const lookedAtOnce = 32
+
 // sideBySide calls do for each number below n, several at the same time. It returns
 // early if ctx ends.
 func sideBySide(ctx context.Context, n int, do func(i int)) error {
 	next := make(chan int)
 	var workers []<-chan error
-	for range min(atOnce, n) {
+	for range min(lookedAtOnce, n) {
 		workers = append(workers, guard.Start(ctx, func() error {
 			for i := range next {
 				do(i)

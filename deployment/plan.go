@@ -35,6 +35,8 @@ type Options struct {
 	Report func(Event)
 	// Only selects the instances that may change, as record.Select does; empty: all.
 	Only string
+	// OnlyFailed leaves out the instances that run.
+	OnlyFailed bool
 }
 
 // Action is what happens to an instance.
@@ -47,6 +49,8 @@ const (
 	Keep   Action = "keep"
 	Delete Action = "delete"
 	Leave  Action = "leave" // it is not selected: whether it would change is not known
+	// Unreachable is an instance whose agent does not answer: it stays as it is.
+	Unreachable Action = "unreachable"
 )
 
 // Row is an instance in the plan of a deployment.
@@ -110,13 +114,13 @@ func (p *Plan) changesNothing() bool {
 }
 
 // changes reports whether the plan does something with the instance.
-func (r Row) changes() bool { return r.Action != Keep && r.Action != Leave }
+func (r Row) changes() bool { return r.Action != Keep && r.Action != Leave && r.Action != Unreachable }
 
 // leave makes it the row of an instance that is not selected.
 func (r *Row) leave() { r.Action, r.Why, r.Disk = Leave, "", "" }
 
-// partial reports whether the plan is only for selected instances.
-func (p *Plan) partial() bool { return p.Count(Leave) > 0 }
+// partial reports whether the plan leaves instances out.
+func (p *Plan) partial() bool { return p.Count(Leave)+p.Count(Unreachable) > 0 }
 
 // Count returns how many instances have the action.
 func (p *Plan) Count(a Action) int {
@@ -215,6 +219,11 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		}
 		p.Rows = append(p.Rows, row)
 	}
+	if o.OnlyFailed {
+		if err := p.leaveRunning(ctx, o, draft); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.planEach(ctx, o, draft); err != nil {
 		return nil, err
 	}
@@ -225,7 +234,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	p.Create = p.missing()
 	changes := !p.changesNothing()
 	for _, row := range p.Rows {
-		if row.Action != Delete && row.Action != Leave && row.scripts && (changes || row.in.PostDeploy) {
+		if row.Action != Delete && row.scripts && (changes || row.in.PostDeploy) {
 			p.PostDeploy = append(p.PostDeploy, row.Name)
 		}
 	}
@@ -249,6 +258,8 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 		row.scripts = made[i].file.PostDeploy
 		switch err := made[i].err; {
 		case row.Action != Keep:
+		case silent(err):
+			row.Action, row.Why = Unreachable, err.Error()
 		case err != nil:
 			if wrong, ok := errors.AsType[*links.Unresolved](err); ok {
 				return wrong // the same for all instances
@@ -271,7 +282,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	}
 	p.plans = map[string]deployer.PlanFile{}
 	for i, row := range p.Rows {
-		if row.Action != Delete {
+		if row.Action != Delete && row.Action != Unreachable {
 			p.plans[row.ID] = made[i].file
 		}
 	}

@@ -15,7 +15,7 @@ func (r *runner) findRunning(ctx context.Context, p *Plan) {
 	}
 	_ = sideBySide(ctx, len(p.Rows), func(i int) {
 		row := p.Rows[i]
-		if row.Action != Change && row.Action != Keep && row.Action != Leave {
+		if row.Action == Create || row.Action == Delete || row.Action == Unreachable {
 			return
 		}
 		state, _ := r.status(ctx, r.all, row.in)

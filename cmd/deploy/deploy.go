@@ -14,6 +14,7 @@ func newDeploy(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var ask cli.Asking
 	var plan string
+	var some someInstances
 	cmd := &cobra.Command{
 		Use:        "deploy MANIFEST",
 		SuggestFor: []string{"up", "apply"},
@@ -33,7 +34,13 @@ docs/deployments.md.`,
 			opts.Confirm = c.Confirm(ask)
 			c.NameTarget(&opts)
 			if s, ok := severalOf(c, cmd, opts, ask); ok {
+				if err := some.choose(s); err != nil {
+					return err
+				}
 				return s.deploy(plan)
+			}
+			if err := some.refused(cmd); err != nil {
+				return err
 			}
 			if plan != "" {
 				var err error
@@ -51,6 +58,7 @@ docs/deployments.md.`,
 	f := cmd.Flags()
 	adoptFlags(f, &opts)
 	templatesFlag(f, &opts)
+	some.flags(f)
 	c.TimingsFlag(f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	f.BoolVar(&opts.CreateOnly, "create-only", false, "only create a VM that does not exist; another deploy does the rest")

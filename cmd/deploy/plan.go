@@ -24,6 +24,7 @@ import (
 func newPlan(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var out, format, html string
+	var some someInstances
 	cmd := &cobra.Command{
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
@@ -52,7 +53,13 @@ the plan, its calls, and how long earlier runs took.`,
 			}
 			opts.Manifest = args[0]
 			if s, ok := severalOf(c, cmd, opts, cli.Asking{}); ok {
+				if err := some.choose(s); err != nil {
+					return err
+				}
 				return s.runPlan(planOutput{format, out, html})
+			}
+			if err := some.refused(cmd); err != nil {
+				return err
 			}
 			var made deployer.PlanFile
 			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
@@ -90,6 +97,7 @@ the plan, its calls, and how long earlier runs took.`,
 	cli.InstanceFlag(f, &opts.Options)
 	cli.PlanFlags(f, &opts)
 	adoptFlags(f, &opts)
+	some.flags(f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	createdFlag(f, &opts)
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")

@@ -27,17 +27,19 @@ import (
 
 // several runs a command about a deployment with several instances.
 type several struct {
-	c     *cli.Console
-	cmd   *cobra.Command
-	opts  deployer.Options
-	ask   cli.Asking
-	dir   string               // folder of the record
-	only  string               // names of the selected instances; empty: all
-	flags map[string][]string  // more flags, by the command about one instance
-	read  *manifest.Deployment // what plan has read
-	saved *deployment.Saved    // deploy: the plan to carry out; nil: any
-	shown planOutput           // plan: how the plan is printed and saved
-	ruby  string               // variable of the environment for finding the shared Ruby; empty: none
+	c      *cli.Console
+	cmd    *cobra.Command
+	opts   deployer.Options
+	ask    cli.Asking
+	dir    string               // folder of the record
+	only   string               // names of the selected instances; empty: all
+	flags  map[string][]string  // more flags, by the command about one instance
+	read   *manifest.Deployment // what plan has read
+	saved  *deployment.Saved    // deploy: the plan to carry out; nil: any
+	shown  planOutput           // plan: how the plan is printed and saved
+	ruby   string               // variable of the environment for finding the shared Ruby; empty: none
+	skip   bool                 // leave out unreachable instances
+	failed bool                 // leave out instances that run
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
@@ -68,7 +70,7 @@ func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end fu
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
 	o := s.command().Options(opts, s.flags)
-	o.Only = s.only
+	o.Only, o.OnlyFailed = s.only, s.failed
 	if s.ruby != "" {
 		o.Env = append(o.Env, s.ruby)
 	}
@@ -149,6 +151,9 @@ func (s *several) runPlan(shown planOutput) error {
 			return err
 		}
 		p, draft, err := s.plan(ctx, opts, old)
+		if err == nil {
+			err = p.Refused(s.skip)
+		}
 		if err == nil && shown.out != "" {
 			err = s.save(ctx, opts, p, draft)
 		}
@@ -217,8 +222,11 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err != nil {
 		return err
 	}
+	if err := p.Refused(s.skip); err != nil {
+		return err
+	}
 	switch {
-	case p.Nothing() && s.only != "":
+	case p.Nothing() && (s.only != "" || s.failed || s.skip):
 		return nil
 	case p.Nothing():
 		if err := draft.Settle(); err != nil {

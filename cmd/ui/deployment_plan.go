@@ -17,6 +17,7 @@ func PlanOfDeployment(p *deployment.Plan) page.Plan {
 	words := page.Plan{
 		Deployment: p.Deployment, Instances: len(p.Rows), Same: p.Count(deployment.Keep), Columns: planColumns(),
 		Create: p.Count(deployment.Create), Change: p.Count(deployment.Change), Delete: p.Count(deployment.Delete),
+		Scripts: len(p.PostDeploy) > 0,
 	}
 	sets := p.Sets()
 	starred := false
@@ -170,6 +171,8 @@ func setPlan(s deployment.Set) string {
 		return "no changes"
 	case deployment.Leave:
 		return "not selected"
+	case deployment.Unreachable:
+		return "unreachable"
 	}
 	var changes []string
 	for _, c := range row.Changes {

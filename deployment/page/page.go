@@ -20,6 +20,7 @@ type Plan struct {
 	Instances  int
 	// How many instances are created, changed, deleted and as the manifest says.
 	Create, Change, Delete, Same int
+	Scripts                      bool // post-deploy scripts run
 	Columns                      []string
 	Rows                         []Row
 	Notes                        []string // below the table
@@ -33,7 +34,7 @@ type Row struct {
 }
 
 // Nothing reports whether the plan changes nothing.
-func (p Plan) Nothing() bool { return p.Create+p.Change+p.Delete == 0 }
+func (p Plan) Nothing() bool { return p.Create+p.Change+p.Delete == 0 && !p.Scripts }
 
 // Write writes the page of a plan to a file. It replaces an earlier page, and nothing else.
 // clean replaces secrets in a text.

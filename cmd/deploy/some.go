@@ -1,0 +1,42 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"bootstrap/cmd/cli"
+)
+
+// someInstances are the flags that leave out instances of a deployment with several.
+type someInstances struct {
+	skip bool
+	only string
+}
+
+func (s *someInstances) flags(f *pflag.FlagSet) {
+	f.BoolVar(&s.skip, "skip-unreachable", false, "leave out instances, of several, whose agent is silent")
+	f.StringVar(&s.only, "only", "", "with the `WORD` failed: change only instances that do not run")
+}
+
+// choose passes the flags on to a command about several instances.
+func (s *someInstances) choose(to *several) error {
+	if s.only != "" && s.only != "failed" {
+		return cli.WrongUsage(to.cmd, fmt.Errorf("--only takes the word failed, and not %q: --instance selects instances by their names", s.only))
+	}
+	to.skip, to.failed = s.skip, s.only != ""
+	return nil
+}
+
+// refused returns an error if a flag is given though the command is about one instance.
+func (s *someInstances) refused(cmd *cobra.Command) error {
+	switch {
+	case s.skip:
+		return cli.WrongUsage(cmd, errors.New("--skip-unreachable is for several instances, and this is one"))
+	case s.only != "":
+		return cli.WrongUsage(cmd, errors.New("--only is for several instances, and this is one"))
+	}
+	return nil
+}

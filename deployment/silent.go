@@ -1,0 +1,75 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"bootstrap/deployer/plan"
+	"bootstrap/fleet/rollout"
+	"bootstrap/internal/failure"
+)
+
+// UnreachableError says that the agents of instances do not answer, so that the
+// instances cannot be planned.
+type UnreachableError struct {
+	Instances []string // their names
+	Reason    string   // of the first one
+}
+
+func (e *UnreachableError) Error() string {
+	if len(e.Instances) == 1 {
+		return fmt.Sprintf("%s is unreachable, so nothing was changed: %s", e.Instances[0], e.Reason)
+	}
+	return fmt.Sprintf("%d instances are unreachable, so nothing was changed: %s; %s: %s", len(e.Instances), strings.Join(e.Instances, ", "), e.Instances[0], e.Reason)
+}
+
+func (e *UnreachableError) Name() string { return "agent-silent" }
+
+func (e *UnreachableError) ExitCode() failure.Code { return failure.Agent }
+
+func (e *UnreachableError) Hint() string {
+	return "add --fix to reboot or replace their VMs, or --skip-unreachable to change only the others"
+}
+
+// Refused returns an *UnreachableError if instances of the plan are unreachable, unless
+// they are to be skipped.
+func (p *Plan) Refused(skip bool) error {
+	if skip {
+		return nil
+	}
+	e := &UnreachableError{}
+	for _, row := range p.Rows {
+		if row.Action == Unreachable {
+			e.Instances = append(e.Instances, row.Name)
+			if e.Reason == "" {
+				e.Reason = row.Why
+			}
+		}
+	}
+	if len(e.Instances) == 0 {
+		return nil
+	}
+	return e
+}
+
+// silent reports whether the error of a plan is that the agent does not answer.
+func silent(err error) bool {
+	_, is := errors.AsType[*plan.AgentSilentError](err)
+	return is
+}
+
+// leaveRunning leaves out the instances that run.
+func (p *Plan) leaveRunning(ctx context.Context, o Options, draft *Draft) error {
+	return sideBySide(ctx, len(p.Rows), func(i int) {
+		row := &p.Rows[i]
+		if row.Action != Keep {
+			row.leave()
+			return
+		}
+		if state, _ := o.status(ctx, draft.Record, row.in); state == rollout.Runs {
+			row.leave()
+		}
+	})
+}
