@@ -91,6 +91,19 @@ func TestFolderRelease(t *testing.T) {
 	}
 }
 
+// A job may have no monit file.
+func TestFolderReleaseWithoutMonit(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "release")
+	files := releaseFiles()
+	delete(files, "jobs/web/monit")
+	writeFolder(t, dir, files)
+	job := readRelease(t, testStore(t), local("web", dir, "")).Job("web")
+	if got := treeOf(t, job.Dir); got != "job.MF templates/ctl.erb templates/web.yml.erb" {
+		t.Errorf("the job's folder holds %s", got)
+	}
+}
+
 // The schema of a job's properties is a part of the job.
 func TestFolderReleaseHasSchema(t *testing.T) {
 	t.Parallel()
@@ -237,7 +250,6 @@ func TestFolderReleaseRefuses(t *testing.T) {
 		"no packaging":      {func(m map[string]string) { delete(m, "packages/web/packaging") }, []string{"packages/web", "packages/web/packaging"}},
 		"no spec":           {func(m map[string]string) { delete(m, "packages/web/spec") }, []string{"packages/web", "spec"}},
 		"no job spec":       {func(m map[string]string) { delete(m, "jobs/web/spec") }, []string{"jobs/web", "spec"}},
-		"no monit":          {func(m map[string]string) { delete(m, "jobs/web/monit") }, []string{"jobs/web/monit"}},
 		"no template":       {func(m map[string]string) { delete(m, "jobs/web/templates/ctl.erb") }, []string{"jobs/web/templates/ctl.erb"}},
 		"template out":      {func(m map[string]string) { m["jobs/web/spec"] = "templates: {../../x: y}" }, []string{`"../../x" leads out`}},
 		"pattern":           {func(m map[string]string) { m["packages/web/spec"] = "files: [nothing/*]" }, []string{`"nothing/*"`, "finds nothing"}},

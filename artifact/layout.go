@@ -422,13 +422,14 @@ func (b *releaseFolder) readJob(ctx context.Context, dir string) (folderJob, err
 	if err := parseJobMF(text, &j.job); err != nil {
 		return j, fmt.Errorf("cannot read spec: %w", err)
 	}
-	from := map[string]string{"job.MF": dir + "/spec", "monit": dir + "/monit"}
+	from := map[string]string{"job.MF": dir + "/spec"}
 	for _, t := range j.job.Templates {
 		from[path.Join("templates", t.Source)] = path.Join(dir, "templates", t.Source)
 	}
-	schema := dir + "/" + PropertiesSchema
-	if _, err := fs.Stat(b.fsys, schema); err == nil {
-		from[PropertiesSchema] = schema
+	for _, name := range []string{"monit", PropertiesSchema} {
+		if _, err := fs.Stat(b.fsys, dir+"/"+name); err == nil {
+			from[name] = dir + "/" + name
+		}
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", spec.Name)

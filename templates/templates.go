@@ -271,7 +271,10 @@ func jobFiles(job *Job) ([]*file, error) {
 	if !filepath.IsLocal(job.Name) || strings.ContainsAny(job.Name, `/\`) {
 		return nil, fmt.Errorf("cannot render job '%s' of release '%s': its name cannot be a file name", job.Name, job.Release)
 	}
-	files := []*file{{job: job, source: "monit", path: "monit", destination: "monit"}}
+	var files []*file
+	if _, err := os.Lstat(filepath.Join(job.Dir, "monit")); !errors.Is(err, fs.ErrNotExist) {
+		files = append(files, &file{job: job, source: "monit", path: "monit", destination: "monit"})
+	}
 	for _, t := range job.Templates {
 		if !filepath.IsLocal(t.Source) || !filepath.IsLocal(t.Destination) {
 			return nil, fmt.Errorf("cannot render job '%s' of release '%s': template '%s' or its destination '%s' leaves the job's folder",
