@@ -33,6 +33,7 @@ import (
 	"bootstrap/deployer/ledger"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment"
 	"bootstrap/deployment/links"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
@@ -70,6 +71,7 @@ func samples() []sample {
 	return []sample{
 		{"interrupted", Interrupted, &report.InterruptedError{Row: "stop jobs"}},
 		{"interrupted", Interrupted, &report.InterruptedError{Look: true}},
+		{"interrupted", Interrupted, &deployment.EndedError{Deployment: "x", Signal: true}},
 		{"stopped-at-once", Interrupted, &StoppedError{}},
 		{"defect", Failed, &DefectError{"cannot continue, because of a defect of bootstrap itself: nil"}},
 		{"disk-full", Failed, fmt.Errorf("cannot write x: %w", syscall.ENOSPC)},
@@ -212,6 +214,9 @@ func nameless() []sample {
 		{"", Manifest, &links.Unresolved{Deployment: "x"}},
 		{"", Manifest, &catalog.LockError{Path: "x.lock.yml", Err: errors.New("x")}},
 		{"", Usage, &deployer.NoSourcesError{}},
+		{"", Usage, &instance.ManySelectedError{Names: []string{"web/0", "web/1"}}},
+		{"", NoState, &instance.NoInstancesError{Manifest: "x", Dir: "x-state"}},
+		{"", Failed, &deployment.EndedError{Deployment: "x"}},
 	}
 }
 

@@ -5,14 +5,11 @@ package instances
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"path/filepath"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployment/record"
-	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
@@ -36,21 +33,9 @@ func Looks(ctx context.Context, from *instance.Options) (dir string, several boo
 	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
 }
 
-// NoneError says that a deployment has no instances yet.
-type NoneError struct {
-	Manifest, Dir string
-}
-
-func (e *NoneError) Error() string {
-	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
-}
-
-// ExitCode returns the exit code for a missing state.
-func (e *NoneError) ExitCode() failure.Code { return failure.NoState }
-
 // Select returns the deployed instances that the options select; nil if the options are
-// about one instance, or the manifest has only one. If none was deployed, the error is a
-// *NoneError.
+// about one instance, or the manifest has only one. If none was deployed, the error is an
+// *instance.NoInstancesError.
 func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selection, error) {
 	from := &opts.Options
 	c.NameTarget(opts) // for errors
@@ -71,7 +56,7 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	case from.Instance != "" && len(list) == 1:
 		return nil, nil
 	case len(list) == 0:
-		return nil, &NoneError{Manifest: from.Manifest, Dir: dir}
+		return nil, &instance.NoInstancesError{Manifest: from.Manifest, Dir: dir}
 	}
 	s := &Selection{Record: all, List: list}
 	from.Instance = ""

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -40,6 +41,18 @@ func (e *UnknownInstanceError) Error() string {
 }
 
 func (e *UnknownInstanceError) ExitCode() failure.Code { return failure.NoState }
+
+// NoInstancesError says that a deployment has no instances yet.
+type NoInstancesError struct {
+	Manifest, Dir string
+}
+
+func (e *NoInstancesError) Error() string {
+	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
+}
+
+// ExitCode returns that of a missing state.
+func (e *NoInstancesError) ExitCode() failure.Code { return failure.NoState }
 
 // ManySelectedError says that --instance selects several instances for a command that works
 // on one.
