@@ -118,7 +118,7 @@ func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	switch {
 	case from.Instance == "":
 		return nil
-	case from.Manifest == "" || from.Manifest == "-":
+	case from.Manifest == "-" || from.Manifest == "" && from.RecordDir == "" && from.StateFile == "":
 		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
 	case team.IsAddress(from.StateFile):
 		return WrongUsage(cmd, errors.New(SeveralInStore))

@@ -63,7 +63,7 @@ func ManifestAnd(cmd *cobra.Command, args []string, max int) error {
 // ManifestOrState requires a manifest or --state, for commands that need only
 // the state file on the machine that deployed.
 func ManifestOrState(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 && cmd.Flags().Changed("state") {
+	if len(args) == 0 && (cmd.Flags().Changed("state") || cmd.Flags().Changed("record")) {
 		return NoInputs(cmd)
 	}
 	if len(args) == 0 {

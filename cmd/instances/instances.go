@@ -26,11 +26,11 @@ type Selection struct {
 // Looks reports whether the options name a deployment with several instances, and returns
 // the folder for its record.
 func Looks(ctx context.Context, from *instance.Options) (dir string, several bool) {
-	if from.Manifest == "" || from.Manifest == "-" {
+	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
 		return "", false
 	}
 	dir = from.RecordFolder()
-	return dir, record.Exists(dir) || manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
+	return dir, record.Exists(dir) || from.Manifest != "" && manifest.LooksSeveral(ctx, from.Manifest, from.Inputs)
 }
 
 // Select returns the deployed instances that the options select; nil if the options are

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/deployment/record"
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/failure"
@@ -25,6 +26,8 @@ type Removed struct {
 	State string   `json:"state"` // absolute path of its state file
 	VM    string   `json:"vm,omitempty"`
 	Disks []string `json:"disks,omitempty"` // CIDs
+	// Instances are the names of its instances, if its record has several.
+	Instances []string `json:"instances,omitempty"`
 	// Problem is why its state cannot be read; empty: it can.
 	Problem string `json:"problem,omitempty"`
 }
@@ -32,6 +35,9 @@ type Removed struct {
 // String returns the member's name with its VM and disks.
 func (r Removed) String() string {
 	var has []string
+	if len(r.Instances) > 0 {
+		has = append(has, "instances "+strings.Join(r.Instances, ", "))
+	}
 	if r.VM != "" {
 		has = append(has, "VM "+r.VM)
 	}
@@ -104,8 +110,13 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 			continue
 		}
 		one := Removed{Name: k.Name, State: path}
+		all, recordErr := instancesOf(fleet.Member{State: path})
 		st, found, err := file.Read(path, home)
 		switch {
+		case recordErr != nil:
+			one.Problem = recordErr.Error()
+		case all != nil && len(all.Instances) > 0:
+			one.Instances = record.Names(all.Instances)
 		case err != nil:
 			one.Problem = "its state cannot be read: " + err.Error()
 		case !found || !deployed(st):
