@@ -33,14 +33,18 @@ func TestComplete(t *testing.T) {
 	write("home/.bosh/7f0c0b56-1111-4222-8333-944455556666/applied/current/record.json", `{"vm":"vm-1","spec":{"job":{"templates":[{"name":"page"},{"name":"nats"}]}}}`)
 	write("odd.yml", "name: x\nvariables:\n- {name: \"a\\nb\", type: password}\n- {name: \"\\e[2J\", type: password}\n- {name: c, type: password}\n")
 	write("fleet.yml", "members:\n- {name: a, manifest: m.yml}\n- {name: b, manifest: m.yml, state: b.json}\n")
+	write("many-state/deployment.json", `{"format":1,"name":"many","instances":[{"id":"i-1","group":"db","index":0,"state":"a.json"},{"id":"i-2","group":"web","index":0,"state":"b.json"},{"id":"i-3","group":"web","index":1,"state":"c.json"}]}`)
 	for _, c := range []struct{ args, want string }{
+		{"status many.yml --instance ", "db/0 web web/0 web/1 :4"},
+		{"status many.yml --instance db/0,w", "db/0,db/0 db/0,web db/0,web/0 db/0,web/1 :4"},
+		{"status --instance ", ":4"},
 		{"deploy ", "yml yaml :8"}, // no file has the keys of a manifest
 		{"deploy envs/lab/", "envs/lab/bosh.yml envs/lab/old.yaml envs/lab/ops/ :4"},
 		{"deploy envs/lab/bo", "envs/lab/bosh.yml :4"},
 		{"plan x.yml --adopt-from envs/lab/o", "envs/lab/old.yaml envs/lab/ops/ :4"},
 		{"deploy " + dir + "/envs/lab/", "yml yaml :8"},
 		{"deploy nowhere/", "yml yaml :8"},
-		{"fleet deploy ", "envs/ fleet.yml home/ m-state.json.backups/ :4"},
+		{"fleet deploy ", "envs/ fleet.yml home/ m-state.json.backups/ many-state/ :4"},
 		{"addresses adopt a.yml envs/lab/b", "envs/lab/bosh.yml :4"},
 		{"init ", ":16"},
 		{"logs m.yml --dir ", ":16"},

@@ -7,10 +7,12 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
+	"bootstrap/manifest"
 )
 
 func newDoctor(c *cli.Console) *cobra.Command {
@@ -22,8 +24,8 @@ func newDoctor(c *cli.Console) *cobra.Command {
 		Long: `Doctor checks this machine, and with a manifest or --state also what a deploy needs:
 the manifest, the state file and its lock, ports, keys, the agent, the clock,
 certificates, and the installed CPI. Each check ends as ok, warn, fail or skipped,
-and says what to do. It changes nothing except the cache of the embedded Ruby. See
-docs/looking.md.
+and says what to do. It changes nothing except the cache of the embedded Ruby. Of
+several instances it checks all, or those of --instance. See docs/looking.md.
 
 The exit code is 0 if no check failed, else 1; with --strict also 1 after a warning.`,
 		Example: "  bootstrap doctor\n" +
@@ -36,8 +38,12 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 				opts.Manifest = args[0]
 			}
 			c.ReportBy(func(report.Event) {}) // print only the findings
+			names, several := instances.Drafted(cmd.Context(), &opts)
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
-				return doctor(ctx, c, opts, strict)
+				if several {
+					return doctor(c, strict, func(each func(observe.Check)) error { return diagnoseAll(ctx, c, opts, names, each) })
+				}
+				return doctor(c, strict, func(each func(observe.Check)) error { return observe.Diagnose(ctx, opts.Config, opts.Options, each) })
 			})
 		},
 	}
@@ -53,11 +59,64 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 	return cmd
 }
 
-func doctor(ctx context.Context, c *cli.Console, opts deployer.Options, strict bool) error {
+// diagnoseAll checks what a deploy of several instances needs. What is the same for all of
+// them is reported once.
+func diagnoseAll(ctx context.Context, c *cli.Console, opts deployer.Options, names string, each func(observe.Check)) error {
+	read := false
+	err := instances.OnDraft(ctx, c, opts, names, func(of *instances.Selection, _ *manifest.Deployment, opts deployer.Options) error {
+		read = true
+		found := make([][]observe.Check, len(of.List))
+		errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
+			return observe.Diagnose(ctx, opts.Config, opts.Options, func(check observe.Check) { found[i] = append(found[i], check) })
+		})
+		for _, err := range errs {
+			if err != nil { // only that of ctx
+				return err
+			}
+		}
+		for at := range found[0] {
+			for i, check := range found {
+				first, same := sameCheck(found, i, at)
+				if first < i {
+					continue
+				}
+				one := check[at]
+				if len(same) < len(of.List) {
+					for _, j := range same {
+						one.Instances = append(one.Instances, of.List[j].Name())
+					}
+				}
+				each(one)
+			}
+		}
+		return nil
+	})
+	if err == nil || read {
+		return err
+	}
+	// The manifest cannot be read, so this machine is all that can be checked.
+	opts.Manifest = ""
+	each(observe.Check{Name: "manifest", Result: observe.CheckFail, Detail: err.Error()})
+	return observe.Diagnose(ctx, opts.Config, opts.Options, each)
+}
+
+// sameCheck returns which instances have the same result of a check as one of them, and the
+// first of these.
+func sameCheck(found [][]observe.Check, of, at int) (first int, same []int) {
+	want := found[of][at]
+	for i, list := range found {
+		if has := list[at]; has.Result == want.Result && has.Detail == want.Detail && has.Remedy == want.Remedy {
+			same = append(same, i)
+		}
+	}
+	return same[0], same
+}
+
+func doctor(c *cli.Console, strict bool, diagnose func(each func(observe.Check)) error) error {
 	out := c.Writer(c.Out())
 	defer out.Flush()
 	count := map[observe.CheckResult]int{}
-	err := observe.Diagnose(ctx, opts.Config, opts.Options, func(check observe.Check) {
+	err := diagnose(func(check observe.Check) {
 		count[check.Result]++
 		check.Detail, check.Remedy = c.WithTarget(check.Detail), c.WithTarget(check.Remedy)
 		if c.JSON() {

@@ -106,6 +106,10 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return leftovers(home, cmd, args), noFiles
 		}
+	case f.Name == "instance":
+		complete = func(_ *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return instanceNames(args, begin), noFiles
+		}
 	case f.Name == "var-source":
 		complete = varSources
 	case f.Name == "job":

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -28,7 +30,8 @@ func newReport(c *cli.Console) *cobra.Command {
 		Long: `Report shows what is recorded of the deployment, what deploy would do now, how the
 manifest has changed, and the timings of the last deploy on this machine. It changes
 nothing. If the plan cannot be made, it says why and shows the rest; the exit code is
-0. With --html, it writes one page that needs no network and no scripts.`,
+0. With --html, it writes one page that needs no network and no scripts. Of several
+instances it shows each, or those of --instance.`,
 		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,44 +40,26 @@ nothing. If the plan cannot be made, it says why and shows the rest; the exit co
 				printPlanAtEnd(c)
 			}
 			opts.Manifest = args[0]
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			switch {
+			case err != nil:
+				return err
+			case several != nil && html != "":
+				return cli.WrongUsage(cmd, errors.New("--html is for one instance: name it with --instance GROUP/INDEX"))
+			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
-				missing, err := missingState(opts)
-				switch {
-				case err != nil:
-					return err
-				case missing != nil && (noPlan || missing.Manifest != ""):
-					return missing
-				case missing != nil: // reported before anything is downloaded
-					c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
+				if several == nil {
+					return reportOne(ctx, c, opts, html, noPlan)
 				}
-				var made deployer.PlanFile
-				err = errors.New("--no-plan was given")
-				if !noPlan {
-					made, err = deployer.MakePlan(ctx, opts)
-				}
-				if ctx.Err() != nil {
-					return err
-				}
-				r, err := recorded(ctx, c, opts, made, err)
-				if err != nil {
-					return err
-				}
-				if html != "" && r.PlanNote != "" && !noPlan {
-					c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
-				}
-				c.Quiet()
-				if html != "" {
-					if err = page.Write(html, r, c.Redactor.Shown); err == nil {
-						c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+				for i, in := range several.List {
+					if !c.JSON() {
+						c.Print(func(out *ui.Writer) { ui.Heading(out, in.Name(), i == 0) })
+					}
+					if err := reportOne(ctx, c, several.Options(opts, i), "", noPlan); err != nil {
+						return fmt.Errorf("%s: %w", in.Name(), err)
 					}
 				}
-				switch {
-				case c.JSON():
-					c.PrintObject("", r)
-				case html == "":
-					c.Print(func(out *ui.Writer) { ui.Report(out, r) })
-				}
-				return err
+				return nil
 			})
 		},
 	}
@@ -89,6 +74,47 @@ nothing. If the plan cannot be made, it says why and shows the rest; the exit co
 	f.BoolVar(&noPlan, "no-plan", false, "show only what is recorded; ask neither the VM nor the CPI")
 	f.StringVar(&html, "html", "", "write one page for browsers to this `FILE`")
 	return cmd
+}
+
+// reportOne prints the report of one instance, or writes its page.
+func reportOne(ctx context.Context, c *cli.Console, opts deployer.Options, html string, noPlan bool) error {
+	missing, err := missingState(opts)
+	switch {
+	case err != nil:
+		return err
+	case missing != nil && (noPlan || missing.Manifest != ""):
+		return missing
+	case missing != nil: // reported before anything is downloaded
+		c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
+	}
+	var made deployer.PlanFile
+	err = errors.New("--no-plan was given")
+	if !noPlan {
+		made, err = deployer.MakePlan(ctx, opts)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	r, err := recorded(ctx, c, opts, made, err)
+	if err != nil {
+		return err
+	}
+	if html != "" && r.PlanNote != "" && !noPlan {
+		c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "what a deploy would do is not known: " + r.PlanNote})
+	}
+	c.Quiet()
+	if html != "" {
+		if err = page.Write(html, r, c.Redactor.Shown); err == nil {
+			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+		}
+	}
+	switch {
+	case c.JSON():
+		c.PrintObject("", r)
+	case html == "":
+		c.Print(func(out *ui.Writer) { ui.Report(out, r) })
+	}
+	return err
 }
 
 // recorded returns the records of a deployment, with the plan, or the reason why there is

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -57,6 +58,9 @@ func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names s
 			if in.Going == "" {
 				s.List = append(s.List, in)
 			}
+		}
+		if len(s.List) == 0 {
+			return errors.New("the manifest describes no instances, or only ones that are to be deleted are selected")
 		}
 		opts.Deployment = of.Deployment
 		return do(s, of.Deployment, opts)

@@ -9,9 +9,11 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
+	"bootstrap/state/file"
 )
 
 func newDisks(c *cli.Console) *cobra.Command {
@@ -23,17 +25,31 @@ func newDisks(c *cli.Console) *cobra.Command {
 ones, which the next deploy deletes; and orphaned ones, which are kept until you
 delete them. A disk becomes orphaned when the manifest has no disk any more, by
 delete --keep-disk and by deploy --keep-old-disk. Disks locks nothing and does not
-ask the cloud.`,
+ask the cloud. Of several instances it lists those of all, or of --instance.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Mistaken(cmd, args, 1); err != nil {
 				return err
 			}
+			opts := deployer.Options{Options: choice.one}
+			opts.Manifest, opts.StateFile = cli.Manifest(args), choice.file
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			switch {
+			case err != nil:
+				return err
+			case several != nil && len(args) == 1:
+				return disksOfAll(c, several)
+			}
 			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}
-			return listDisks(c, s)
+			st, err := s.read()
+			if err != nil {
+				return err
+			}
+			printDisks(c, observe.Disks(st))
+			return nil
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -42,18 +58,35 @@ ask the cloud.`,
 	return cmd
 }
 
-func listDisks(c *cli.Console, s stateFile) error {
-	st, err := s.read()
+// disksOfAll lists the disks of several instances.
+func disksOfAll(c *cli.Console, of *instances.Selection) error {
+	c.Start()
+	home, err := c.BoshHome()
 	if err != nil {
 		return err
 	}
-	list := observe.Disks(st)
+	var list []observe.SeenDisk
+	for _, in := range of.List {
+		st, _, err := file.Read(of.Record.StatePath(in), home)
+		if err != nil {
+			return err
+		}
+		for _, d := range observe.Disks(st) {
+			d.Instance = in.Name()
+			list = append(list, d)
+		}
+	}
+	printDisks(c, list)
+	return nil
+}
+
+// printDisks prints disks.
+func printDisks(c *cli.Console, list []observe.SeenDisk) {
 	if c.JSON() {
 		ui.PrintAll(c.Lines(), "disk", list)
-		return nil
+		return
 	}
 	c.Print(func(out *ui.Writer) { ui.Disks(out, list) })
-	return nil
 }
 
 func newDisksAttach(c *cli.Console) *cobra.Command {

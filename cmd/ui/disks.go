@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 
 	"bootstrap/deployer/observe"
 )
@@ -12,14 +13,23 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 		fmt.Fprintln(out, "There are no disks")
 		return
 	}
-	table := NewTable(out, "DISK", "SIZE", "USE", "SINCE", "WHY").
+	several := slices.ContainsFunc(list, func(d observe.SeenDisk) bool { return d.Instance != "" })
+	columns := []string{"DISK", "SIZE", "USE", "SINCE", "WHY"}
+	if several {
+		columns = slices.Insert(columns, 0, "INSTANCE")
+	}
+	table := NewTable(out, columns...).
 		Yield("WHY", 12).Yield("SINCE", 12).Yield("WHY", 0).Yield("SIZE", 0).Yield("SINCE", 0)
 	for _, d := range list {
 		since := "-"
 		if d.Since != nil {
 			since = Moment(*d.Since)
 		}
-		table.Row(d.CID, Size(int64(d.Size)<<20), string(d.Use), since, orDash(d.Why))
+		cells := []string{d.CID, Size(int64(d.Size) << 20), string(d.Use), since, orDash(d.Why)}
+		if several {
+			cells = slices.Insert(cells, 0, d.Instance)
+		}
+		table.Row(cells...)
 	}
 	table.Print()
 }

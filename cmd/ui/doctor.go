@@ -12,6 +12,9 @@ func Check(out *Writer, c observe.Check) {
 	const column = 24
 	indent := "\n" + strings.Repeat(" ", out.indent(column))
 	out.paint(map[observe.CheckResult]style{observe.CheckOK: green, observe.CheckWarn: yellow, observe.CheckFail: alarm, observe.CheckSkipped: faint}[c.Result], fmt.Sprintf("%-7s", c.Result))
+	if len(c.Instances) > 0 {
+		c.Detail = strings.Join(c.Instances, ", ") + ": " + c.Detail
+	}
 	var lines []string
 	for line := range strings.SplitSeq(out.clean(c.Detail, maxMessage), "\n") {
 		lines = append(lines, out.broken(line, column))

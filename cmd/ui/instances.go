@@ -51,6 +51,14 @@ func InstanceStates(out *Writer, all *observe.InstanceStates, ps, vitals bool) {
 	}
 }
 
+// Heading prints the name of what follows, after an empty line unless it is the first one.
+func Heading(out *Writer, name string, first bool) {
+	if !first {
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintf(out, "%s\n%s\n", name, strings.Repeat("-", len(name)))
+}
+
 // instanceProcesses prints the processes of instances.
 func instanceProcesses(out *Writer, all *observe.InstanceStates) {
 	fmt.Fprintln(out)

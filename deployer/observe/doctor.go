@@ -30,10 +30,12 @@ const (
 
 // Check is one finding of the doctor. Names are stable.
 type Check struct {
-	Name   string      `json:"check"`
-	Result CheckResult `json:"result"`
-	Detail string      `json:"detail"`
-	Remedy string      `json:"remedy,omitempty"` // of a warning or a failure
+	Name string `json:"check"`
+	// Instances are those that the finding is about; none: this machine, or the only one.
+	Instances []string    `json:"instances,omitempty"`
+	Result    CheckResult `json:"result"`
+	Detail    string      `json:"detail"`
+	Remedy    string      `json:"remedy,omitempty"` // of a warning or a failure
 }
 
 // doctor has results that later checks use.

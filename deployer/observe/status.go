@@ -80,12 +80,13 @@ const (
 
 // SeenDisk is a recorded persistent disk.
 type SeenDisk struct {
-	CID     string     `json:"cid"`
-	Size    int        `json:"size_mib"`
-	Use     DiskUse    `json:"use"`
-	Mounted *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
-	Since   *time.Time `json:"since,omitempty"`   // when it became an orphan
-	Why     string     `json:"why,omitempty"`     // why it is an orphan
+	Instance string     `json:"instance,omitempty"` // GROUP/INDEX, in the disks of several
+	CID      string     `json:"cid"`
+	Size     int        `json:"size_mib"`
+	Use      DiskUse    `json:"use"`
+	Mounted  *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
+	Since    *time.Time `json:"since,omitempty"`   // when it became an orphan
+	Why      string     `json:"why,omitempty"`     // why it is an orphan
 }
 
 // SeenCall is a CPI call whose result is unknown.
