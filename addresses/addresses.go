@@ -75,11 +75,11 @@ func open(ctx context.Context, address string, clock func() time.Time, before fu
 	return &Ledger{repository: r, clock: clock}, nil
 }
 
-// Memory returns a ledger of one deployment for one run. held are the reservations of
-// its instances, by its state and its agents; released are those that they have given
-// up, the oldest release first. Each network is a scope of its own. Held addresses
-// cannot be reserved again, not even by their instance. Released addresses are the last
-// to be given out.
+// Memory returns a ledger of one deployment for one run. held are the reservations of the
+// deployment's instances, according to its state and its agents; released are those that
+// the instances have given up, the oldest release first. Each network is a scope of its
+// own. Held addresses cannot be reserved again, not even by their instance. Released
+// addresses are given out last.
 func Memory(held, released []network.Reservation, clock func() time.Time) (*Ledger, error) {
 	m := &memory{reservations: map[string][]network.Reservation{}}
 	for _, r := range released {
@@ -97,7 +97,7 @@ func Memory(held, released []network.Reservation, clock func() time.Time) (*Ledg
 }
 
 // Released returns the reservations that were released and not made again, the oldest
-// release first. Only a ledger in memory records them.
+// release first. Only a ledger in memory records released reservations.
 func (l *Ledger) Released() []network.Reservation {
 	if l.own == nil {
 		return nil
@@ -128,14 +128,14 @@ func (l *Ledger) Each(ctx context.Context, do func(network.Reservation)) error {
 	return l.repository.transact(ctx, false, func(t records) error { return t.all(do) })
 }
 
-// Check returns contradictions in the ledger: addresses that two instances hold,
-// damaged records. A ledger that only this program changes has none.
+// Check returns contradictions in the ledger: addresses that two instances hold, and
+// damaged records. A ledger that only this program changes has no contradictions.
 func (l *Ledger) Check(ctx context.Context) (defects []string, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		if defects, err = t.defects(); err != nil {
 			return err
 		}
-		var a network.Reservation // the previous one
+		var a network.Reservation // the previous reservation
 		return t.all(func(b network.Reservation) {
 			if a.Scope == b.Scope && a.Block.Overlaps(b.Block) {
 				defects = append(defects, fmt.Sprintf("%s of %s and %s of %s overlap", a.Block, a.Owner, b.Block, b.Owner))

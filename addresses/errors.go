@@ -22,10 +22,11 @@ const (
 	Failed      Kind = "failed"      // anything else
 )
 
-// Error says why the ledger cannot be used. It contains everything that was committed
-// before, and nothing of the transaction that failed, unless the error says otherwise.
+// Error says why the ledger cannot be used. The ledger contains everything that was
+// committed before, and nothing of the failed transaction, unless the error says
+// otherwise.
 type Error struct {
-	Ledger string // its path, or its URL without password
+	Ledger string // the path of the ledger, or its URL without password
 	Kind   Kind
 	Detail string // what happened
 	Err    error

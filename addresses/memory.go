@@ -56,8 +56,8 @@ func (m *memory) Overlapping(scope string, first, last netip.Addr) (network.Rese
 }
 
 func (m *memory) LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
-	// Released addresses are the last to be given out, the oldest release first: the
-	// search first treats all of them as used, and then fewer and fewer.
+	// Released addresses are given out last, the oldest release first: the search first
+	// treats all of them as used, and then fewer and fewer.
 	for kept := range len(m.released) + 1 {
 		var avoided []netip.Prefix
 		for _, r := range m.released[kept:] {

@@ -7,9 +7,9 @@ import (
 	"bootstrap/network"
 )
 
-// Decide returns the decision that Reserve would make now, and changes nothing. The
-// Held fields list addresses of VMs that another record knows, such as a state file;
-// the ledger adds those that it knows.
+// Decide returns the decision that Reserve would make now, and changes nothing. The Held
+// fields list addresses of VMs that are recorded elsewhere, for example in a state file;
+// the ledger adds those that it has recorded.
 func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
 		outcomes, _, err = l.decide(t, networks, instances)
@@ -37,8 +37,8 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 				case change.Action == network.Bind && change.Before != nil:
 					err = rebind(t, *change.Before, change.Reservation)
 				case change.Action == network.Reserve || isOneOf(claimed[o], change.Reservation):
-					// Addresses of a VM are recorded even if the instance gives them
-					// up: they are not free until then.
+					// Addresses of a VM are recorded even if the instance gives them up:
+					// they become free only when the VM is deleted.
 					change.Reservation.Since, change.Reservation.Run = since, run
 					err = t.insert(change.Reservation)
 				}

@@ -35,7 +35,7 @@ const applicationID = 0x6273414c
 // a power failure.
 type sqlite struct {
 	path string
-	file fs.FileInfo // the file that was opened
+	file fs.FileInfo // the file that the ledger was opened with
 }
 
 func openSQLite(ctx context.Context, path string, before func(string)) (*store, error) {
@@ -91,9 +91,9 @@ func sqliteURL(path, mode string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// createSQLite creates an empty ledger: a temporary file that it links to the path when
-// the file is complete. So the file at the path is always whole, and two programs that
-// create it at the same time use the same one.
+// createSQLite creates an empty ledger: it writes a temporary file, and links it to the
+// path when the file is complete. So the file at the path is always complete, and two
+// programs that create it at the same time use the same file.
 func createSQLite(ctx context.Context, path string, before func(string)) error {
 	dir := filepath.Dir(path)
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {

@@ -19,8 +19,8 @@ import (
 // written by a newer version of this program.
 const Format = 1
 
-// patience is how long transactions wait for those of others, and longest how long they
-// may last themselves.
+// patience is how long a transaction waits for other transactions, and longest how long
+// it may take itself.
 const (
 	patience = time.Minute
 	longest  = 10 * time.Minute
@@ -34,7 +34,7 @@ type store struct {
 	db      *sql.DB
 	dialect dialect
 	place   string // address for messages; without a password
-	// patience is how long a transaction waits for those of others.
+	// patience is how long a transaction waits for other transactions.
 	patience time.Duration
 	before   func(statement string) // called before each statement
 }

@@ -26,7 +26,7 @@ import (
 // or the archive of a vendored package.
 type blob struct {
 	name   string // of config/blobs.yml: its path below blobs/; else packages/NAME/FINGERPRINT
-	id     string // in the blobstore; empty: it was never uploaded
+	id     string // name in the blobstore; empty: the blob was never uploaded
 	digest string // multi-digest as written in the list
 	want   digest.Digest
 	size   int64 // bytes; 0: not known
@@ -43,7 +43,7 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 	var list map[string]struct {
 		Size     any    `yaml:"size"`
 		ObjectID string `yaml:"object_id"`
-		SHA      string `yaml:"sha"` // as text: 12e4… is a number, too
+		SHA      string `yaml:"sha"` // SHA is a string, because YAML reads a digest such as 12e4… as a number
 	}
 	bad = metadata.DecodeRuby(text, &list)
 	if bad != nil && len(list) == 0 {
@@ -114,14 +114,14 @@ func (s *Store) findBlob(ctx context.Context, store *blobstore.Store, bl blob) (
 // LackingError lists the needed files of a release that are not in its folder
 // and cannot be fetched.
 type LackingError struct {
-	Dir   string // of the release
+	Dir   string // folder of the release
 	Files []LackingFile
 }
 
 // LackingFile is a file that is not in git.
 type LackingFile struct {
-	Path     string   // in the folder of the release
-	Packages []string // that need it
+	Path     string   // path in the folder of the release
+	Packages []string // packages that need the file
 	Why      string
 	// Vendored is true for the archive of a vendored package, which has no place in the
 	// folder.
@@ -160,7 +160,7 @@ func (e *LackingError) Name() string { return "release-blobs" }
 // Lack is the list of files that must be fetched for a release folder.
 type Lack struct {
 	Count int
-	Size  int64 // bytes, of the files whose size is known
+	Size  int64 // bytes of the files whose size is known
 
 	dir   string
 	store *blobstore.Store
@@ -300,7 +300,7 @@ func (s *Store) fetchBlob(ctx context.Context, client download.Client, store *bl
 		err := client.Fetch(ctx, from, path, bl.want, p)
 		var refused *download.RefusedError
 		if errors.As(err, &refused) && refused.Region != "" && region == "" && refused.Code != 404 {
-			region = refused.Region // the bucket is in another one
+			region = refused.Region // the bucket is in another region
 			continue
 		}
 		if err != nil {

@@ -29,7 +29,7 @@ func (b *releaseFolder) nothingFound(pattern string) error {
 }
 
 // emptySubmodule returns the empty git submodule that contains the path of a pattern of
-// src; "" if there is none.
+// src; "" if there is no such submodule.
 func (b *releaseFolder) emptySubmodule(pattern string) string {
 	text, err := metadata.ReadFile(b.fsys, ".gitmodules")
 	if err != nil {

@@ -65,7 +65,7 @@ type Compiled struct {
 	// without an owner: only a run that compiles all of these, too, can trust the
 	// package.
 	After []string
-	// Owned says that jobs of the owner of the key could have changed it.
+	// Owned says that the jobs of the key's owner could have changed the package.
 	Owned bool
 }
 
@@ -142,7 +142,7 @@ func (s *Store) loadCompiled(ctx context.Context, key CompiledKey, hash string) 
 		return Compiled{}, false
 	}
 	if ix.Archive.Identity != before {
-		// If this fails, the next run only takes longer.
+		// After a failure, the next run only takes longer.
 		_ = cache.WriteJSON(file, &ix)
 	}
 	cache.Touch(file)
@@ -159,7 +159,7 @@ func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Durat
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil: // two runs that compile the same package are better than none
+	case err != nil: // it is better that two runs compile the same package than that none does
 		done = func() {}
 	}
 	return done, nil
@@ -168,11 +168,11 @@ func (s *Store) Compiling(ctx context.Context, key CompiledKey, limit time.Durat
 // NewCompiled is a package that a VM has compiled.
 type NewCompiled struct {
 	Keys   []CompiledKey           // under which it is found; they differ in their owner
-	After  []string                // for the key without an owner: see Compiled
-	Digest string                  // multi-digest as the agent gave it
+	After  []string                // set for a key without an owner; see Compiled
+	Digest string                  // multi-digest that the agent returned
 	Fetch  func(w io.Writer) error // writes the archive
-	// Place is a text that occurs in the files of only this VM: its CID. A package
-	// whose contents contain it is not kept, because it would not work on other VMs.
+	// Place is a text that occurs only in the files of this VM: its CID. A package that
+	// contains this text is not kept, because it would not work on other VMs.
 	Place string
 }
 
@@ -294,7 +294,7 @@ func mentions(ctx context.Context, path, text string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// The text may begin in one read and end in the next.
+		// The text may begin in one read and end in the next one.
 		rest := min(have, max(len(text)-1, 0))
 		copy(buf, buf[have-rest:have])
 		have = rest

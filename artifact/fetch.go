@@ -72,7 +72,7 @@ func (s *Store) local(f *File) error {
 	return nil
 }
 
-// maxDownload limits files whose size is not known beforehand. The largest
+// maxDownload is the limit for files whose size the source does not give. The largest
 // stemcells have about 20 GiB.
 const maxDownload = 64 << 30
 
@@ -107,7 +107,8 @@ func (s *Store) download(ctx context.Context, src Source, p archive.Progress) (p
 	if ok, err := s.dir.Verified(ctx, path, want, p); ok || err != nil {
 		return path, ok, err
 	}
-	// create-env names its downloads by the digests of the URL and the digest's text.
+	// create-env names its downloads by the digest of the URL and the digest of the
+	// checksum's text.
 	sum := sha1.Sum([]byte(src.URL))
 	if theirs := filepath.Join(s.dir.Downloads(), hex.EncodeToString(sum[:])+"-"+src.Digest); plainName(filepath.Base(theirs)) {
 		if ok, err := s.dir.Verified(ctx, theirs, want, p); ok || err != nil {

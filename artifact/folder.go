@@ -77,8 +77,8 @@ func (s *Store) folderRelease(ctx context.Context, f File) (*index, []Unread, er
 	return ix, unread, err
 }
 
-// unread lists the needed packages that cannot be built, with reasons. Missing files
-// are reported in the same way whether or not the store may fetch them.
+// unread lists the needed packages that cannot be built, with reasons. Missing files are
+// reported in the same way whether or not the store may download files.
 func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	var list []Unread
 	hopeless := b.hopeless(f, needed)
@@ -101,8 +101,8 @@ func (b *releaseFolder) unread(f File, needed map[string]bool) []Unread {
 	return list
 }
 
-// hopeless returns why the missing files of the needed packages cannot even be
-// requested; nil if they can.
+// hopeless returns why the missing files of the needed packages cannot even be requested;
+// nil if they can be.
 func (b *releaseFolder) hopeless(f File, needed map[string]bool) error {
 	files := b.lacking(needed)
 	switch {

@@ -26,14 +26,14 @@ type index struct {
 }
 
 type jobIndex struct {
-	Job     Job    `json:"job"`     // without Dir
+	Job     Job    `json:"job"`     // the job without Dir
 	Archive string `json:"archive"` // sha256
-	Tree    string `json:"tree"`    // of the extracted folder
+	Tree    string `json:"tree"`    // digest of the extracted folder
 	Stamp   string `json:"stamp"`
 }
 
 type packageIndex struct {
-	Package Package    `json:"package"` // without Archive
+	Package Package    `json:"package"` // the package without Archive
 	Archive cache.File `json:"archive"` // zero: not packed
 }
 
@@ -112,7 +112,7 @@ func (s *Store) loadIndex(ctx context.Context, key string) (*index, bool) {
 		j.Stamp, changed = stamp, true
 	}
 	if changed {
-		// If this fails, the next run only takes longer.
+		// After a failure, the next run only takes longer.
 		_ = s.saveIndex(key, &ix)
 	}
 	cache.Touch(s.indexPath(key))

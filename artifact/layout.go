@@ -33,7 +33,7 @@ type releaseFolder struct {
 
 	trees    map[string][]string // the files below src and blobs
 	treeErr  error
-	blobs    map[string]blob // of config/blobs.yml, by their names
+	blobs    map[string]blob // blobs in config/blobs.yml, by name
 	blobsErr error           // what is wrong with the list
 	store    *blobstore.Store
 	storeErr error // why there is no blobstore
@@ -50,12 +50,12 @@ type folderJob struct {
 type folderPackage struct {
 	Package
 	dir      string
-	files    []folderFile // in the order of their names
+	files    []folderFile // sorted by name
 	lacks    []blob       // files that are not on this machine
 	vendored bool
-	archive  string // of a vendored package, which has no files
+	archive  string // archive of a vendored package, which has no files
 	identity string // part of the release's fingerprint
-	err      error  // why it cannot be built, even after fetching files
+	err      error  // why the package cannot be built, even after files are fetched
 }
 
 // folderFile is a file of a folder and its place in the archive.
@@ -75,9 +75,9 @@ func (b *releaseFolder) open(f folderFile) (fs.File, error) {
 	return b.fsys.Open(f.from)
 }
 
-// readReleaseFolder reads specs and contents and computes fingerprints of them.
-// Mistakes in a package are stored with it, because not every package is needed.
-// With listOnly it only lists the files.
+// readReleaseFolder reads specs and contents and computes fingerprints of them. It stores
+// mistakes in a package with the package, because not every package is needed. With
+// listOnly it only lists the files.
 func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*releaseFolder, error) {
 	b := &releaseFolder{fsys: f.fsys, name: f.Name, listOnly: listOnly}
 	b.store, b.storeErr = blobstore.Read(f.fsys, f.Path)
@@ -261,8 +261,8 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 		return err
 	}
 	from["packaging"] = p.dir + "/packaging"
-	// The identity is the fingerprint, except for files whose SHA-1 alone is known:
-	// there it must not depend on the contents of the cache.
+	// The identity is the fingerprint, except if only the SHA-1 of a file is known: then
+	// the identity must not depend on the contents of the cache.
 	fingerprint, identity := sha256.New(), sha256.New()
 	both := io.MultiWriter(fingerprint, identity)
 	fmt.Fprintf(both, "%q %q\n", spec.Name, slices.Sorted(slices.Values(spec.Dependencies)))
@@ -297,7 +297,7 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	}
 	p.Fingerprint, p.identity = hex.EncodeToString(fingerprint.Sum(nil)), hex.EncodeToString(identity.Sum(nil))
 	if slices.ContainsFunc(p.lacks, func(bl blob) bool { return bl.want.Algorithm != "sha256" }) {
-		p.Fingerprint = p.identity // until the files were fetched
+		p.Fingerprint = p.identity // used until the files are fetched
 	}
 	return nil
 }

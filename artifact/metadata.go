@@ -144,7 +144,7 @@ type stemcellMF struct {
 	APIVersion      int            `yaml:"api_version"`
 	Formats         []string       `yaml:"stemcell_formats"`
 	CloudProperties map[string]any `yaml:"cloud_properties"`
-	ProvidedJobs    []string       `yaml:"provided_jobs"` // only of the embedded stemcell
+	ProvidedJobs    []string       `yaml:"provided_jobs"` // only in the embedded stemcell
 }
 
 func parseStemcellMF(text []byte) (*Stemcell, error) {

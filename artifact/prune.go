@@ -37,7 +37,7 @@ type Entry struct {
 	LastUse time.Time // zero for a leftover
 
 	head  string   // removed first: without it the other files are a leftover
-	files []string // and folders
+	files []string // files and folders that belong to the entry
 }
 
 // Entries lists what is in the cache, the latest used first.
@@ -68,8 +68,8 @@ func (s *Store) Entries() ([]Entry, error) {
 	return append(list, left...), nil
 }
 
-// Prune removes entries from the cache that were last used before a time, and
-// leftovers. The caller must have locked the cache with Alone.
+// Prune removes entries that were last used before a time, and leftovers of killed runs,
+// from the cache. The caller must have locked the cache with Alone.
 func (s *Store) Prune(before time.Time) ([]Entry, error) {
 	list, err := s.Entries()
 	if err != nil {
@@ -253,8 +253,8 @@ func (l lister) whatIs(rec cache.Record) string {
 	return ""
 }
 
-// leftovers returns the files to which no entry refers: a killed run left them, or they
-// were replaced.
+// leftovers returns the files to which no entry refers, because a killed run left them or
+// because they were replaced.
 func (l lister) leftovers(named map[string]bool) ([]Entry, error) {
 	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
 	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {

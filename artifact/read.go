@@ -84,7 +84,7 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p archive.Progress) 
 	return ix, s.dir.Learn(file, rec, func(rec *cache.Record) { rec.Know(digests) })
 }
 
-// wanted returns the strongest part of a multi-digest, empty if there is none.
+// wanted returns the strongest digest of a multi-digest; empty if it has none.
 func wanted(multi string) (digest.Digest, error) {
 	if multi == "" {
 		return digest.Digest{}, nil
@@ -244,8 +244,8 @@ func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members 
 	return ix, ix.complete()
 }
 
-// verified returns the archive of an entry of release.MF, and checks its digest if
-// the entry has one.
+// verified returns the archive that an entry of release.MF lists, and checks its digest
+// if the entry has one.
 func verified(ctx context.Context, members map[string]member, folder string, a archiveMF) (member, error) {
 	name := folder + a.Name + ".tgz"
 	m, ok := members[name]

@@ -5,7 +5,7 @@ type Release struct {
 	Name, Version string
 	CommitHash    string
 	Jobs          []*Job
-	Packages      []*Package // source and compiled ones; of a folder, the needed ones
+	Packages      []*Package // source packages and compiled packages; of a folder, only the needed ones
 	Unread        []Unread   // packages that could not be read and that Needs.Try skipped
 }
 
@@ -13,7 +13,8 @@ type Release struct {
 type Unread struct {
 	Package string // empty: several
 	Why     error
-	// Lacks is set if the only problem is files that a deploy would fetch.
+	// Lacks is set if the only problem is that files are missing which a deploy would
+	// fetch.
 	Lacks bool
 }
 
@@ -22,12 +23,12 @@ type Job struct {
 	Release     string // name of the release
 	Name        string
 	Fingerprint string     // the job's version in the apply spec
-	Templates   []Template // in the order of their Source
+	Templates   []Template // sorted by Source
 	Packages    []string   // names
-	Properties  []Property // in the order of their Name
+	Properties  []Property // sorted by Name
 	Consumes    []Link     // links that its templates use
 	Provides    []Link     // links that it offers to other jobs
-	Dir         string     // extracted: job.MF, monit, templates/<Source>, PropertiesSchema if the job has one
+	Dir         string     // folder of the extracted job: job.MF, monit, templates/<Source>, and PropertiesSchema if the job has one
 }
 
 // PropertiesSchema is the name of the file in which a job describes its properties as
@@ -48,14 +49,14 @@ type Template struct {
 type Property struct {
 	Name        string
 	Description string
-	Default     any // nil: none
+	Default     any // nil: no default
 }
 
 // Link is one link that a job's spec declares.
 type Link struct {
 	Name, Type string
-	Optional   bool     // of a consumed one
-	Properties []string // of a provided one: the dotted names that consumers see
+	Optional   bool     // of a consumed link
+	Properties []string // of a provided link: the dotted names that consumers see
 }
 
 // Package is one package of a release, as source or compiled.

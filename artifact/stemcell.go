@@ -20,9 +20,9 @@ import (
 // archive.
 type Stemcell struct {
 	Name            string
-	Version         string // as written, "1.10" stays "1.10"
+	Version         string // as written: "1.10" stays "1.10"
 	OS              string
-	APIVersion      int // 1 if none is given
+	APIVersion      int // 1 if the stemcell gives none
 	Formats         []string
 	Protocol        string // bosh_protocol
 	CloudProperties map[string]any
@@ -37,7 +37,7 @@ type Stemcell struct {
 	ImageDigest string
 
 	file File
-	id   cache.Identity // of an archive
+	id   cache.Identity // identity of an archive
 }
 
 // Stemcell verifies the digest of a stemcell, if one is given, and reads stemcell.MF. A
@@ -147,9 +147,9 @@ func stemcellText(src *archive.Input, name string) (string, error) {
 	return "", fmt.Errorf("cannot extract %s: it has no stemcell.MF", name)
 }
 
-// Extract unpacks the stemcell into dir and returns the path of its image. It checks
-// the image's digest in stemcell.MF, unless the image is empty because the stemcell is
-// a light one.
+// Extract unpacks the stemcell into dir and returns the path of its image. It checks the
+// digest of the image that stemcell.MF gives, unless the image is empty because the
+// stemcell is a light one.
 func (st *Stemcell) Extract(ctx context.Context, dir string, p archive.Progress) (image string, err error) {
 	image, err = st.extract(ctx, dir, p)
 	if err != nil {

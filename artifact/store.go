@@ -22,13 +22,13 @@ import (
 type Config struct {
 	// Dir is the folder of downloads/ and cache/, usually ~/.bosh.
 	Dir string
-	// Embedded has the folders that "embedded:NAME" means.
+	// Embedded has the folders that "embedded:NAME" refers to.
 	Embedded map[string]fs.FS
 	// Getenv reads HOME and the proxies; nil: os.Getenv.
 	Getenv func(string) string
 	// Dial connects to servers and HTTP proxies; nil: directly.
 	Dial proxy.Dial
-	// Offline: nothing is fetched; a missing file is an ErrOffline.
+	// Offline forbids downloads; a missing file is then an ErrOffline.
 	Offline bool
 }
 
@@ -58,10 +58,10 @@ func (k Kind) String() string {
 // Source refers to a release or a stemcell as a manifest does.
 type Source struct {
 	Kind   Kind
-	Name   string // of the release; stemcells have none in a manifest
+	Name   string // name of a release; stemcells have no name in a manifest
 	URL    string // file://, http://, https://, embedded:NAME or a path
 	Digest string // multi-digest; may be empty unless the URL is http or https
-	Needs  Needs  // of a release that is a folder
+	Needs  Needs  // the needed parts of a release that is a folder
 }
 
 // Needs selects the needed packages of a release folder; the zero value: all.
@@ -71,8 +71,8 @@ type Needs struct {
 	// no Jobs, no package is.
 	Only bool
 	Jobs []string
-	// Try skips packages that cannot be built. It only checks the others and packs
-	// none: they have no Archive.
+	// Try skips packages that cannot be built. With Try, packages are only checked and
+	// not packed: they have no Archive.
 	Try bool
 }
 
@@ -97,7 +97,7 @@ type File struct {
 	// archive.
 	Folder bool
 
-	fsys fs.FS // of a Folder
+	fsys fs.FS // contents of a Folder
 }
 
 // Store fetches, verifies and reads releases and stemcells. It may be used

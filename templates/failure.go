@@ -9,12 +9,12 @@ import (
 type Failure struct {
 	Release, Job string
 	Template     string   // path below templates/, or "monit"; empty: all of the job
-	Line         int      // of the template, 0: unknown
+	Line         int      // line of the template; 0: unknown
 	Expression   string   // the code in that line
 	Message      string   // what is wrong
 	Properties   []string // properties without a value; setting one of them is enough
 	Link         bool     // a link is missing
-	Advice       string   // where to set them; empty: unknown
+	Advice       string   // where the manifest can set the properties; empty: unknown
 }
 
 // Failures lists all templates of one Render that failed.

@@ -19,7 +19,7 @@ const (
 // provided is a link that a job of the list provides to the others.
 type provided struct {
 	job  *Job
-	name string // from the manifest, if it has one
+	name string // name in the manifest, if it gives one
 	link artifact.Link
 }
 
@@ -67,8 +67,8 @@ func connect(jobs []Job, id string) Failures {
 	return failures
 }
 
-// offered returns the name under which a job provides a link, and false if the
-// manifest says that it does not.
+// offered returns the name under which a job provides a link, and false if the manifest
+// says that the job does not provide it.
 func offered(job *Job, name string) (string, bool) {
 	described, ok := job.Context.Provides[name]
 	if !ok {
@@ -85,7 +85,7 @@ func offered(job *Job, name string) (string, bool) {
 	return name, true
 }
 
-// nothing is the text in a manifest that says that there is no link.
+// nothing is the text in a manifest that means “no link”.
 func nothing(described any) bool { return described == nil || described == "nil" }
 
 // consume finds one link. missing is the reason why there is none, for templates that
@@ -175,8 +175,8 @@ func (j *Job) manual(described map[string]any, id string) (map[string]any, strin
 	return link, ""
 }
 
-// resolved returns the provided link in the form that the driver reads: the one
-// instance, and the properties that the provider's spec names.
+// resolved returns the provided link in the form that the driver reads: with its one
+// instance, and with the properties that the provider's spec names.
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
 	return map[string]any{
@@ -185,8 +185,8 @@ func (o provided) resolved(id string) map[string]any {
 	}
 }
 
-// shares returns the properties of the job that consumers of a provided link see, among the
-// jobs that are rendered together: a null of the manifest is no value.
+// shares returns the properties of the job that consumers of a provided link see, among
+// the jobs that are rendered together. A null in the manifest counts as no value.
 func (j *Job) shares(l artifact.Link) map[string]any {
 	source := j.Context.source()
 	properties := map[string]any{}
@@ -236,10 +236,10 @@ func (c Context) instance() map[string]any {
 type Linked struct {
 	Job     *Job
 	Link    artifact.Link
-	Content map[string]any // nil: the job has none
-	Why     string         // why the job has none
-	// By is the job that provides the link, under the name As in the manifest; nil: the
-	// manifest or the caller describes the link.
+	Content map[string]any // nil: the job does not get the link
+	Why     string         // why the job does not get the link
+	// By is the job that provides the link, with its name (field As) in the manifest;
+	// nil: the manifest or the caller describes the link.
 	By       *Job
 	Provided artifact.Link
 	As       string

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// collectAfter is the number of jobs after which garbage is collected if none is
-	// being rendered: a collection waits for running templates. Each job leaves 1 MB.
+	// collectAfter is the number of jobs after which garbage is collected, as soon as no
+	// job is being rendered: a collection waits for running templates. Each job leaves 1
+	// MB of garbage.
 	collectAfter = 16
 	// mostJobs is the largest number of jobs between two collections.
 	mostJobs = 160
@@ -28,20 +29,20 @@ const (
 	// jobTime is how long one job may take: a process that is stopped must not keep its
 	// turn.
 	jobTime = 5 * time.Minute
-	// leftTime is how long a template may continue after the process that asked for it
-	// has ended.
+	// leftTime is how long a template may continue after the end of the process that
+	// requested it.
 	leftTime = time.Second
 )
 
 // Listen is the child process of a Shared. It renders the jobs of the processes that
 // connect to the socket: as many at the same time as there are processors, each with a
-// Ruby of its own. The others wait for their turn, which begins with a greeting, and
-// then talk as with Serve.
+// Ruby of its own. The other processes wait for their turn, which begins with a greeting;
+// after it, the protocol is that of Serve.
 //
-// Listen returns after a while without jobs. It also returns when a template continues
-// whose process has hung up, because only the end of this process can stop that
-// template; jobs that have begun are finished before. When in ends, the process that
-// started this one was killed; Listen then also removes the socket of that process.
+// Listen returns after a while without jobs. It also returns when a process has hung up
+// whose template still runs, because only the end of this process can stop that template;
+// jobs that have begun are finished before. When in ends, the process that started this
+// one was killed; Listen then also removes the socket of that process.
 func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket string) error {
 	width := runtime.GOMAXPROCS(0)
 	// The code of a template occupies its processor until it returns.
@@ -67,7 +68,7 @@ func Listen(ctx context.Context, in io.Reader, out io.Writer, cache, socket stri
 		return errors.Join(err, listener.Close())
 	}
 	err = l.serve(ctx, accept(ctx, listener, over), gone)
-	// The next process that asks gets another engine.
+	// The next process that asks for an engine gets another one.
 	err = errors.Join(err, listener.Close())
 	_, _ = io.WriteString(out, "\n")
 	l.finish()
@@ -109,7 +110,7 @@ type line struct {
 	hello   greeting
 	width   int
 	running int       // jobs
-	ended   chan bool // gets for each job whether its template continues without its process
+	ended   chan bool // gets for each job whether its template still runs after the end of its process
 }
 
 // serve renders until nobody has asked for a while, or this process must be replaced.
@@ -118,10 +119,10 @@ func (l *line) serve(ctx context.Context, accepted <-chan net.Conn, gone <-chan 
 	var waiting []net.Conn
 	defer func() {
 		for _, conn := range waiting {
-			conn.Close() // the process asks for another engine
+			conn.Close() // the process has to ask for another engine
 		}
 	}()
-	jobs := 0 // since garbage was collected
+	jobs := 0 // since the last collection of garbage
 	for {
 		if l.running == 0 && jobs >= collectAfter {
 			runtime.GC()
@@ -175,13 +176,14 @@ func (l *line) start(ctx context.Context, conn net.Conn) {
 	guard.Go(ctx, func() { l.ended <- <-job != nil })
 }
 
-// job renders one job, and reports whether its template continues without its process.
+// job renders one job, and reports whether its template still runs after the end of its
+// process.
 func (l *line) job(ctx context.Context, conn net.Conn) (left bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer conn.Close()
 	if conn.SetDeadline(time.Now().Add(jobTime)) != nil || json.NewEncoder(conn).Encode(l.hello) != nil {
-		return false // it did not wait for its turn
+		return false // the process did not wait for its turn
 	}
 	s := &server{module: l.module, machine: cruby.Machine{Library: l.library}, out: conn}
 	lines := make(chan []byte)

@@ -9,7 +9,7 @@ import (
 	"bootstrap/artifact"
 )
 
-// source contains the values of a job's properties. Like in the driver, the job's own
+// source contains the values of a job's properties. As in the driver, the job's own
 // properties replace all others, and those of the group override the global ones.
 func (c *Context) source() any {
 	if c.JobProperties != nil {
@@ -34,13 +34,14 @@ func merge(left, right map[string]any) map[string]any {
 	return out
 }
 
-// find returns the value of a dotted name, nil if there is none.
+// find returns the value at a dotted name; nil if there is none.
 func find(value any, name string) any {
 	value, _ = valueAt(value, name)
 	return value
 }
 
-// valueAt returns the value of a dotted name, and whether there is one, which may be nil.
+// valueAt returns the value at a dotted name, and whether there is one. The value may be
+// nil.
 func valueAt(value any, name string) (any, bool) {
 	for _, key := range strings.Split(name, ".") {
 		m, ok := value.(map[string]any)
@@ -91,9 +92,9 @@ func misplaced(job *Job) Failures {
 	return failures
 }
 
-// blocked returns the part of a dotted name that has a value without keys, and the kind
-// of that value; both are empty if there is none. Text counts as no value, as in
-// create-env.
+// blocked finds the part of a dotted name whose value cannot have keys. It returns this
+// part and the kind of the value; both are empty if there is no such part. Text counts as
+// no value, as in create-env.
 func blocked(source any, name string) (at, found string) {
 	keys := strings.Split(name, ".")
 	for i, key := range keys {
@@ -129,7 +130,7 @@ func (j *Job) consumesAt(link string) string {
 	return j.Context.Path + ".consumes." + link
 }
 
-// advice says where the manifest can set the properties, or that it cannot.
+// advice says where the manifest can set the properties, or that it cannot set them.
 func advice(job *Job, names []string) string {
 	var paths, undeclared []string
 	for _, name := range names {

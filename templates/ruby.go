@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	_ "embed" // for the driver
+	_ "embed" // embeds the driver
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,16 +29,16 @@ import (
 //go:embed driver.rb
 var driver string
 
-// startTimeout is the deadline for the start of a Ruby. Reading it from a cold disk
-// takes seconds, and so does compiling the embedded one; an emulated machine needs a
-// minute for that.
+// startTimeout is the deadline for the start of a Ruby. Reading Ruby from a slow disk
+// takes seconds, and so does compiling the embedded one; on an emulated machine, that
+// takes a minute.
 const startTimeout = 5 * time.Minute
 
-// request asks the driver for one template.
+// request asks the driver to render one template.
 type request struct {
 	File     string         `json:"file"`
 	Template []byte         `json:"template"`
-	Context  map[string]any `json:"context,omitempty"` // absent: as in the last request
+	Context  map[string]any `json:"context,omitempty"` // absent: the context of the last request
 }
 
 // answer is a result or an error.
@@ -53,11 +53,11 @@ type rubyError struct {
 	Message    string   `json:"message"`
 	Line       int      `json:"line"`
 	Properties []string `json:"properties"`
-	Owner      *owner   `json:"owner"` // of the properties; nil: the job itself
+	Owner      *owner   `json:"owner"` // owner of the properties; nil: the job itself
 	Link       string   `json:"link"`
 }
 
-// owner is the link, or the instance of one, whose properties a template read.
+// owner is the link whose properties a template read, or an instance of that link.
 type owner struct {
 	Link     string `json:"link"`
 	Instance bool   `json:"instance"`
@@ -85,7 +85,7 @@ type ruby struct {
 	cmd    *exec.Cmd // nil: the engine is shared
 	in     io.WriteCloser
 	out    *bufio.Reader
-	closer io.Closer // of out
+	closer io.Closer // closes out
 
 	mu      sync.Mutex
 	stopped bool // no more signals may be sent to the process group
@@ -178,7 +178,7 @@ type fullError string
 func (e fullError) Error() string        { return string(e) }
 func (e fullError) Is(target error) bool { return target == syscall.ENOSPC }
 
-// problem returns why a Ruby cannot be used.
+// problem returns why a Ruby cannot be used; nil if it can be.
 func (g greeting) problem(path string) error {
 	switch {
 	case g.Full:
@@ -199,8 +199,8 @@ func libraryHint(library string) string {
 	return fmt.Sprintf("Debian, Ubuntu: apt install ruby; Fedora: dnf install rubygem-%s; Arch: pacman -S ruby-%[1]s; others: gem install %[1]s", library)
 }
 
-// render sends one request and waits for its answer. It kills Ruby when ctx ends, or
-// when a template takes too long, which it reports as late. After an error other than a
+// render sends one request and waits for its answer. It kills Ruby when ctx ends, or when
+// a template takes too long; late reports the latter. After an error other than a
 // formatError, the caller may only call stop.
 func (r *ruby) render(ctx context.Context, cfg Config, req request) (a answer, late bool, err error) {
 	line, err := json.Marshal(req)
@@ -271,7 +271,7 @@ func (r *ruby) kill() {
 	_ = r.closer.Close()
 }
 
-// stop ends Ruby and the processes that it started. It may be called again.
+// stop ends Ruby and the processes that Ruby started. It may be called again.
 func (r *ruby) stop() {
 	r.kill()
 	r.mu.Lock()
@@ -314,8 +314,8 @@ func variable(env []string, name string) string {
 	return value
 }
 
-// lookUp returns the path of a program in the folders of path, empty if there is
-// none.
+// lookUp returns the path of a program in the folders of path; empty if it is in none of
+// them.
 func lookUp(program, path string) string {
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {

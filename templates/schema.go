@@ -87,7 +87,7 @@ func (j *Job) declared() map[string]any {
 	return all
 }
 
-// compileSchema reads a schema. It refers to nothing outside of it.
+// compileSchema reads a schema. A schema may not refer to anything outside of it.
 func compileSchema(text []byte) (*jsonschema.Schema, error) {
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -193,7 +193,7 @@ type pattern struct{ *regexp2.Regexp }
 const patternTime = 2 * time.Second
 
 func compilePattern(text string) (jsonschema.Regexp, error) {
-	re, err := regexp2.Compile(text, regexp2.RE2|regexp2.Multiline) // as in Ruby, ^ and $ are at lines
+	re, err := regexp2.Compile(text, regexp2.RE2|regexp2.Multiline) // in Ruby, ^ and $ match at the beginning and end of lines
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,8 @@ func (p pattern) MatchString(text string) bool {
 	return ok && err == nil
 }
 
-// leaves returns what is wrong, without the keywords that only contain others.
+// leaves returns the causes of an error, without the keywords that only contain other
+// keywords.
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	switch e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:

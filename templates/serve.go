@@ -19,12 +19,12 @@ import (
 
 // greeting is the first line of a Ruby.
 type greeting struct {
-	Ruby    string `json:"ruby,omitempty"`    // its version
+	Ruby    string `json:"ruby,omitempty"`    // version of Ruby
 	Missing string `json:"missing,omitempty"` // a missing library
-	Error   string `json:"error,omitempty"`   // why it cannot serve
+	Error   string `json:"error,omitempty"`   // why this process cannot serve
 	Full    bool   `json:"full,omitempty"`    // because a disk is full
-	Image   string `json:"image,omitempty"`   // of the embedded one: its SHA-256
-	State   state  `json:"state,omitempty"`   // its present activity, before the greeting
+	Image   string `json:"image,omitempty"`   // SHA-256 of the embedded image
+	State   state  `json:"state,omitempty"`   // present activity, sent before the greeting
 }
 
 // state is the activity of the embedded Ruby before a greeting or an answer, sent as a
@@ -32,9 +32,9 @@ type greeting struct {
 type state string
 
 const (
-	loading   state = "loading"   // its code, which may be waiting for another process
-	compiling state = "compiling" // which takes seconds
-	crowded   state = "crowded"   // compiling, because there is no room for the code in the cache
+	loading   state = "loading"   // it loads the code, or waits for another process that compiles it
+	compiling state = "compiling" // it compiles the code, which takes seconds
+	crowded   state = "crowded"   // it compiles, because the cache has no room for the code
 	loaded    state = "loaded"
 )
 
@@ -47,7 +47,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, cache string) 
 	// The code of a template occupies its processor until it returns; one processor
 	// must be left for the goroutine that notices the end of the parent.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	// It fails only if the other side has ended, which read notices.
+	// Writing fails only if the other side has ended, which read notices.
 	report := func(s state) { _ = json.NewEncoder(out).Encode(greeting{State: s}) }
 	module, library, hello, err := load(ctx, cache, report)
 	if err := errors.Join(err, json.NewEncoder(out).Encode(hello)); err != nil {
@@ -89,8 +89,8 @@ func load(ctx context.Context, cache string, report func(state)) (*cruby.Module,
 	return module, cruby.Library(), greeting{Ruby: about.Ruby, Image: about.Module}, nil
 }
 
-// loadCode calls open without collections of garbage, with a function that it calls
-// before it compiles.
+// loadCode calls open without garbage collections. It gives open a function to call
+// before open compiles.
 func loadCode(report func(state), open func(compile func(full bool)) (*cruby.Module, error)) (*cruby.Module, error) {
 	// A collection while code is loaded would take longer than loading it.
 	debug.SetGCPercent(-1)
@@ -118,14 +118,15 @@ type server struct {
 	machine   cruby.Machine
 	out       io.Writer
 	ruby      *cruby.Ruby
-	rendering <-chan error // gets the end of the template that is rendered
+	rendering <-chan error // gets the result of the template that is being rendered
 	log       jobLog
 	job       [][]byte // the requests since the last one with a context
-	// whole opens the code with all functions of Ruby; nil: that is not for this server.
+	// whole opens the code with all functions of Ruby; nil: this server does not use that
+	// code.
 	whole func() (*cruby.Module, error)
 }
 
-// errLeft says that the other side has ended during the rendering of its template.
+// errLeft says that the other side ended while its template was being rendered.
 var errLeft = errors.New("the template continues, although the process that requested it has ended")
 
 // read sends the lines of in to the channel, and closes it at the end.
@@ -160,8 +161,8 @@ func (s *server) serve(ctx context.Context, lines <-chan []byte) error {
 				return err
 			}
 		case <-lines:
-			// The other side waits for an answer before its next request, so that this
-			// means it has ended.
+			// The other side sends its next request only after an answer; so reading
+			// anything here means that it has ended.
 			return errLeft
 		}
 	}

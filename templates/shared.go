@@ -31,12 +31,12 @@ const (
 	askName = "ask"
 	// sharedPrefix is the beginning of the name of a Shared's folder.
 	sharedPrefix = "bootstrap-engine-"
-	// longestSocket is how long the path of a socket may be: macOS has 104 bytes.
+	// longestSocket is the longest path of a socket: macOS allows 104 bytes.
 	longestSocket = 100
 	// patience is how long a process waits for its turn at a shared engine.
 	patience = 30 * time.Second
-	// attempts is how many engines a process asks for a turn: an engine may end before
-	// it answers.
+	// attempts is how many engines a process asks for a turn, because an engine may end
+	// before it answers.
 	attempts = 3
 )
 
@@ -68,7 +68,7 @@ type child struct {
 // or nil if none is usable: then each process starts its own Ruby. The caller must call
 // Close; the Shared does not end with ctx.
 func Share(ctx context.Context, cfg Config, folders ...string) *Shared {
-	if runtime.GOOS == "windows" { // modes of folders do not keep other users out there
+	if runtime.GOOS == "windows" { // modes of folders do not keep other users out on Windows
 		return nil
 	}
 	for _, folder := range folders {
@@ -94,7 +94,7 @@ func Share(ctx context.Context, cfg Config, folders ...string) *Shared {
 
 // sweep removes the folders of processes that were killed together with their engines.
 func sweep(folder string) {
-	list, _ := filepath.Glob(filepath.Join(folder, sharedPrefix+"*", askName)) // only a pattern can be wrong
+	list, _ := filepath.Glob(filepath.Join(folder, sharedPrefix+"*", askName)) // an error can only mean a wrong pattern
 	for _, socket := range list {
 		conn, err := net.DialTimeout("unix", socket, time.Second)
 		if err == nil {
@@ -114,7 +114,7 @@ func (s *Shared) Entry() string {
 	return SharedVariable + "=" + s.asks.Addr().String()
 }
 
-// Close ends the engine. A process whose job it is rendering starts its own Ruby.
+// Close ends the engine. A process whose job is being rendered then starts its own Ruby.
 func (s *Shared) Close() {
 	if s == nil {
 		return
@@ -136,10 +136,10 @@ func (s *Shared) serve() {
 			defer conn.Close()
 			defer guard.AfterDone(s.ctx, func() { conn.Close() })()
 			if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
-				return // it only checks whether this process lives
+				return // the process only checks whether this process is alive
 			}
 			if socket, err := s.engine(); err == nil {
-				_, _ = conn.Write([]byte(socket + "\n")) // a process that does not read it starts its own Ruby
+				_, _ = conn.Write([]byte(socket + "\n")) // a process that does not read the path starts its own Ruby
 			}
 		}))
 	}
@@ -204,7 +204,7 @@ func (s *Shared) start(c *child) error {
 			c.hello <- hello
 		}
 		close(c.hello)
-		lines.Scan() // it reports that it accepts no more jobs, or has ended
+		lines.Scan() // a line says that the engine accepts no more jobs; no line, that it has ended
 		close(c.over)
 		_ = cmd.Wait() // processes notice themselves that their jobs were interrupted
 	}))

@@ -35,8 +35,9 @@ type Config struct {
 	// Cache is the folder in which the embedded Ruby keeps its machine code, 50 MB;
 	// empty: each engine compiles it, which takes seconds.
 	Cache string
-	// Shared is the path in the variable SharedVariable: jobs are rendered by the engine
-	// of a Shared, unless that fails; empty: by an own Ruby.
+	// Shared is the path in the variable SharedVariable. Jobs are rendered by the engine
+	// of a Shared, or by this engine's own Ruby if that fails; empty: always by its own
+	// Ruby.
 	Shared string
 	// Compiling is called before the embedded Ruby is compiled, which takes seconds.
 	// That happens if this program contains no machine code for the machine, or if a
@@ -49,7 +50,7 @@ type Config struct {
 	// Timeout is the deadline of one template; 0: one minute.
 	Timeout time.Duration
 
-	patience time.Duration // in place of patience, for tests; 0: patience
+	patience time.Duration // replaces patience, for tests; 0: patience
 }
 
 // embedded reports whether the Ruby in this program is used.
@@ -59,8 +60,8 @@ func (c Config) embedded() bool { return c.Ruby == "" && c.Self != "" }
 // goroutines may use it; they take turns.
 type Engine struct {
 	cfg    Config
-	id     string          // of the instance, if the context has none
-	ctx    context.Context // of Warm
+	id     string          // ID of the instance, if the context gives none
+	ctx    context.Context // context of Warm
 	cancel context.CancelFunc
 	warm   sync.WaitGroup
 
@@ -79,35 +80,35 @@ type Job struct {
 	LinksOnly bool
 
 	links     map[string]any      // by name
-	providers map[string]provided // of the links that other jobs provide
+	providers map[string]provided // the links that other jobs provide
 	unlinked  map[string]string   // why consumed links are missing
 }
 
 // Context has the facts about one instance.
 type Context struct {
-	Name       string // of the instance group; empty: the job's name
+	Name       string // name of the instance group; empty: the job's name
 	Index      int
-	ID         string // empty: a random one, the same for all jobs of an engine
+	ID         string // empty: a random ID, the same for all jobs of an engine
 	AZ         string // empty: "unknown"
 	Bootstrap  bool
 	Deployment string
 	Address    string         // empty: spec.address is nil
 	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
-	// JobProperties replace the other ones; nil: the job has none, and the
-	// ClusterProperties merged over the GlobalProperties are used.
+	// JobProperties replace the other properties; nil: the job has none of its own, and
+	// gets the GlobalProperties with the ClusterProperties merged over them.
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
-	// Consumes and Provides are what the manifest says about the job's links, by
-	// name: "nil", or for a consumed one "from" or the whole link ("instances",
-	// "properties", "address"; with "properties" alone its instance is this one),
-	// for a provided one "as". For other links the types decide, among the jobs
-	// that are rendered together.
+	// Consumes and Provides are what the manifest says about the job's links, by name. A
+	// value is "nil"; or for a consumed link "from", or the whole link ("instances",
+	// "properties", "address"; with "properties" alone, the link's instance is this one);
+	// or for a provided link "as". Links that the manifest does not mention are matched
+	// by type among the jobs that are rendered together.
 	Consumes, Provides map[string]any
 	// Links, by name, override all others: each has "instances" (a list of
 	// name, id, index, az, address, bootstrap, properties), "properties" and
 	// "address".
 	Links map[string]any
-	// Unlinked has the reasons why consumed links are missing. If it is not nil, Links
-	// are all that the job has, and no other job decides anything.
+	// Unlinked has the reasons why consumed links are missing. If it is not nil, the job
+	// gets exactly the links in Links, and none from other jobs.
 	Unlinked map[string]string
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
@@ -120,8 +121,8 @@ type Context struct {
 	Path, Place string
 }
 
-// Start returns an engine, without starting Ruby. The engine does not end with ctx,
-// which only gets the panics of its goroutines.
+// Start returns an engine, without starting Ruby. The engine does not end with ctx, which
+// is only used to report panics of its goroutines.
 func Start(ctx context.Context, cfg Config) *Engine {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
@@ -212,9 +213,9 @@ func (e *Engine) stop() {
 // file is one file of a rendered job.
 type file struct {
 	job         *Job
-	source      string // for messages: the path below the job's folder
-	path        string // on disk
-	destination string // below the output folder
+	source      string // path below the job's folder, for messages
+	path        string // path on disk
+	destination string // path below the output folder
 	content     []byte
 }
 
@@ -230,7 +231,7 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 	if e.closed {
 		return errors.New("cannot render templates: the engine is closed")
 	}
-	e.knows = nil // the same jobs may have other facts in this call
+	e.knows = nil // in this call, the same jobs may have another context
 	jobs = slices.Clone(jobs)
 	var files []*file
 	failures := connect(jobs, e.id)
@@ -335,7 +336,7 @@ type templateError struct{ reason string }
 
 func (e *templateError) Error() string { return e.reason }
 
-// ask renders one template, with a new Ruby if none runs. An error other than a
+// ask renders one template, and starts a new Ruby if none runs. An error other than a
 // *templateError concerns all templates.
 func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any, req request) (answer, error) {
 	for again := false; ; again = true {

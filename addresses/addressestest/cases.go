@@ -21,7 +21,8 @@ import (
 //go:embed testdata/cases.json
 var cases []byte
 
-// testCase is a case: networks, a ledger, and what deployments do in turn.
+// testCase is a case: its networks, the ledger at the beginning, and what deployments do
+// one after the other.
 type testCase struct {
 	ID              string
 	Networks        []any
@@ -36,7 +37,7 @@ type testCase struct {
 // step is an action of one deployment (As; empty: d), and its expected results.
 type step struct {
 	As       string
-	Networks []any // from this step on, in place of the case's networks
+	Networks []any // the networks from this step on; empty: those of the previous step or of the case
 	// Deploy has "INSTANCE NETWORK[=STATIC]… [@ZONE] [swap]" for each instance; other
 	// instances of the deployment are deleted.
 	Deploy  *[]string
@@ -225,7 +226,7 @@ func (w *world) held(o network.Owner) []network.Reservation {
 // delete deletes an instance.
 func (w *world) delete(o network.Owner) {
 	held := w.held(o)
-	for range 2 { // the second time nothing is left to release
+	for range 2 { // the second call has nothing left to release
 		_, err := w.ledger.Release(w.t.Context(), held...)
 		w.must(err)
 	}
@@ -270,7 +271,7 @@ func (w *world) instances(s step) []network.Instance {
 	return instances
 }
 
-// deploy does for the instances what a run does, in its order.
+// deploy does the same for the instances as a run of deploy, in the same order.
 func (w *world) deploy(s step) {
 	w.t.Helper()
 	instances := w.instances(s)

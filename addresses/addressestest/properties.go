@@ -114,7 +114,7 @@ func (p *play) drawNetworks() []network.Network {
 	return append(networks, vip, network.Network{Name: "dynamic", Type: network.Dynamic, Subnets: []network.Subnet{{}}})
 }
 
-// drawSubnet returns one of two ranges, which do not overlap.
+// drawSubnet returns a subnet with one of two ranges; the two do not overlap.
 func (p *play) drawSubnet(i, prefix int) network.Subnet {
 	base := netip.AddrFrom4([4]byte{10, 0, byte(i), 0})
 	s := network.Subnet{Range: netip.PrefixFrom(base, rapid.SampledFrom([]int{30, 29, 28}).Draw(p.T, "size")), Prefix: prefix}
@@ -125,7 +125,7 @@ func (p *play) drawSubnet(i, prefix int) network.Subnet {
 		case 0:
 			s.Reserved = append(s.Reserved, netipx.IPRangeFrom(addr, addr))
 		case 1:
-			// Like Parse, keep only whole blocks without an address that is restricted.
+			// Keep only whole blocks without a restricted address, as Parse does.
 			block := netip.PrefixFrom(addr, prefix).Masked()
 			if !slices.ContainsFunc(addrs(block), func(a netip.Addr) bool { return restricted(s, a) }) {
 				s.Static = append(s.Static, netipx.RangeOfPrefix(block))
@@ -352,7 +352,8 @@ func (p *play) decided(before []network.Reservation, instances []network.Instanc
 	}
 }
 
-// refused checks that a refusal has a true reason and changed nothing.
+// refused checks that the reason of a refusal is true, and that the refusal changed
+// nothing.
 func (p *play) refused(before []network.Reservation, instances []network.Instance, err error) {
 	var refused *network.Refused
 	if !errors.As(err, &refused) {
@@ -377,7 +378,7 @@ func (p *play) refused(before []network.Reservation, instances []network.Instanc
 	}
 }
 
-// again checks that the same deploy would change nothing.
+// again checks that a repeated deploy would change nothing.
 func (p *play) again(instances []network.Instance) {
 	for i := range instances {
 		in := &instances[i]

@@ -65,7 +65,7 @@ type Input struct {
 	done int64
 }
 
-// Read reads from R.
+// Read implements io.Reader.
 func (s *Input) Read(p []byte) (int, error) {
 	if err := context.Cause(s.Ctx); err != nil {
 		return 0, err
@@ -111,7 +111,8 @@ func Unpack(src *Input, lim Limits) (*Tar, error) {
 		}
 		u.r = z
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		// One decoder with its window in memory; a file cannot make the window larger.
+		// There is one decoder, with its window in memory; a file cannot enlarge the
+		// window.
 		z, err := zstd.NewReader(buf, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("cannot unpack zstd: %w", err)
@@ -125,7 +126,7 @@ func Unpack(src *Input, lim Limits) (*Tar, error) {
 	return u, nil
 }
 
-// Close frees what unpacking needed.
+// Close releases the resources that unpacking needed.
 func (u *Tar) Close() { u.end() }
 
 // Read reads the tar; more than the limits allow is an error.
@@ -157,8 +158,8 @@ func Drain(r io.Reader) error {
 	return err
 }
 
-// bombError is a limit that was exceeded; it becomes an *UnsafeError with the name
-// of the entry.
+// bombError says which limit an archive exceeded; it becomes an *UnsafeError with the
+// name of the entry.
 type bombError struct{ reason string }
 
 func (e *bombError) Error() string { return e.reason }

@@ -51,12 +51,12 @@ type extraction struct {
 	root  *os.Root
 	lim   Limits
 	see   func(name string) io.Writer
-	dirs  map[string]time.Time // folders known not to be links, with the times to set
+	dirs  map[string]time.Time // folders that are not links, with the times to set
 	links []link
 	buf   []byte
 
 	last    string   // folder of the entry before
-	lastDir *os.Root // open: most entries are in the folder of the one before
+	lastDir *os.Root // kept open, because most entries are in the folder of the previous one
 }
 
 type link struct{ name, entry string }
@@ -90,7 +90,7 @@ func (u *Tar) Extract(archive, dir string, see func(string) io.Writer) error {
 	return x.dateFolders()
 }
 
-// entry unpacks one entry, or returns why it is refused.
+// entry unpacks one entry, or returns why the entry is refused.
 func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason string, err error) {
 	if x.lim.Skip != nil && x.lim.Skip(name, h) {
 		return "", nil
@@ -123,8 +123,8 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
 }
 
-// beside opens the folder of an entry, which is known not to be a link. Using the name
-// relative to it avoids walking the whole path in every system call.
+// beside opens the folder of an entry; this folder is not a link. Using the entry's name
+// relative to this folder avoids walking the whole path in every system call.
 func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
 	dir, base := path.Dir(name), path.Base(name)
 	if dir != x.last {
@@ -207,8 +207,8 @@ func (x *extraction) file(in *os.Root, base, name string, h *tar.Header, r io.Re
 	return "", date(in, base, h.ModTime)
 }
 
-// remove removes the earlier file if an entry occurs a second time. It keeps a folder,
-// so that the facts about folders stay true.
+// remove removes the earlier file if an entry occurs a second time. It keeps a folder, so
+// that dirs stays correct.
 func remove(in *os.Root, base string) (reason string, err error) {
 	info, err := in.Lstat(base)
 	if err != nil {
@@ -239,7 +239,8 @@ func (x *extraction) symlink(in *os.Root, base, name string, h *tar.Header) (rea
 	return "", err
 }
 
-// leads returns why a link at name is refused, judging only by its text.
+// leads returns why a link at name is refused. It looks only at the text of the link's
+// target.
 func leads(name, target string) (reason string) {
 	if target == "" {
 		return "it is a link to nothing"

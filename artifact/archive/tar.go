@@ -20,7 +20,7 @@ import (
 // UnsafeError says that an archive was refused because of one of its entries.
 type UnsafeError struct {
 	Archive string // path or URL without credentials
-	Entry   string // as in the archive
+	Entry   string // the name as in the archive
 	Reason  string
 }
 
@@ -72,15 +72,15 @@ func (u *Tar) Entries(archive string, each func(name string, h *tar.Header, r io
 	return archiveError(archive, last, u.finish())
 }
 
-// noArchiveError says that a file is not an archive, and what it is.
+// noArchiveError says that a file is not an archive, and what kind of file it is.
 type noArchiveError struct{ archive, what string }
 
 func (e *noArchiveError) Error() string {
 	return fmt.Sprintf("cannot extract %s: it is %s", e.archive, e.what)
 }
 
-// Unverified returns the error for a file with a wrong digest, including the reason if
-// reading the file showed one.
+// Unverified returns the error for a file with a wrong digest. If reading the file showed
+// a reason, such as an HTML page, the error includes it.
 func Unverified(name string, wrong, reading error) error {
 	var no *noArchiveError
 	if errors.As(reading, &no) {
@@ -92,8 +92,8 @@ func Unverified(name string, wrong, reading error) error {
 // tarBlock is the size of a tar's header.
 const tarBlock = 512
 
-// mistaken describes a file that does not begin with a tar header; empty: it may be a
-// damaged tar.
+// mistaken says what kind of file does not begin with a tar header; empty: the file may
+// be a damaged tar.
 func mistaken(head []byte, err error) string {
 	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF")), " \t\r\n"))
 	switch {

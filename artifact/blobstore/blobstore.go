@@ -28,10 +28,11 @@ import (
 // config/final.yml and config/private.yml configures it.
 type Store struct {
 	Name   string // for messages: the bucket, or the host
-	Folder string // of provider local, absolute
+	Folder string // absolute path, for the provider local
 
-	// Ask makes the request for an object, for the other providers. region is empty at
-	// first, and then the region in an answer of S3.
+	// Ask makes the request for an object, for the providers other than local. region is
+	// empty at first; if S3 answers that the bucket is in another region, Ask is called
+	// with that one.
 	Ask func(id, region string) download.File
 	// signed is true if requests carry credentials.
 	signed bool
@@ -65,7 +66,7 @@ func Read(fsys fs.FS, dir string) (*Store, error) {
 		Blobstore struct {
 			Provider string  `yaml:"provider"`
 			Options  options `yaml:"options"`
-			S3       options `yaml:"s3"` // where old private.yml files have it
+			S3       options `yaml:"s3"` // old private.yml files have the options here
 		} `yaml:"blobstore"`
 	}
 	var public, private config

@@ -32,9 +32,9 @@ func (d Dir) Path(parts ...string) string {
 	return filepath.Join(append([]string{string(d), "cache"}, parts...)...)
 }
 
-// Work creates a temporary folder in the cache, from which finished files are
-// renamed to their place. done removes it. The next run that has the folder alone
-// removes what a killed run left in it.
+// Work creates a temporary folder in the cache, from which finished files are renamed to
+// their place. done removes it. If a run is killed, its files in this folder are removed
+// by the next run that has the folder alone.
 func (d Dir) Work(ctx context.Context) (dir string, done func(), err error) {
 	if err := os.MkdirAll(d.Path(), 0o700); err != nil {
 		return "", nil, err
@@ -79,14 +79,14 @@ func (d Dir) Place(file, sha256 string) (File, error) {
 	return PlaceAt(file, d.ArchivePath(sha256), sha256)
 }
 
-// PlaceAt is like Place, for a file with a path of its own.
+// PlaceAt is like Place, for a file whose path is not derived from its digest.
 func PlaceAt(file, path, sha256 string) (File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return File{}, err
 	}
 	err := os.Rename(file, path)
 	if err != nil {
-		removal.Tree(path) // somebody created a folder there
+		removal.Tree(path) // removes a folder that somebody created there
 		err = os.Rename(file, path)
 	}
 	if err != nil {
@@ -134,8 +134,8 @@ func (d Dir) PlaceFolder(ctx context.Context, dir, path, tree string) error {
 	if err == nil || isThere() {
 		return nil
 	}
-	// One run at a time, which checks again: a folder that another run has just
-	// placed must not be moved away from its readers.
+	// Only one run at a time does this, and checks again: a folder that another run has
+	// just placed must not be moved away from its readers.
 	unlock, lockErr := d.Lock(ctx, "place-"+filepath.Base(path))
 	if lockErr != nil {
 		return lockErr
@@ -145,7 +145,7 @@ func (d Dir) PlaceFolder(ctx context.Context, dir, path, tree string) error {
 		if isThere() {
 			return nil
 		}
-		// A damaged one is moved to the temporary folder, beside dir.
+		// A damaged folder is moved to the temporary folder, beside dir.
 		if away := os.Rename(path, fmt.Sprintf("%s.damaged%d", dir, try)); away != nil && !errors.Is(away, fs.ErrNotExist) {
 			return away
 		}

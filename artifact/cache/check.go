@@ -33,15 +33,15 @@ func (d Dir) Known(path string, want digest.Digest) bool {
 	return id.Regular && rec.Satisfies(want) == nil
 }
 
-// Verified reports whether path is the wanted file. It reads the file unless the result
-// is recorded.
+// Verified reports whether path is the wanted file. It reads the file unless an earlier
+// result is recorded.
 func (d Dir) Verified(ctx context.Context, path string, want digest.Digest, p archive.Progress) (bool, error) {
 	digests, err := d.Check(ctx, path, want, p)
 	return digests != nil, err
 }
 
-// Check returns the digests of path, or nil if it is not the wanted file. It reads
-// the file unless they are known.
+// Check returns the digests of path, or nil if path is not the wanted file. It reads the
+// file unless the digests are recorded.
 func (d Dir) Check(ctx context.Context, path string, want digest.Digest, p archive.Progress) (map[string]string, error) {
 	if id := IdentifyPath(path); id.Regular {
 		if rec := d.Recall(path, id); rec.Satisfies(want) == nil {
@@ -99,8 +99,8 @@ func (d Dir) Learn(f *os.File, rec Record, add func(*Record)) error {
 	return d.Remember(rec)
 }
 
-// Satisfies returns errUnread if the digest is not known, and a *digest.Error if it
-// is different.
+// Satisfies returns errUnread if the record lacks the wanted digest, and a *digest.Error
+// if the digests differ.
 func (rec *Record) Satisfies(want digest.Digest) error {
 	if want.Algorithm == "" {
 		return nil
@@ -125,8 +125,8 @@ func (rec *Record) Know(digests map[string]string) {
 	rec.Digests = all
 }
 
-// Touch sets the time of a file of the cache to that of its last use.
+// Touch sets the time of a file of the cache to now, as the time of its last use.
 func Touch(file string) {
 	now := time.Now()
-	_ = os.Chtimes(file, now, now) // an error can only make a prune remove it early
+	_ = os.Chtimes(file, now, now) // after an error, a prune may remove the file early, and nothing worse
 }

@@ -36,8 +36,8 @@ func IdentifyPath(path string) Identity {
 }
 
 // Settled reports whether every later change of the file will change its identity. File
-// systems set times in ticks of up to two seconds: a file that was written in the
-// present tick may be changed within it without a new time.
+// systems set times in steps of up to two seconds: a file that was just written may be
+// changed again within the same step, and then keeps its time.
 func (id Identity) Settled(now time.Time) bool {
 	latest := max(id.MTime, id.CTime)
 	tick := 20 * time.Millisecond
@@ -47,14 +47,14 @@ func (id Identity) Settled(now time.Time) bool {
 	return now.Sub(time.Unix(0, latest)) > tick
 }
 
-// Record is what the cache knows of a file. It is valid as long as the file's identity
-// does not change.
+// Record is what the cache has recorded about a file. It is valid as long as the file's
+// identity does not change.
 type Record struct {
 	Path     string            `json:"path"`
 	Identity Identity          `json:"identity"`
 	Digests  map[string]string `json:"digests,omitempty"`  // algorithm -> hex, of the whole file
 	Stemcell string            `json:"stemcell,omitempty"` // text of stemcell.MF
-	Blob     string            `json:"blob,omitempty"`     // name by which people know a blob
+	Blob     string            `json:"blob,omitempty"`     // name of a blob in messages
 	Release  string            `json:"release,omitempty"`  // key of the index of a release folder
 	Stamp    string            `json:"stamp,omitempty"`    // identity of a folder
 }

@@ -16,8 +16,8 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// ReadJSON reads a file of WriteJSON; a wrong checksum is an error. Numbers of
-// unknown type become json.Number.
+// ReadJSON reads a file that WriteJSON wrote; a wrong checksum is an error. Numbers are
+// decoded as json.Number if v does not give their type.
 func ReadJSON(path string, v any) error {
 	data, err := regular.Read(path)
 	if err != nil {

@@ -22,15 +22,15 @@ import (
 // Retry limits the attempts of a download.
 type Retry struct {
 	Tries          int           // attempts in a row without progress
-	Stalls         int           // of these, attempts that end because the server stalls
+	Stalls         int           // attempts, among these, that ended because the server stalled
 	Pause, Longest time.Duration // between attempts: the first and the longest
 	Pace           Pace
 }
 
 // Pace is the lowest speed that is accepted from a server.
 type Pace struct {
-	Silence time.Duration // without a single byte
-	Window  time.Duration // in which at least Floor bytes must come
+	Silence time.Duration // longest time without a single byte
+	Window  time.Duration // time in which at least Floor bytes must arrive
 	Floor   int64
 }
 
@@ -130,7 +130,7 @@ type permanentError struct{ error }
 // keep moves a verified download to its place and records it.
 func (c Client) keep(part *part, path string) error {
 	digests := part.sum.Hex()
-	// Synced, because a file that is recorded as verified is not read again.
+	// The file is synced, because a file that is recorded as verified is not read again.
 	if err := part.file.Sync(); err != nil {
 		return err
 	}

@@ -27,16 +27,16 @@ type part struct {
 	file *os.File
 	size int64
 	want digest.Digest
-	sum  *digest.Sums // of the size bytes
+	sum  *digest.Sums // digests of the first size bytes
 	meta partMeta
 	// total is the size of the whole file as the server says; 0 or -1: unknown.
 	total int64
 }
 
-// partMeta is stored in a file next to the part, so that a later run can request the
-// rest of the same file.
+// partMeta is stored in a file next to the part, so that a later run can request the rest
+// of the file.
 type partMeta struct {
-	URL       string `json:"url"` // its digest, because it may contain secrets
+	URL       string `json:"url"` // digest of the URL, because the URL may contain secrets
 	Validator string `json:"validator"`
 }
 
@@ -57,7 +57,8 @@ func openPart(path string, want digest.Digest) (*part, error) {
 		f.Close()
 		return nil, err
 	}
-	// Without validator, the digest shows whether the pieces fit.
+	// Without a validator of the server, the digest shows whether the pieces belong
+	// together.
 	_ = cache.ReadJSON(p.metaPath(), &p.meta)
 	return p, nil
 }
@@ -91,7 +92,7 @@ type stallError struct{ text string }
 
 func (e *stallError) Error() string { return e.text }
 
-// come returns a text that says how much has arrived.
+// come returns a text that says how many bytes have arrived.
 func (p *part) come() string {
 	if p.total > 0 {
 		return fmt.Sprintf("the part of %d of %d bytes", p.size, p.total)
@@ -253,7 +254,7 @@ func contentRange(text string) (start, total int64, ok bool) {
 	return start, total, err == nil
 }
 
-// busyError is a reply that may be different later.
+// busyError is a reply of a server that may answer differently later.
 type busyError struct {
 	status string
 	after  time.Duration
@@ -261,10 +262,10 @@ type busyError struct {
 
 func (e *busyError) Error() string { return "the server answered " + e.status }
 
-// RefusedError is a reply that stays the same for another request.
+// RefusedError is a reply that a repeated request would get again.
 type RefusedError struct {
 	Code   int
-	Region string // of the bucket, as S3 says
+	Region string // region of the bucket, as S3 says
 }
 
 func (e *RefusedError) Error() string {
@@ -298,7 +299,7 @@ func retryAfter(err error, pause, longest time.Duration) time.Duration {
 }
 
 // explain returns the cause of a failed exchange without the URL, which may contain a
-// password. An error that another attempt cannot avoid becomes permanent.
+// password. An error that another attempt would get again becomes permanent.
 func (p *part) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

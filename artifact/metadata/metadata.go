@@ -48,7 +48,8 @@ func ReadFile(fsys fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-// rubyBinary is how old tools wrote texts that Ruby took for bytes.
+// rubyBinary finds texts with the tag !binary, which old tools wrote for texts that Ruby
+// took for bytes.
 var rubyBinary = regexp.MustCompile(`(?m)(^|[\s:])!binary(\s)`)
 
 // DecodeRuby is Decode for texts of which Ruby wrote some parts as binary.

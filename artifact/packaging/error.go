@@ -14,7 +14,7 @@ import (
 
 const (
 	tailLines = 20
-	tailWidth = 500 // runes of one line; compilers write very long ones
+	tailWidth = 500 // characters of one line; compilers write very long lines
 	tailBytes = 64 << 10
 )
 
@@ -22,9 +22,9 @@ const (
 type Error struct {
 	Package    string
 	ExitStatus int      // -1: killed
-	Log        string   // file with the whole output, empty: none was kept
+	Log        string   // file with the whole output; empty: the output was not kept
 	Tail       []string // the last lines of the output, oldest first
-	Err        error    // why it was killed: the cause of the context, or a signal; else nil
+	Err        error    // why the script was killed: the cause of the context, or a signal; else nil
 }
 
 func (e *Error) Error() string {
@@ -55,7 +55,7 @@ func (e *Error) Is(target error) bool {
 	return target == syscall.ENOSPC && fulldisk.Says(strings.Join(e.Tail, "\n"))
 }
 
-// Unwrap returns what ended the script, nil when it ended by itself.
+// Unwrap returns what ended the script; nil when the script ended by itself.
 func (e *Error) Unwrap() error { return e.Err }
 
 // tail returns the last n lines of a file as text that is safe to print.
@@ -82,8 +82,8 @@ func tail(f *os.File, n int) ([]string, error) {
 	return text, nil
 }
 
-// shown keeps the text after the last carriage return, as a terminal does, and
-// shortens lines that are too long for an error.
+// shown keeps the text after the last carriage return, as a terminal does, and shortens
+// long lines for an error.
 func shown(line string) string {
 	line = strings.TrimRight(line, "\r")
 	line = line[strings.LastIndexByte(line, '\r')+1:]

@@ -20,9 +20,9 @@ import (
 // directory.
 type Script struct {
 	Name, Version string
-	// Source is the folder with the unpacked package, the script's working
-	// directory; its parent must be writable and should have no "src", which
-	// scripts create beside it.
+	// Source is the folder with the unpacked package, and the script's working directory.
+	// Its parent must be writable and should not contain "src", because scripts create
+	// that folder there.
 	Source string
 	// Target is the folder that the script installs into; it is created.
 	Target string
@@ -42,8 +42,8 @@ type Script struct {
 	Optional bool
 }
 
-// DefaultPath is the PATH of a packaging script: the system's folders, and on
-// macOS also those of Homebrew, where compilers and libraries are installed there.
+// DefaultPath is the PATH of a packaging script: the system's folders, and on macOS also
+// the folders of Homebrew, where compilers and libraries are installed.
 func DefaultPath() string {
 	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if runtime.GOOS == "darwin" {

@@ -43,7 +43,7 @@ func Tar(t testing.TB, entries ...Entry) []byte {
 	var buf bytes.Buffer
 	size := 1024 // the end
 	for _, e := range entries {
-		size += len(e.Body) + 2048 // with its header and what fills its last block
+		size += len(e.Body) + 2048 // plus the header and the padding of the last block
 	}
 	buf.Grow(size)
 	w := tar.NewWriter(&buf)

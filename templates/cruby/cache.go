@@ -36,18 +36,18 @@ const unused = 30 * 24 * time.Hour
 // written last.
 const sumsName = "sums"
 
-// OpenReached is like Open, for the functions that templates reach according to the
-// image's profile. Compiling these takes a third of the time, and for most machines
+// OpenReached is like Open, but only for the functions that templates call according to
+// the image's profile. Compiling these takes a third of the time, and for most machines
 // this program contains their code. A call of another function is an ErrMissing.
 func OpenReached(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: CacheName, wasm: reached, shipped: true, compiling: compiling}.open(ctx, dir)
 }
 
-// Open loads the compiled code of the embedded image from dir, which takes a fraction
-// of a second. If it is not there, or is damaged, or another user could have written
-// it, Open compiles it, which takes seconds, and stores it. dir is created with mode
-// 0700; empty: nothing is stored. compiling is called before it compiles; its argument
-// is true if dir has no room for the code.
+// Open loads the compiled code of the embedded image from dir, which takes a fraction of
+// a second. If the code is missing or damaged, or if another user could have written it,
+// Open compiles the image, which takes seconds, and stores the code. dir is created with
+// mode 0700; empty: nothing is stored. compiling is called before Open compiles; its
+// argument is true if dir has no room for the code.
 func Open(ctx context.Context, dir string, compiling func(full bool)) (*Module, error) {
 	return source{name: wholeName, wasm: whole, compiling: compiling}.open(ctx, dir)
 }
@@ -106,7 +106,7 @@ func (c source) open(ctx context.Context, dir string) (*Module, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	// Without a folder.
+	// Without a folder, nothing is stored.
 	c.compiling(full)
 	wasm, err := c.wasm()
 	if err != nil {
@@ -119,8 +119,8 @@ func (c source) open(ctx context.Context, dir string) (*Module, error) {
 	return CompileImage(ctx, wasm, memory)
 }
 
-// from loads the code from its folder, and fills the folder first if its content is not
-// valid.
+// from loads the code from its folder. If the content of the folder is not valid, it
+// first stores the code there.
 func (c source) from(ctx context.Context, s *store) (*Module, error) {
 	if s.verified {
 		m, err := s.load(ctx)
@@ -176,12 +176,12 @@ func reached() ([]byte, error) {
 // store is the folder with the code of one image, under a lock that readers share and
 // a writer has alone.
 type store struct {
-	dir  string // of all images
+	dir  string // the folder of all images
 	name string // the folder of this image
 	lock *flock.Flock
-	// verified: the folder has the right checksums; otherwise it was removed.
+	// verified: the folder has the right checksums; otherwise its content was removed.
 	verified bool
-	files    map[string]int64 // if it is verified: the sizes by path
+	files    map[string]int64 // sizes of the files by path, if the folder is verified
 }
 
 func openStore(ctx context.Context, dir, name string) (*store, error) {
@@ -220,8 +220,8 @@ func (s *store) close() { _ = s.lock.Close() }
 
 func (s *store) folder() string { return filepath.Join(s.dir, s.name) }
 
-// own creates a folder that only this user can write to. It removes the code from one
-// that others could write to, because that code cannot be trusted.
+// own creates a folder that only this user can write to. If others could write to the
+// folder, own removes the code in it, because that code cannot be trusted.
 func own(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
@@ -250,7 +250,7 @@ func own(dir string) error {
 	return err
 }
 
-// verify reports whether the files of the folder are exactly those of its sums.
+// verify reports whether the folder contains exactly the files of its list of sums.
 func (s *store) verify() bool {
 	recorded, err := regular.Read(filepath.Join(s.folder(), sumsName))
 	if err != nil {
@@ -316,8 +316,8 @@ type part struct{ at, size int64 }
 
 const (
 	partSize = 8 << 20
-	headSize = 1 << 20 // more than the tables in front of the machine code
-	tailSize = 4 << 10 // more than the data after it
+	headSize = 1 << 20 // larger than the tables in front of the machine code
+	tailSize = 4 << 10 // larger than the data after the machine code
 )
 
 // parts returns the parts of a file that are summed. wazero checks machine code with a
@@ -337,7 +337,7 @@ func parts(name string, size int64) []part {
 func isCode(name string) bool { return strings.HasPrefix(name, "wazero-") }
 
 // sumPart returns the checksum of a part. It protects against damage, not against
-// intent: whoever can change a file here can change the sums, too. CRC-32C takes a
+// attackers: whoever can change a file here can change the sums, too. CRC-32C takes a
 // tenth of the time of SHA-256, because processors compute it.
 func sumPart(path string, p part) (string, error) {
 	f, err := os.Open(path)
@@ -353,7 +353,7 @@ func sumPart(path string, p part) (string, error) {
 	return fmt.Sprintf("%08x", sum.Sum32()), err
 }
 
-// The files of a folder, beside that of wazero.
+// The files of a folder besides wazero's file.
 const (
 	hollowName = "module.wasm" // the code of the image with functions that only fail
 	storedName = "memory"      // see PackMemory
@@ -371,8 +371,8 @@ func (s *store) load(ctx context.Context) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If another version of wazero or another processor needs other code, wazero has
-	// compiled the empty functions by now.
+	// If another version of wazero or another processor needs other code, wazero has now
+	// compiled the empty functions.
 	files, err := s.list()
 	if err != nil || !maps.Equal(files, s.files) {
 		return nil, errors.Join(err, errors.New("the stored code is for another machine"), m.Close(ctx))
@@ -390,7 +390,7 @@ func (s *store) fill(ctx context.Context, wasm []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If this fails, the next run does it.
+	// After a failure, the next run stores the code.
 	_ = s.keep(ctx, wasm, full)
 	return m, nil
 }
@@ -443,7 +443,7 @@ func place(ctx context.Context, wasm []byte, full, folder string) error {
 	return os.RemoveAll(full)
 }
 
-// compile compiles with a folder as wazero's cache, for the memory that is stored.
+// compile compiles the module with a folder as wazero's cache, for the stored memory.
 func (s *store) compile(ctx context.Context, wasm []byte, cache string) (*Module, error) {
 	memory, err := openInitial(filepath.Join(s.folder(), storedName))
 	if err != nil {

@@ -20,9 +20,9 @@ var image embed.FS
 // About describes the sources of an image.
 type About struct {
 	Package string // the npm package, name@version
-	Ruby    string // its version
+	Ruby    string // version of Ruby
 	Module  string // SHA-256 of the module and its memory, in hex
-	Driver  string // SHA-256 of the Ruby file that it has loaded, in hex
+	Driver  string // SHA-256 of the Ruby file of the driver, in hex
 	Profile string // SHA-256 of the list of functions that templates reach, in hex
 }
 
@@ -64,7 +64,7 @@ func Library() fs.FS {
 	}))
 }
 
-// later is a folder that is opened when the first of its files is.
+// later is a folder that is opened when one of its files is first opened.
 type later func() (fs.FS, error)
 
 func (l later) Open(name string) (fs.File, error) {
@@ -78,7 +78,7 @@ func (l later) Open(name string) (fs.File, error) {
 // The files of the image with a Ruby that is ready to render.
 const (
 	codeName    = "code.wasm.zst"   // a module without data
-	memoryName  = "memory.zst"      // the file of PackMemory that it starts with
+	memoryName  = "memory.zst"      // the file of PackMemory with which Ruby starts
 	profileName = "profile"         // a Profile
 	libraryName = "library.zip.zst" // see Library
 )

@@ -18,7 +18,7 @@ type Kept struct {
 	Size    int64 // bytes
 	LastUse time.Time
 
-	dir string // of all images
+	dir string // the folder of all images
 }
 
 // List returns what Open has stored below dir.

@@ -47,7 +47,7 @@ func PackMemory(memory []byte) ([]byte, error) {
 // run is a part of a memory that is not zero.
 type run struct {
 	at, size int
-	from     int64 // where it begins in the file
+	from     int64 // where the run begins in the file
 }
 
 var errRuns = errors.New("it is not the memory of a Ruby")
@@ -127,7 +127,7 @@ func readInitial(f *os.File) (*initial, error) {
 	return &initial{runs: runs}, err
 }
 
-// write fills a memory that was not mapped.
+// write fills a memory that is not mapped.
 func (m *initial) write(memory api.Memory) error {
 	for _, r := range m.runs {
 		if !memory.Write(uint32(r.at), m.data[r.from:r.from+int64(r.size)]) {

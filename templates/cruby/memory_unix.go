@@ -14,11 +14,11 @@ import (
 // mapsFiles: allocator maps the file of a memory.
 const mapsFiles = true
 
-// mapped is memory that grows in place up to its capacity, uses no memory until it is
-// written to, and is returned to the system at once.
+// mapped is memory that grows in place up to its capacity. It uses no physical memory
+// until it is written to, and is returned to the system at once.
 type mapped struct{ reserved []byte }
 
-// allocator returns memory that begins as the file says, which may be nil.
+// allocator returns memory with the initial content of the file, which may be nil.
 func allocator(m *initial) experimental.MemoryAllocator {
 	return experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
 		reserved, err := unix.Mmap(-1, 0, pages(most), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -33,7 +33,7 @@ const bootPages = 256 << 20 >> 16
 type Module struct {
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
-	cache   wazero.CompilationCache // nil: none that is closed with the module
+	cache   wazero.CompilationCache // nil: there is no cache that must be closed with the module
 	initial *initial                // the memory of a new machine; nil: the module's own
 }
 
@@ -80,8 +80,8 @@ func CompileImage(ctx context.Context, wasm, memory []byte) (*Module, error) {
 func (m *Module) compile(ctx context.Context, wasm []byte) (err error) {
 	system := m.runtime.NewHostModuleBuilder(wasi_snapshot_preview1.ModuleName)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(system)
-	// Ruby sets the files that it loads to blocking mode, which those of the library
-	// have, but wazero cannot report it for an fs.File.
+	// Ruby sets the files that it loads to blocking mode. The files of the library are in
+	// this mode, but wazero cannot report it for an fs.File.
 	system.NewFunctionBuilder().WithFunc(func(context.Context, uint32, uint32) uint32 { return 0 }).Export("fd_fdstat_set_flags")
 	if _, err := system.Instantiate(ctx); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (m *Module) Start(ctx context.Context, machine Machine) (*Ruby, error) {
 		config = config.WithEnv(name, value)
 	}
 	if machine.Output != nil {
-		// Ruby examines the kind of file that it writes to: otherwise its memory would
-		// depend on that.
+		// Ruby examines what kind of file it writes to, and its memory would depend on
+		// the kind.
 		out := struct{ io.Writer }{machine.Output}
 		config = config.WithStdout(out).WithStderr(out)
 	}
@@ -254,8 +254,8 @@ type ExitError struct{ Status int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
-// ErrMissing says that Ruby needed a function that the module of OpenReached lacks.
-// Ruby also ends in this way when it detects a bug of its own.
+// ErrMissing says that Ruby needed a function that the module of OpenReached lacks. Ruby
+// also ends in this way when it finds a bug in itself.
 var ErrMissing = errors.New("Ruby needs a function that was left out")
 
 // Eval evaluates code whose value must be a text. An exception that the code does not
@@ -311,7 +311,7 @@ func (r *Ruby) evaluate(ctx context.Context, code string) (string, error) {
 	return text, err
 }
 
-// give copies a text into Ruby's memory, with the NUL at its end that Ruby needs.
+// give copies a text into Ruby's memory, with a NUL at its end, which Ruby needs.
 func (r *Ruby) give(ctx context.Context, text string) (uint32, error) {
 	p, err := r.allocate(ctx, 1, uint64(len(text)+1))
 	if err != nil {

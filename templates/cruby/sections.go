@@ -123,8 +123,8 @@ func Functions(wasm []byte) (sizes []int, err error) {
 	return sizes, nil
 }
 
-// Profile says which of a module's own functions templates reach: a bit for each. The
-// empty one has none.
+// Profile says which of a module's own functions templates call: one bit for each
+// function. The empty profile has no functions.
 type Profile []byte
 
 func (p Profile) has(f int) bool { return f/8 < len(p) && p[f/8]>>(f%8)&1 == 1 }

@@ -20,9 +20,9 @@ import (
 )
 
 // nativeName is the archive with the files of OpenReached's folder, except the memory.
-// Its folder has the name of CacheName. wazero's file is not in a folder of its own,
-// because wazero names that for the operating system, on which the content does not
-// depend.
+// Its folder is named by CacheName. wazero names the folder of its file for the operating
+// system; the archive has no such folder, because the content of the file does not depend
+// on the operating system.
 const nativeName = "code.tar.zst"
 
 var errNotShipped = errors.New("this program has no machine code for this machine")
@@ -101,7 +101,7 @@ func codeFolder(folder string) (string, error) {
 	return found[0], nil
 }
 
-// MachineCode compiles the functions of an image that templates reach, and returns the
+// MachineCode compiles the functions of an image that templates call, and returns the
 // archive of them that programs for this machine's processor ship, not compressed.
 func MachineCode(ctx context.Context, about About, wasm []byte, profile Profile) (archive []byte, err error) {
 	folder, err := os.MkdirTemp("", "ruby-")

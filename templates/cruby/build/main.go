@@ -1,7 +1,7 @@
-// The program build makes the image of Ruby that is embedded into bootstrap:
-// the official CRuby for WebAssembly, booted, with its libraries and the driver
-// loaded, as a module that starts in this state. The same input gives the same
-// bytes.
+// The program build makes the image of Ruby that is embedded into bootstrap. The image is
+// the official CRuby for WebAssembly, after its boot and after it has loaded its
+// libraries and the driver, as a module that starts in this state. The same input gives
+// the same bytes.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed" // for the files that are loaded before the driver
+	_ "embed" // embeds the files that are loaded before the driver
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -180,7 +180,7 @@ func (b *builder) folder() (string, error) {
 
 const nativeFile = "native/" + runtime.GOARCH + "/code.tar.zst"
 
-// runNative makes the machine code alone. A program for another processor does it in
+// runNative only makes the machine code. For another processor, this program does it in
 // an emulator.
 func (b *builder) runNative(ctx context.Context) error {
 	var about cruby.About
@@ -330,8 +330,8 @@ func standardLibrary(ctx context.Context, wasm []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unused reports whether a file belongs to developers' tools, which are most of
-// the library. Of RubyGems only Gem::Version is used.
+// unused reports whether a file belongs to developers' tools, which are most of the
+// library. Of RubyGems, templates use only Gem::Version.
 func unused(name string) bool {
 	switch name {
 	case "rubygems/deprecate.rb", "rubygems/requirement.rb", "rubygems/version.rb":
@@ -366,7 +366,7 @@ func settings() []string {
 	return env
 }
 
-// boot starts a plain Ruby, the same one each time.
+// boot starts a plain Ruby, always in the same way.
 func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), error) {
 	m, err := cruby.CompileToBoot(ctx, wasm)
 	if err != nil {
@@ -387,7 +387,7 @@ func boot(ctx context.Context, wasm []byte, lib fs.FS) (*cruby.Ruby, func(), err
 type made struct {
 	code, memory []byte // see snapshot, cruby.PackMemory
 	profile      cruby.Profile
-	version      string // of Ruby
+	version      string // version of Ruby
 }
 
 func image(ctx context.Context, wasm, lib []byte, driver string) (*made, error) {

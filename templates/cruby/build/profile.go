@@ -26,7 +26,7 @@ import (
 //go:embed corpus
 var corpus embed.FS
 
-// A template that is rendered for a profile, and its context.
+// The template that is rendered for a profile, and its context.
 const (
 	corpusFiles = "corpus/*.erb"
 	contextFile = "corpus/context.json"
@@ -125,7 +125,7 @@ func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern strin
 	return errors.Join(errs...)
 }
 
-// rehearse renders one template; only the first of a job has the context.
+// rehearse renders one template; only the first template of a job comes with the context.
 func rehearse(ctx context.Context, r *cruby.Ruby, job, template string, facts []byte, first bool) error {
 	request := map[string]any{"file": job, "template": []byte(template)}
 	if first {
@@ -146,14 +146,14 @@ func rehearse(ctx context.Context, r *cruby.Ruby, job, template string, facts []
 	return nil
 }
 
-// seen is a profile of the functions that were called.
+// seen records the functions that were called, as a profile.
 type seen struct {
 	profile cruby.Profile
 	imports uint32
 }
 
-// NewFunctionListener listens to the module's own functions, the first one first. Their
-// indexes follow those of the imported ones.
+// NewFunctionListener listens to the module's own functions. Their indexes follow those
+// of the imported functions.
 func (s *seen) NewFunctionListener(f api.FunctionDefinition) experimental.FunctionListener {
 	if f.GoFunction() != nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"bootstrap/templates/cruby"
 )
 
-// The sections of a module that are read or written.
+// The sections of a module that this program reads or writes.
 const (
 	sectionMemory    = 5
 	sectionGlobal    = 6
@@ -124,7 +124,7 @@ func snapshot(wasm, memory []byte, value func(name string) (uint64, bool)) ([]by
 	}
 	for id, body := range map[byte][]byte{
 		sectionGlobal: body,
-		// without an upper limit, which the host sets
+		// without an upper limit, because the host sets one
 		sectionMemory: binary.AppendUvarint([]byte{1, 0}, uint64(len(memory)/pageSize)),
 	} {
 		s, err := find(list, id)

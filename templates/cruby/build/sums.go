@@ -54,7 +54,8 @@ func (b *builder) golden() string {
 	return filepath.Join(filepath.Dir(b.driver), "testdata", "golden")
 }
 
-// recorded returns the line of that name in the file of sums; empty: there is none.
+// recorded returns the line with that name in the file of sums; empty: there is no such
+// line.
 func (b *builder) recorded(name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(b.out, sumsFile))
 	if errors.Is(err, fs.ErrNotExist) {
