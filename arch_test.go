@@ -152,7 +152,6 @@ func imports() map[string][]string {
 			"cmd/cli",
 			"cmd/environment",
 			"cmd/instances",
-			"cmd/instances",
 			"cmd/scaffold",
 			"cmd/secrets",
 			"cmd/ui",

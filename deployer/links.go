@@ -160,7 +160,7 @@ func (r *run) addConnected(parts map[string]any) (sources map[string]string, err
 		return sources, nil
 	}
 	for i := range jobs {
-		delete(parts, "links: "+jobs[i].Name) // what the manifest says of them: the contents count
+		delete(parts, plan.DescribedLinks(jobs[i].Name)) // the contents count
 	}
 	if !r.in.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
 		parts["that it is the bootstrap instance"] = false

@@ -115,6 +115,9 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Asked:     r.asked.Asked,
 		Places:    plan.Places(m),
 	}
+	if r.in.Deployment != nil {
+		plan.KeepDescribedLinks(w.Applied, st.Own.Applied)
+	}
 	second := r.t.CPI.RecallSecondDisk()
 	w.SecondDisk = plan.SecondDisk{When: second.When, New: second.New}
 	w.Lost = st.CurrentVMCID != "" && second.Lost == st.CurrentVMCID

@@ -253,9 +253,11 @@ func (s *several) share(ctx context.Context, opts deployer.Options, all *record.
 	if i < 0 {
 		return deployer.UnshareLinks(opts.Config, s.dir)
 	}
-	if record.Exists(s.dir) { // else only one instance is left
+	if record.Exists(s.dir) {
 		opts.Deployment = s.read
 		opts.Select(all, all.Instances[i])
+	} else if err := deployer.UnshareLinks(opts.Config, s.dir); err != nil { // only one instance is left
+		return err
 	}
 	return deployer.ShareLinks(ctx, opts)
 }

@@ -9,6 +9,20 @@ const partLink = "link"
 // consumes.
 func LinkName(job, link string) string { return job + " " + link }
 
+// DescribedLinks is the part with what the manifest says about the links of a job of the
+// only instance.
+func DescribedLinks(job string) string { return "links: " + job }
+
+// KeepDescribedLinks copies what an instance had applied while it was the only one: with
+// several, only the contents of links count.
+func KeepDescribedLinks(want, have map[string]string) {
+	for part, digest := range have {
+		if strings.HasPrefix(part, DescribedLinks("")) {
+			want[part] = digest
+		}
+	}
+}
+
 // AddLink adds what a job gets by a link to the parts of an instance.
 func AddLink(parts map[string]any, job, link string, content map[string]any) {
 	for _, key := range []string{"instances", "properties", "address"} {

@@ -177,7 +177,7 @@ func InstanceParts(m *manifest.Manifest, releases map[string]*artifact.Release, 
 			if len(ref.Custom) > 0 {
 				described = append(described, ref.Custom)
 			}
-			parts["links: "+ref.Name] = described
+			parts[DescribedLinks(ref.Name)] = described
 		}
 		for _, p := range job.Properties {
 			if v, set := propertyOf(m, ref, p.Name); set {
