@@ -18,7 +18,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, out, errs)
 	}
 	code, out, _ = run(t, "explain", "agent-silent")
-	if code != 0 || !strings.HasPrefix(out, "agent-silent\n\n  VM … exists but its agent does not answer: …\n\n") || !strings.Contains(out, "\nWhat to do:\n\n  - `bootstrap doctor MANIFEST`") || strings.Contains(out, "**") {
+	if code != 0 || !strings.HasPrefix(out, "agent-silent\n\n  VM … exists but its agent does not answer: …\n") || !strings.Contains(out, "\nWhat to do:\n\n  - `bootstrap doctor MANIFEST`") || strings.Contains(out, "**") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	code, out, _ = run(t, "explain", "NetworkReservationAlreadyInUse")

@@ -59,5 +59,5 @@ func (e *EndedError) Name() string {
 	if e.Signal {
 		return "interrupted"
 	}
-	return ""
+	return "instances-failed"
 }

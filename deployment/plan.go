@@ -180,8 +180,14 @@ type UnplannedError struct {
 }
 
 func (e *UnplannedError) Error() string {
-	return fmt.Sprintf("%d instances cannot be planned, so nothing was changed:\n- %s", len(e.Reasons), strings.Join(e.Reasons, "\n- "))
+	what := "instance"
+	if len(e.Reasons) != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s cannot be planned, so nothing was changed:\n- %s", len(e.Reasons), what, strings.Join(e.Reasons, "\n- "))
 }
+
+func (e *UnplannedError) Name() string { return "instances-unplanned" }
 
 // atOnce is how many instances are planned at the same time. They mostly wait for agents.
 const atOnce = 8

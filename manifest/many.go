@@ -206,6 +206,8 @@ func (e *SeveralError) Error() string {
 	return fmt.Sprintf("%s describes several instances", cmp.Or(e.Path, "the manifest"))
 }
 
+func (e *SeveralError) Name() string { return "instance-needed" }
+
 func (e *SeveralError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *SeveralError) Hint() string {

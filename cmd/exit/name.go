@@ -48,7 +48,8 @@ func Names() []string {
 		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
 		template variable-source variable-missing operation yaml identity-missing vars-store-lost file-missing manifest-folder manifest-wrong
 		port-taken home-open home-unwritable cpi-elsewhere vm-gone disk-not-mounted
-		fleet-failed fleet-not-running`)
+		links-unresolved instance-needed instance-unknown instance-group-gone instance-moved instances-unplanned
+		fleet-failed fleet-not-running instances-failed`)
 }
 
 // each calls do for an error and all errors that it wraps.

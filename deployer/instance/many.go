@@ -40,6 +40,8 @@ func (e *UnknownInstanceError) Error() string {
 	return fmt.Sprintf("there is no %s %s: %s records %s", what, e.Instance, e.Dir, known)
 }
 
+func (e *UnknownInstanceError) Name() string { return "instance-unknown" }
+
 func (e *UnknownInstanceError) ExitCode() failure.Code { return failure.NoState }
 
 // NoInstancesError says that a deployment has no instances yet.
@@ -50,6 +52,8 @@ type NoInstancesError struct {
 func (e *NoInstancesError) Error() string {
 	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
 }
+
+func (e *NoInstancesError) Name() string { return "instance-unknown" }
 
 // ExitCode returns that of a missing state.
 func (e *NoInstancesError) ExitCode() failure.Code { return failure.NoState }
@@ -68,6 +72,8 @@ func (e *ManySelectedError) Error() string {
 	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, listed(e.Names))
 }
 
+func (e *ManySelectedError) Name() string { return "instance-needed" }
+
 func (e *ManySelectedError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *ManySelectedError) Hint() string { return "name one with --instance GROUP/INDEX" }
@@ -81,6 +87,8 @@ type GroupGoneError struct {
 func (e *GroupGoneError) Error() string {
 	return fmt.Sprintf("the manifest has no instance group of the instance %s; `bootstrap delete MANIFEST` deletes the instance", e.Instance)
 }
+
+func (e *GroupGoneError) Name() string { return "instance-group-gone" }
 
 // mostNamed is how many instances an error names at most.
 const mostNamed = 10
@@ -223,6 +231,8 @@ func (e *MovedInstanceError) Error() string {
 	}
 	return fmt.Sprintf("the instance %s cannot keep its recorded address %s on the network %s, which other instances may use: it would get %s; `bootstrap deploy MANIFEST` for all instances chooses another one", e.Instance, e.Recorded, e.Network, got)
 }
+
+func (e *MovedInstanceError) Name() string { return "instance-moved" }
 
 // expectRecorded refuses addresses that differ from those of the record.
 func (a *Placement) expectRecorded(outcome network.Outcome) error {

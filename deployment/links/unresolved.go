@@ -14,6 +14,8 @@ type Unresolved struct {
 	Problems   []Problem
 }
 
+func (e *Unresolved) Name() string { return "links-unresolved" }
+
 func (e *Unresolved) ExitCode() failure.Code { return failure.Manifest }
 
 // Problem is a link that cannot be connected, with the reason.
