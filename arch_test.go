@@ -505,6 +505,7 @@ func imports() map[string][]string {
 		"internal/digest":       {},
 		"internal/failure":      {},
 		"internal/fulldisk":     {},
+		"internal/git":          {"internal/printable", "internal/process"},
 		"internal/guard":        {},
 		"internal/listener":     {},
 		"internal/keyorder":     {},

@@ -38,6 +38,8 @@ func (s *Store) Fetch(ctx context.Context, src Source, p archive.Progress) (File
 		if f.fsys = s.embedded[rest]; f.fsys == nil {
 			err = fmt.Errorf("%s does not exist; there are embedded:%s", src.URL, strings.Join(slices.Sorted(maps.Keys(s.embedded)), " and embedded:"))
 		}
+	case strings.HasPrefix(scheme, "git+"):
+		err = s.checkout(ctx, &f)
 	default:
 		err = s.local(&f)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"bootstrap/internal/git"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/proxy"
 	"bootstrap/manifest/document"
@@ -92,7 +93,8 @@ func (f *Finder) lockFile() string {
 // its own, the URL and digest of the lock file or else of its source. It reports what
 // cannot be found in the document.
 func (f *Finder) Find(ctx context.Context, top document.Value) error {
-	if len(f.Releases)+len(f.Stemcells) == 0 {
+	wants := f.wants(top)
+	if len(wants) == 0 {
 		return nil
 	}
 	lock, err := ReadLock(f.lockFile())
@@ -100,7 +102,6 @@ func (f *Finder) Find(ctx context.Context, top document.Value) error {
 		return err
 	}
 	f.Old, f.Used = lock.entries, nil
-	wants := f.wants(top)
 	found, errs := make([]Used, len(wants)), make([]error, len(wants))
 	var g errgroup.Group
 	g.SetLimit(4)
@@ -157,6 +158,12 @@ func (f *Finder) wants(top document.Value) []want {
 	add := func(w want, sources []string) {
 		given := !w.item.Get("url").IsNull()
 		place, specific, ok := pick(sources, w.label)
+		if u, isGit, err := git.Parse(w.item.Get("url").Scalar()); isGit && err == nil && !specific {
+			if u.IsCommit() {
+				return
+			}
+			place, specific, ok = u.String(), true, true // the commit is looked up
+		}
 		if !ok || given && !specific || w.item.Get("url").Pending() || w.item.Get("version").Pending() {
 			return
 		}
@@ -225,7 +232,7 @@ func (f *Finder) expanded(place string, w want) string {
 // portable returns a source as the lock file has it: relative paths start from the
 // manifest's folder.
 func (f *Finder) portable(place string) string {
-	if isRemote(place) || strings.HasPrefix(place, "embedded:") || strings.HasPrefix(place, "~") {
+	if isRemote(place) || strings.HasPrefix(place, "git+") || strings.HasPrefix(place, "embedded:") || strings.HasPrefix(place, "~") {
 		return place
 	}
 	path := strings.TrimPrefix(place, "file://")

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/internal/git"
 	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
@@ -25,6 +26,15 @@ func (f *Finder) lookUp(ctx context.Context, w want) (Entry, error) {
 	if strings.HasPrefix(w.place, "embedded:") {
 		e.URL = w.place
 		return e, nil
+	}
+	if u, isGit, err := git.Parse(w.place); isGit {
+		if err == nil {
+			err = f.lookUpCommit(ctx, w, u, &e)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", w.place, err)
+		}
+		return e, err
 	}
 	if !isRemote(w.place) {
 		return e, f.lookUpHere(ctx, w, &e)
@@ -37,6 +47,34 @@ func (f *Finder) lookUp(ctx context.Context, w want) (Entry, error) {
 		err = fmt.Errorf("%s: %w", publicURL(w.place), err)
 	}
 	return e, err
+}
+
+// lookUpCommit finds the commit of a repository: that of its ref, of the tag of the version
+// that is wanted, or of the default branch.
+func (f *Finder) lookUpCommit(ctx context.Context, w want, u git.URL, e *Entry) error {
+	refs := []string{u.Ref}
+	if u.Ref == "" && w.version != latest {
+		refs = []string{"v" + w.version, w.version}
+	}
+	switch {
+	case w.kind == Stemcell:
+		return errors.New("a stemcell is no repository of git")
+	case u.IsCommit():
+		e.Version, e.URL = u.Ref[:12], u.String()
+		return nil
+	case f.Offline:
+		return errors.New("it was not asked, because this command connects to no server, and the lock file does not have it; `bootstrap update-lock MANIFEST` asks")
+	}
+	id, of, err := u.Commit(ctx, refs...)
+	if err != nil {
+		return err
+	}
+	u.Ref, e.Version = id, of
+	if of == "HEAD" {
+		e.Version = id[:12]
+	}
+	e.URL = u.String()
+	return nil
 }
 
 // lookUpHere finds it in a file or folder of this machine.

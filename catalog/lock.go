@@ -33,7 +33,7 @@ type Entry struct {
 	Wanted string // the version that the manifest wants
 	Source string // where it was looked for
 	// Version, URL and SHA1 are what was found. SHA1 is a digest as a manifest has it;
-	// empty for a folder and for what is embedded.
+	// empty for a folder, for what is embedded, and for a commit, which is in the URL.
 	Version, URL, SHA1 string
 
 	pos document.Position // in the lock file
@@ -41,7 +41,7 @@ type Entry struct {
 
 // Pinned reports whether the entry is one of a lock file: folders and what is embedded
 // are used as they are.
-func (e Entry) Pinned() bool { return e.SHA1 != "" }
+func (e Entry) Pinned() bool { return e.SHA1 != "" || strings.HasPrefix(e.URL, "git+") }
 
 // String returns the name and the version, for people.
 func (e Entry) String() string { return strings.TrimSpace(e.Name + " " + e.Version) }
@@ -122,6 +122,9 @@ func (l *Lock) read(top document.Value) {
 			e := Entry{Kind: kind, pos: item.Position()}
 			for _, f := range e.fields() {
 				place, to := item.Get(f.key), f.value
+				if f.key == "sha1" && place.IsNull() && strings.HasPrefix(e.URL, "git+") {
+					continue
+				}
 				text, ok := place.Required("a text")
 				if ok && !place.IsText() {
 					place.Fail("must be a text in quotes")
@@ -157,6 +160,9 @@ func text(manifest string, entries []Entry) []byte {
 			}
 			mark := "-"
 			for _, f := range e.fields() {
+				if *f.value == "" {
+					continue
+				}
 				fmt.Fprintf(&b, "%s %s: %s\n", mark, f.key, strconv.QuoteToASCII(*f.value))
 				mark = " "
 			}

@@ -36,8 +36,6 @@ func UpdateLock(ctx context.Context, opts Options, names []string) ([]Relocked, 
 	defer env.Close()
 	find := env.Catalog(opts.Manifest, opts.Inputs)
 	switch {
-	case find == nil:
-		return nil, &NoSourcesError{}
 	case opts.Manifest == "-" && opts.Inputs.Sources.LockFile == "":
 		return nil, errors.New("a manifest from standard input has no lock file beside it: name one with --lock-file FILE")
 	}
@@ -49,7 +47,11 @@ func UpdateLock(ctx context.Context, opts Options, names []string) ([]Relocked, 
 		return nil, err
 	}
 	err = d.Check(func(top document.Value) error {
-		if err := unknownNames(find.Names(top), names); err != nil {
+		known := find.Names(top)
+		if len(known) == 0 && len(opts.Inputs.Sources.Releases)+len(opts.Inputs.Sources.Stemcells) == 0 {
+			return &NoSourcesError{}
+		}
+		if err := unknownNames(known, names); err != nil {
 			return err
 		}
 		return find.Find(ctx, top)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bootstrap/internal/digest"
+	"bootstrap/internal/git"
 	"bootstrap/manifest/document"
 )
 
@@ -37,7 +38,14 @@ func (r *reader) sourceURL(c document.Value, what string) string {
 		}
 		return "file://" + r.localPath(c, path)
 	case strings.HasPrefix(scheme, "git+") && what != "stemcell":
-		c.Fail("%s; check the repository out, and name its folder here, or with --release NAME=FOLDER", allowed)
+		u, _, err := git.Parse(s)
+		switch {
+		case err != nil:
+			c.Fail("%v", err)
+		case !u.IsCommit():
+			c.Fail("%s; git+https:// needs a commit behind it, @COMMIT", allowed)
+		}
+		return s
 	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):
 		c.Fail("%s; %q is not supported", allowed, scheme+"://")
 	default:

@@ -240,7 +240,7 @@ func (r *reader) readText(k key, v document.Value) string {
 		return ""
 	}
 	switch {
-	case (k.flag == "release" || k.flag == "stemcell") && strings.HasPrefix(text, "embedded:"):
+	case (k.flag == "release" || k.flag == "stemcell") && strings.HasPrefix(text, "embedded:"): // not a path
 	case k.path:
 		text = r.resolve(text)
 		if !strings.Contains(text, "://") {

@@ -11,12 +11,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Catalog returns what finds the releases and stemcells of a manifest that have no URL;
-// nil: the inputs name no sources.
+// Catalog returns what finds the releases and stemcells of a manifest that have no URL.
 func (e *Env) Catalog(path string, in document.Options) *catalog.Finder {
-	if len(in.Sources.Releases)+len(in.Sources.Stemcells) == 0 {
-		return nil
-	}
 	return &catalog.Finder{
 		Manifest: path, LockFile: in.Sources.LockFile, Releases: in.Sources.Releases, Stemcells: in.Sources.Stemcells,
 		Offline: e.Offline, Getenv: e.Getenv,
@@ -33,24 +29,18 @@ func (req *Request) useCatalog() {
 	if in.Sources.LockFile == "" {
 		in.Sources.LockFile = catalog.LockPath(req.From.Manifest)
 	}
-	if req.catalog = req.Env.Catalog(req.From.Manifest, *in); req.catalog != nil {
-		in.Find = req.catalog.Find
-	}
+	req.catalog = req.Env.Catalog(req.From.Manifest, *in)
+	in.Find = req.catalog.Find
 }
 
 // SaveLock writes what the run finds into the lock file, if it deploys.
 func (req *Request) SaveLock(generate document.Mode) {
-	if req.catalog != nil {
-		req.catalog.Save = generate == document.Write
-	}
+	req.catalog.Save = generate == document.Write
 }
 
 // Found says which versions of releases and stemcells the manifest gets from its sources;
 // empty: none.
 func (req *Request) Found() []string {
-	if req.catalog == nil {
-		return nil
-	}
 	var locked, found []string
 	for _, u := range req.catalog.Used {
 		switch {

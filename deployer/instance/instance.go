@@ -66,7 +66,7 @@ type Request struct {
 	// (Read), or from this machine's record of it (FindInstallation).
 	About kept.Deployment
 
-	catalog *catalog.Finder // nil: the inputs name no sources of releases and stemcells
+	catalog *catalog.Finder // finds releases and stemcells without a URL
 	address netip.Addr      // set by UseInstallation: address of the instance in the state
 	read    *Inputs         // nil: this run has not read the manifest
 	early   downloads

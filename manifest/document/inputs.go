@@ -43,10 +43,10 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 	if opts.CloudProvider != "" {
 		errs = append(errs, d.file(ctx, "cloud provider", "the cloud provider", opts.CloudProvider))
 	}
-	if path := opts.Sources.LockFile; path != "" && len(opts.Sources.Releases)+len(opts.Sources.Stemcells) > 0 {
-		for _, source := range slices.Concat(opts.Sources.Releases, opts.Sources.Stemcells) {
-			d.part("source", []byte(source))
-		}
+	for _, source := range slices.Concat(opts.Sources.Releases, opts.Sources.Stemcells) {
+		d.part("source", []byte(source))
+	}
+	if path := opts.Sources.LockFile; path != "" {
 		if _, err := os.Stat(path); err == nil {
 			errs = append(errs, d.file(ctx, "lock", "the lock file", path))
 		}
