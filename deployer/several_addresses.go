@@ -41,9 +41,10 @@ func ReserveSeveral(ctx context.Context, opts Options, networks []network.Networ
 	return taken, err
 }
 
-// sameAddress reports whether two changes do the same with the same address.
+// sameAddress reports whether two changes do the same with the same address. Their scopes
+// differ if one was decided before there was a ledger.
 func sameAddress(a, b network.Change) bool {
-	return a.Action == b.Action && a.Reservation.Scope == b.Reservation.Scope && a.Reservation.Block == b.Reservation.Block
+	return a.Action == b.Action && a.Reservation.Network == b.Reservation.Network && a.Reservation.Block == b.Reservation.Block
 }
 
 // ReleaseUnused releases the addresses that were reserved for the instance with the id

@@ -106,7 +106,7 @@ func (s *Saved) Check(p *Plan, draft *Draft) error {
 			return &plan.MovedError{What: row.Name + " is not selected as it was, or has another action"}
 		}
 	}
-	if !reflect.DeepEqual(s.Plan.Gone, p.Gone) || !reflect.DeepEqual(s.Plan.Stages, p.Stages) {
+	if !reflect.DeepEqual(s.Plan.Gone, p.Gone) || !reflect.DeepEqual(s.Plan.Create, p.Create) || !reflect.DeepEqual(s.Plan.PostDeploy, p.PostDeploy) || !reflect.DeepEqual(s.Plan.Stages, p.Stages) {
 		return &plan.MovedError{What: "the order is different"}
 	}
 	return nil
