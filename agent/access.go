@@ -33,9 +33,9 @@ func (a Access) User() string {
 }
 
 // Trusted returns the CAs to accept for one access of the list. While a change is
-// unfinished, these are the CAs of all accesses, because the agent may have adopted
-// only a part of the change. If one of the accesses has no CA, each access keeps its
-// own.
+// unfinished, these are the CAs of all accesses, because the agent may have adopted only
+// a part of the change. If one of the accesses has no CA, only the CA of the given access
+// is accepted.
 func Trusted(list []Access, of Access) string {
 	var all []string
 	for _, a := range list {

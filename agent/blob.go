@@ -58,9 +58,9 @@ func (e *TooLargeError) Error() string {
 }
 
 // GetBlobUpTo downloads the blob id and checks it against multi, a multi-digest as in
-// Blob.SHA1, unless multi is empty. If the blob is larger than limit bytes, the error
-// is a *TooLargeError. An interrupted download is resumed, at most three times; it ends
-// if no byte arrives. After an error w may contain a part of the blob.
+// Blob.SHA1, unless multi is empty. If the blob is larger than limit bytes, the error is
+// a *TooLargeError. An interrupted download is resumed, at most three times; a download
+// without progress ends. After an error w may contain a part of the blob.
 func (c *Client) GetBlobUpTo(ctx context.Context, limit int64, id string, w io.Writer, multi string, progress func(done, total int64)) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *Client) putOnce(ctx context.Context, id, path string, progress func(don
 	defer end()
 	total := info.Size()
 	var (
-		mu          sync.Mutex // after an early answer the transport continues to read
+		mu          sync.Mutex // needed because the transport continues to read after an early answer
 		ended       bool
 		done        int64
 		stopWaiting = func() {}
@@ -266,11 +266,12 @@ func (c *Client) blobBroke(ctx context.Context, verb, id string, err error, met 
 		return false, cause
 	}
 	probe := c.classify(err, met)
-	// A transfer that was silent for its whole time limit would be silent again.
+	// A transfer that made no progress within its whole time limit would make none in
+	// another attempt either.
 	return !probe.hopeless() && !stuck, &UnreachableError{Address: c.Address(), Method: verb, Last: probe, doing: verb + " the blob " + id}
 }
 
-// blobError adds what could not be done, unless the error already contains it.
+// blobError says in the error what could not be done, unless the error already says so.
 func blobError(verb, id string, err error) error {
 	var silent *UnreachableError
 	var large *TooLargeError
@@ -285,10 +286,9 @@ var (
 	errSlow   = fmt.Errorf("the transfer is too slow: less than %d KiB in %s", slowest>>10, paceTime)
 )
 
-// paced ends the context when no bytes were reported to alive for
-// silenceTimeout, fewer than slowest bytes within paceTime, or nothing for
-// storeTimeout after patient was called. A task's time limit shortens each of
-// these.
+// paced ends the context in three cases: no bytes were reported to alive for
+// silenceTimeout, fewer than slowest bytes within paceTime, or nothing for storeTimeout
+// after patient was called. A task's time limit shortens each of these times.
 func (c *Client) paced(ctx context.Context) (_ context.Context, alive func(n int), patient, end func()) {
 	limit := func(d time.Duration) time.Duration {
 		if c.cfg.TaskTimeout > 0 {

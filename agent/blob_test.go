@@ -33,7 +33,7 @@ type blobs struct {
 	mu    sync.Mutex
 	files map[string][]byte
 	paths []string
-	// takes the place of the answer; may be nil
+	// answers instead of the server if it returns true; may be nil
 	fail func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -317,7 +317,7 @@ func TestBlobWriterFails(t *testing.T) {
 	}
 }
 
-// A transfer may take any time while bytes move. If none move, it ends after a minute
+// A transfer may take any time while bytes move. If no bytes move, it ends after a minute
 // or two and is not repeated.
 func TestBlobSilence(t *testing.T) {
 	t.Parallel()
@@ -370,7 +370,7 @@ func TestBlobSilence(t *testing.T) {
 						err = c.GetBlobUpTo(t.Context(), agent.LogsLimit, blobID, &got, "", nil)
 					}
 					took := time.Since(start)
-					time.Sleep(time.Hour) // until the last handler has ended
+					time.Sleep(time.Hour) // until the last handler has returned
 					if !dead {
 						if err != nil || (method == http.MethodGet && !bytes.Equal(got.Bytes(), content)) {
 							t.Errorf("after %s got %v", took, err)

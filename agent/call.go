@@ -20,26 +20,26 @@ import (
 const (
 	pollFirst = 20 * time.Millisecond
 	pollLast  = time.Second
-	// pollQuick is the first pause before messages that only ask for something, because
-	// they are quick.
+	// pollQuick is the first pause before messages that only ask for information, because
+	// the agent answers them quickly.
 	pollQuick = 2 * time.Millisecond
 	// lostAfter is how long an agent may be silent while the client waits for one of
 	// its tasks. A restart takes seconds.
 	lostAfter = 30 * time.Second
-	// idWait is how long the client waits for the task's id after the context has
-	// ended: without the id, it cannot cancel the task.
+	// idWait is how long the client waits for the id of the task after the context has
+	// ended. It needs the id to cancel the task.
 	idWait     = 3 * time.Second
 	replyLimit = 8 << 20 // bytes
 )
 
-// message is one request, with the words for its failure.
+// message is one request, and the words with which an error describes it.
 type message struct {
 	method   string
 	doing    string // "cannot " + doing
 	args     []any
 	protocol int
-	timeout  time.Duration // of the reply; 0 is replyTimeout
-	repeat   bool          // it may be sent twice without harm
+	timeout  time.Duration // timeout of the reply; 0: replyTimeout
+	repeat   bool          // the message may be sent twice without harm
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
 }
@@ -112,8 +112,8 @@ func outlive(ctx context.Context, extra time.Duration) (context.Context, context
 }
 
 // await polls a task until it ends. The pause grows with the age of the task, so that
-// waiting takes at most a tenth longer than the task. A task whose wait is given up is
-// canceled.
+// waiting takes at most a tenth longer than the task. If the client stops waiting, it
+// cancels the task.
 func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessage, error) {
 	var silentSince time.Time
 	waitsFor := ""
@@ -174,8 +174,8 @@ func refusesForGood(err error) bool {
 	return errors.As(err, &e) && e.Last.hopeless()
 }
 
-// cancelLeft asks the agent to cancel a task whose wait the client has given up, and
-// reports whether the agent agreed: it can cancel only drain and run_errand.
+// cancelLeft asks the agent to cancel a task for which the client has stopped waiting. It
+// reports whether the agent agreed: an agent can cancel only drain and run_errand.
 func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bool) {
 	if m.repeat {
 		return false // get_task only asks for a result
@@ -186,8 +186,7 @@ func (c *Client) cancelLeft(ctx context.Context, m message, id string) (ended bo
 	return err == nil
 }
 
-// GetTask asks one time for a task: value is its result, unless the task is still
-// running.
+// GetTask asks once for a task: value is its result, unless the task is still running.
 func (c *Client) GetTask(ctx context.Context, id string) (value json.RawMessage, running bool, err error) {
 	value, err = c.post(ctx, message{method: "get_task", doing: "ask for the task " + id, args: []any{id}, repeat: true})
 	if err != nil {
@@ -211,8 +210,8 @@ func (c *Client) post(ctx context.Context, m message) (json.RawMessage, error) {
 	if m.timeout == 0 {
 		m.timeout = replyTimeout
 	}
-	// The time limit of tasks also applies to a message that the agent answers only
-	// when its work is done.
+	// The time limit of tasks also applies to a message that the agent answers only after
+	// it has done the work.
 	limited := false
 	if t := c.cfg.TaskTimeout; t > 0 && !m.repeat && !m.since.IsZero() {
 		left := t - time.Since(m.since)
@@ -293,7 +292,7 @@ func (c *Client) reportWaiting(ctx context.Context, method string) (end func()) 
 	return wait.Remind(ctx, waitingEvery, waitingEvery, func() { c.cfg.Waiting(method, time.Since(start)) })
 }
 
-// stage is how far an exchange got.
+// stage says how far an exchange got.
 type stage struct{ connected, secured, sent atomic.Bool }
 
 func (s *stage) trace(ctx context.Context) context.Context {

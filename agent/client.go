@@ -26,8 +26,8 @@ const (
 	// done: start first reloads the process supervisor, for which each attempt takes up
 	// to half a minute.
 	slowReplyTimeout = 10 * time.Minute
-	// idleTimeout is short, because a connection that was idle for long may be dead
-	// without notice, and a message must not be sent twice.
+	// idleTimeout is short, because a connection that was idle for long may be broken
+	// although no error was reported, and a message must not be sent twice.
 	idleTimeout = 5 * time.Second
 	// cancelTimeout limits the message that cancels a task.
 	cancelTimeout = 3 * time.Second
@@ -37,9 +37,9 @@ const (
 	// paceTime.
 	slowest  = 64 << 10
 	paceTime = time.Minute
-	// storeTimeout is how long an agent may take to answer an upload after the client
-	// has written its last byte. The operating system may still have to send many of
-	// the bytes.
+	// storeTimeout is how long an agent may take to answer an upload after the client has
+	// written its last byte. At that time, the operating system may still have to send
+	// many of the bytes.
 	storeTimeout = 2 * time.Minute
 	// waitingEvery is how often Config.Waiting is called.
 	waitingEvery = 30 * time.Second
@@ -65,11 +65,10 @@ type Config struct {
 	TunnelErr func() error
 	// TaskTimeout limits one task on the VM; 0 is no limit.
 	TaskTimeout time.Duration
-	// Waiting is called every 30 s while the agent works on one message, in
-	// another goroutine, never after the method returned.
+	// Waiting is called every 30 s while the agent works on one message. It is called in
+	// another goroutine, and never after the method has returned.
 	Waiting func(method string, since time.Duration)
-	// WaitsFor is called when the agent reports what it waits for, and when that
-	// changes.
+	// WaitsFor is called when the agent reports what it waits for, and when that changes.
 	WaitsFor func(method, what string)
 	// Redact removes secrets from the agent's texts, in addition to the
 	// password of URL.
@@ -82,8 +81,8 @@ type Config struct {
 // Client sends messages and blobs to one agent. It may be used concurrently.
 type Client struct {
 	cfg      Config
-	base     *url.URL // without userinfo
-	name     string   // for which the certificate is verified; empty: the host
+	base     *url.URL // the URL without user and password
+	name     string   // the name for which the certificate is verified; empty: the host
 	user     string
 	password string
 	secrets  *strings.Replacer // every spelling of the password
@@ -138,8 +137,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Unverified reports whether no CA is known: anyone in the network could then
-// pose as the agent and read the password, so the user gets one warning.
+// Unverified reports whether no CA is known. Then anyone in the network could pose as the
+// agent and read the password, so the user gets one warning.
 func (c *Client) Unverified() bool { return c.cfg.CA == "" }
 
 func (c *Client) trace(method, moment string) {
@@ -185,8 +184,8 @@ func (c *Client) clean(text string) string {
 	return text
 }
 
-// passwordSpellings masks the password as it is, as the URL spells it, as Go
-// would spell it, and as it is sent.
+// passwordSpellings masks the password as it is, as it is written in the URL, as Go would
+// write it there, and as it is sent.
 func passwordSpellings(mbus, user, password string) *strings.Replacer {
 	if password == "" {
 		return strings.NewReplacer()

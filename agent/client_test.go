@@ -56,7 +56,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// Other tools send the same bytes to agents.
+// The client sends the same bytes to agents as other tools do.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

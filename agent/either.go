@@ -9,10 +9,10 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// WaitAny waits until the agent answers one of the clients, and returns that client.
-// The clients have the same address; their CAs and passwords differ. The error, an
-// *UnreachableError, is the first client's; it is returned early if waiting does not
-// help any of them.
+// WaitAny waits until the agent answers one of the clients, and returns that client. The
+// clients have the same address; their CAs and passwords differ. The error, an
+// *UnreachableError, is that of the first client; it is returned early if waiting would
+// not help any of them.
 func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*Client, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("cannot wait for the agent: how it is reached is unknown")
@@ -21,7 +21,7 @@ func WaitAny(ctx context.Context, timeout time.Duration, clients ...*Client) (*C
 		return clients[0], clients[0].WaitReady(ctx, timeout, nil)
 	}
 	start := time.Now()
-	var hopeless time.Time // since when waiting cannot help any client
+	var hopeless time.Time // time since which no client can succeed by waiting
 	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		var first Probe
 		hope := false

@@ -17,7 +17,7 @@ import (
 type Error struct {
 	Method  string // run_script, get_state, …
 	Message string // the agent's words, without its envelope and without secrets
-	// Jobs are the jobs whose scripts failed, if the agent names any.
+	// Jobs are the jobs whose scripts failed, if the agent names them.
 	Jobs  []string
 	doing string
 }
@@ -55,7 +55,7 @@ func UnknownTask(err error) bool {
 // StopError is an Error of Stop: some processes did not end within five minutes or
 // ended with a failure. The caller can still use StopAsync.
 type StopError struct {
-	Services []string // the processes that the agent names, if any
+	Services []string // the processes that the agent names; empty: it names none
 	Err      *Error
 }
 
@@ -66,8 +66,8 @@ func (e *StopError) Unwrap() error { return e.Err }
 // the task, or was silent for too long.
 type TaskLostError struct {
 	Method    string
-	Restarted bool  // the agent answers and does not know the task
-	Err       error // of the last poll of the task
+	Restarted bool  // the agent answers, but does not know the task
+	Err       error // error of the last poll of the task
 	doing     string
 }
 
@@ -119,7 +119,7 @@ func (e *TaskTimeoutError) Hint() string {
 	return `run the same command again, with a longer --task-timeout if the task needs it; if it hangs, "bootstrap deploy MANIFEST --fix" reboots the VM`
 }
 
-// leftover describes what happens to a task that the client gave up.
+// leftover says what happens to a task for which the client has stopped waiting.
 func leftover(ended bool) string {
 	if ended {
 		return "it was cancelled on the VM"
@@ -127,7 +127,8 @@ func leftover(ended bool) string {
 	return "it may still run on the VM"
 }
 
-// TaskLeftError says that the client gave up a task because the context ended.
+// TaskLeftError says that the client stopped waiting for a task because the context
+// ended.
 type TaskLeftError struct {
 	Method string
 	Ended  bool  // the agent agreed to cancel it
@@ -141,8 +142,7 @@ func (e *TaskLeftError) Error() string {
 
 func (e *TaskLeftError) Unwrap() error { return e.Err }
 
-// BusyError says that the agent answers, but still works on a task that another run has
-// begun.
+// BusyError says that the agent answers, but still works on a task of another run.
 type BusyError struct {
 	Waited time.Duration // how long the client waited for the end of that task
 }
@@ -158,8 +158,8 @@ func (e *BusyError) Name() string { return "agent-busy" }
 type UnreachableError struct {
 	Address string        // host:port
 	Method  string        // the message, or upload, download; empty from WaitReady
-	Waited  time.Duration // WaitReady: for how long it tried
-	Last    Probe         // of the last attempt
+	Waited  time.Duration // how long WaitReady tried
+	Last    Probe         // result of the last attempt
 	Met     []Probe       // WaitReady: the distinct findings in order, including Last
 	// Sent is true if the whole message was sent, so that the agent may be
 	// working on it.
@@ -222,7 +222,7 @@ func (e *UnreachableError) story() string {
 // Unwrap returns the error of the last probe.
 func (e *UnreachableError) Unwrap() error { return e.Last.Err }
 
-// quoted is an error whose text contains no secrets. It unwraps to the original.
+// quoted is an error whose text contains no secrets. It unwraps to the original error.
 type quoted struct {
 	text string
 	err  error

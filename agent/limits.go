@@ -23,7 +23,7 @@ const BootSizesFile = "sizes.json"
 // this machine, where no limit is enforced. The CPI writes them whenever they change.
 type BootSizes struct {
 	Ephemeral  int            `json:"ephemeral,omitempty"`  // 0: no size was requested
-	Persistent map[string]int `json:"persistent,omitempty"` // by CID
+	Persistent map[string]int `json:"persistent,omitempty"` // sizes by CID
 	// NotHeld are sentences about the kind of machine that could enforce the sizes.
 	NotHeld []string `json:"not_held,omitempty"`
 }

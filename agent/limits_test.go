@@ -23,8 +23,8 @@ func neverAnswers(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// The time limit of tasks also applies to a message that the agent answers only when
-// its work is done.
+// The time limit of tasks also applies to a message that the agent answers only after it
+// has done the work.
 func TestUnansweredStartObeysTaskTimeout(t *testing.T) {
 	t.Parallel()
 	inBubble(t, good(t), http.HandlerFunc(neverAnswers), func(t *testing.T, cfg agent.Config) {
@@ -92,8 +92,8 @@ func TestLongDrainIsTold(t *testing.T) {
 	})
 }
 
-// A task whose wait is given up is canceled, and the error says whether the agent could
-// do that.
+// If the client stops waiting for a task, it cancels the task, and the error says whether
+// the agent could do that.
 func TestLeftTaskIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, able := range []bool{true, false} {
@@ -128,8 +128,8 @@ func TestLeftTaskIsCancelled(t *testing.T) {
 	}
 }
 
-// A task is canceled, too, if its id arrives only just after the client was
-// interrupted. The client does not wait longer for a slower agent.
+// A task is cancelled even if its id arrives shortly after the client was interrupted. If
+// the id arrives later, the client does not wait for it.
 func TestTaskThatBeginsAfterTheInterruptIsCanceled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -169,8 +169,8 @@ func TestTaskThatBeginsAfterTheInterruptIsCanceled(t *testing.T) {
 	}
 }
 
-// The agent runs one task at a time: ListDiskInTurn finds out that the agent is busy
-// with another one, even if the agent does not accept the message.
+// The agent runs one task at a time. ListDiskInTurn detects that the agent works on
+// another task, even if the agent does not accept the message.
 func TestListDiskInTurn(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.Handler{
@@ -198,7 +198,7 @@ func TestListDiskInTurn(t *testing.T) {
 	})
 }
 
-// A very slow transfer is given up, however many bytes are left.
+// A very slow transfer is aborted, however many bytes are left.
 func TestBlobDrips(t *testing.T) {
 	t.Parallel()
 	drip := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +215,7 @@ func TestBlobDrips(t *testing.T) {
 		if took := time.Since(start); err == nil || !strings.Contains(err.Error(), "the transfer is too slow: less than 64 KiB in 1m0s") || took > 2*time.Minute {
 			t.Errorf("after %s got %v", took, err)
 		}
-		time.Sleep(time.Hour) // until the handler has ended
+		time.Sleep(time.Hour) // until the handler has returned
 	})
 }
 

@@ -87,13 +87,13 @@ type State struct {
 	JobState  string    `json:"job_state"` // running, starting, failing, stopped, unknown
 	VM        VM        `json:"vm"`
 	Processes []Process `json:"processes,omitempty"`
-	Vitals    any       `json:"vitals,omitempty"` // only with "full"
+	Vitals    any       `json:"vitals,omitempty"` // set only if the request was for "full"
 }
 
-// VM names the VM as the CPI knows it.
+// VM identifies the VM by the names that the CPI uses.
 type VM struct {
 	Name string `json:"name"`
-	// Machine is what an embedded VM is made of; empty: a folder, or a real VM.
+	// Machine is the kind of machine of an embedded VM; empty: a folder, or a real VM.
 	Machine string `json:"machine,omitempty"`
 	// Notes are sentences about an embedded VM that a person should know; only with
 	// "full".

@@ -99,7 +99,7 @@ func (c *Client) Stop(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs", protocol: 3}, nil))
 }
 
-// StopAsync asks the agent to stop the jobs and does not wait for it.
+// StopAsync asks the agent to stop the jobs and does not wait for the end of that.
 func (c *Client) StopAsync(ctx context.Context) error {
 	return stopError(c.do(ctx, message{method: "stop", doing: "stop the jobs"}, nil))
 }
@@ -123,7 +123,7 @@ func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 			return err
 		}
 		// Some agents leave the waiting to the caller and answer with a number of
-		// seconds; after a negative number the caller must ask again.
+		// seconds. If the number is negative, the caller must ask again after the wait.
 		if seconds > drainLimit || seconds < -drainLimit {
 			return fmt.Errorf("cannot drain the jobs: the agent asks to wait for %d seconds, more than the limit of %d for a drain script", seconds, drainLimit)
 		}
@@ -175,9 +175,9 @@ func (c *Client) ListDisk(ctx context.Context) ([]string, error) {
 	return cids, err
 }
 
-// ListDiskInTurn is ListDisk as a task: it waits until the agent, which works
-// on one task at a time, has finished the tasks of others. Waiting longer than
-// limit is a *BusyError. Agents older than protocol 3 answer at once.
+// ListDiskInTurn is ListDisk as a task: the agent works on one task at a time, and so
+// answers only after it has finished the tasks of others. If that takes longer than
+// limit, the error is a *BusyError. Agents older than protocol 3 answer at once.
 func (c *Client) ListDiskInTurn(ctx context.Context, limit time.Duration) ([]string, error) {
 	turn, cancel := context.WithTimeoutCause(ctx, limit, errBusy)
 	defer cancel()
@@ -252,9 +252,9 @@ func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, er
 	return value.Result, nil
 }
 
-// FetchLogs makes a blob of log files. kinds is a comma-separated list of job,
-// agent and system; filters are globs below the folder of the logs, none means
-// all.
+// FetchLogs makes a blob of log files. kinds is a comma-separated list of job, agent and
+// system. filters are globs below the folder of the logs; without filters, all files are
+// included.
 func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Blob, error) {
 	if filters == nil {
 		filters = []string{}
@@ -330,11 +330,10 @@ type MBusSettings struct {
 	Cert Cert     `json:"cert"`
 }
 
-// BeginUpdateSettings changes settings and does not wait until the agent has
-// adopted them. It returns the id of the task for GetTask, which is empty if
-// the agent has answered already. The agent restarts when MBus or Blobstores
-// change, and a client with the old password or CA may then not reach it any
-// more.
+// BeginUpdateSettings changes settings and does not wait until the agent has adopted
+// them. It returns the id of the task for GetTask, which is empty if the agent has
+// answered already. The agent restarts when MBus or Blobstores change; after that, a
+// client with the old password or CA may not reach it any more.
 func (c *Client) BeginUpdateSettings(ctx context.Context, s UpdateSettings) (task string, err error) {
 	value, err := c.post(ctx, message{method: "update_settings", doing: "update the agent's settings", args: []any{s}})
 	if err != nil {

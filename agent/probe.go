@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Cause is why this machine cannot reach the agent, in words for the user.
+// Cause is the reason why this machine cannot reach the agent, in words for the user.
 type Cause string
 
-// The causes that a probe can find.
+// The causes that a probe can detect.
 const (
 	NameNotFound          Cause = "the host name is not known"
 	Refused               Cause = "connection refused"
@@ -45,7 +45,7 @@ const (
 type Probe struct {
 	Cause Cause
 	Err   error  // all details, without secrets
-	Hint  string // what to do, may be empty
+	Hint  string // advice for the user; may be empty
 	// Certificate is the agent's certificate, if it is the cause.
 	Certificate *x509.Certificate
 }

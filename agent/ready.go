@@ -17,24 +17,25 @@ const (
 	// earlier.
 	probeDial  = 3 * time.Second
 	probeReply = 15 * time.Second
-	// grace is how long a hopeless cause is tolerated: an agent may start with the
-	// certificate of its image and restart with its own.
+	// grace is how long WaitReady tries again after a cause that waiting normally cannot
+	// change: an agent may start with the certificate of its image and restart with its
+	// own.
 	grace = 10 * time.Second
 	// probeShort is less than a probe needs on a busy machine. A probe that the
 	// deadline interrupts so early proves nothing.
 	probeShort = time.Second
-	// metLimit limits the findings that the error contains.
+	// metLimit is the largest number of different results of attempts in the error.
 	metLimit = 6
 )
 
-// WaitReady pings until the agent answers. It returns an *UnreachableError after
-// timeout, or soon if waiting cannot help (a certificate for another address, of
-// another authority or expired, a wrong password). report, unless nil, is called for
-// each finding that differs from the previous one.
+// WaitReady pings until the agent answers. It returns an *UnreachableError after timeout,
+// or soon if waiting cannot help (a certificate for another address, a certificate of
+// another authority, an expired certificate, a wrong password). report, unless nil, is
+// called for each result that differs from the previous one.
 func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report func(Probe)) error {
 	start := time.Now()
 	var met []Probe
-	var since time.Time // when the current finding was first made
+	var since time.Time // time of the first attempt with the present result
 	for pauses := wait.Grow(probeFirst, probeLast, 1.25); ; {
 		left := timeout - time.Since(start)
 		probe, ok := c.probe(ctx, min(max(left, probeFirst), probeReply))
@@ -45,7 +46,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 			return fmt.Errorf("cannot wait for the agent: %w", context.Cause(ctx))
 		}
 		if n := len(met); n > 0 && left < probeShort && probe.Cause == Timeout {
-			probe = met[n-1] // this probe had less time than the earlier ones
+			probe = met[n-1] // the last probe had less time than the earlier ones
 		}
 		if n := len(met); n == 0 || met[n-1].Cause != probe.Cause || met[n-1].Hint != probe.Hint {
 			met = append(met, probe)
@@ -67,7 +68,7 @@ func (c *Client) WaitReady(ctx context.Context, timeout time.Duration, report fu
 	}
 }
 
-// lasting reports whether the cause will be the same at the end of the timeout.
+// lasting reports whether the cause will still exist at the end of the timeout.
 func lasting(p Probe, left time.Duration) bool {
 	if p.Cause == CertificateNotYet && p.Certificate != nil {
 		return time.Until(p.Certificate.NotBefore) > left

@@ -152,7 +152,7 @@ func oldTLS(t *testing.T, cert tls.Certificate) string {
 	return server.Listener.Addr().String()
 }
 
-// inBubble gives a test its own time, with an agent on a network in memory. get
+// inBubble runs a test with its own clock, and with an agent on a network in memory. cert
 // returns the certificate for each handshake.
 func inBubble(t *testing.T, cert func(*authority) tls.Certificate, handler http.Handler, run func(t *testing.T, cfg agent.Config)) {
 	t.Helper()
@@ -172,7 +172,7 @@ func TestWaitReadyGivesUp(t *testing.T) {
 		cert   func(*testing.T, *authority) tls.Certificate
 		status int
 		cause  agent.Cause
-		waited time.Duration // at least; it may be a second more
+		waited time.Duration // the shortest time; it may be a second longer
 	}{
 		{"another address", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -day, day, "10.0.0.1") }, 0, agent.CertificateName, 10 * time.Second},
 		{"expired", func(t *testing.T, a *authority) tls.Certificate { return a.issue(t, -2*day, -day, "agent.test") }, 0, agent.CertificateExpired, 10 * time.Second},
@@ -319,8 +319,8 @@ func TestWaitReadyCancelled(t *testing.T) {
 	})
 }
 
-// With #name behind the URL, the certificate is verified for that name: the
-// address of a VM may be chosen after its certificate was made.
+// If the URL ends with #name, the certificate is verified for that name: the address of a
+// VM may be chosen after its certificate was made.
 func TestVerifiedName(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -58,9 +58,9 @@ type Cert struct {
 	PrivateKey  string `json:"private_key,omitempty"`
 }
 
-// What an embedded VM consists of: a folder and processes of this machine; or Linux
-// namespaces, in which it sees nothing else; or namespaces with the root file system
-// and the agent of a stemcell.
+// The kinds of embedded VMs: a folder and processes of this machine; or Linux namespaces,
+// in which it sees nothing else; or namespaces with the root file system and the agent of
+// a stemcell.
 const (
 	MachineFolder    = "folder"
 	MachineNamespace = "namespace"
@@ -76,7 +76,7 @@ func Isolated(machine string) bool { return machine == MachineNamespace || machi
 // Registry is set.
 type Boot struct {
 	Name string `json:"name"` // VM CID
-	// Machine is one of the kinds above; empty means MachineFolder.
+	// Machine is one of the kinds above; empty: MachineFolder.
 	Machine string `json:"machine,omitempty"`
 	// SettingsFile contains Settings as JSON (CPI API v2). It may change while
 	// the VM runs. A relative path begins at the VM's folder.
@@ -84,7 +84,7 @@ type Boot struct {
 	// Registry is the URL with credentials of the registry (CPI API v1). The
 	// agent reaches it only through a port that is forwarded to the VM by SSH.
 	Registry string `json:"registry,omitempty"`
-	// SSH configures the VM's SSH server; nil: it has none.
+	// SSH configures the VM's SSH server; nil: the VM has no SSH server.
 	SSH *BootSSH `json:"ssh,omitempty"`
 }
 
@@ -106,7 +106,7 @@ type BootSSH struct {
 	User           string   `json:"user"`
 	Password       string   `json:"password,omitempty"`
 	AuthorizedKeys []string `json:"authorized_keys,omitempty"`
-	// Jumpbox is true if the user's connections are made to addresses that the VM
-	// reaches.
+	// Jumpbox is true if users may make connections through the server to addresses that
+	// the VM reaches.
 	Jumpbox bool `json:"jumpbox,omitempty"`
 }

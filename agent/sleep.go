@@ -17,13 +17,13 @@ import "time"
 // soon as it is restarted.
 type Sleep struct {
 	began   time.Time       // when the agent answered the start
-	unknown map[string]bool // processes that were unknown at some time since
+	unknown map[string]bool // processes that were unknown at some time after the start
 	since   time.Time       // beginning of the sleep; zero: monit may be starting processes
 	waking  bool            // the second start request was sent
 }
 
-// SleepSince returns a Sleep for the answers of the agent after a start that it
-// answered at that time.
+// SleepSince returns a Sleep for the answers of the agent after it has answered a start
+// at that time.
 func SleepSince(started time.Time) *Sleep {
 	return &Sleep{began: started, unknown: map[string]bool{}}
 }
@@ -36,8 +36,8 @@ const (
 	restartLeast = time.Second
 )
 
-// Begins reads an answer of the agent, and returns true for the first one that shows
-// the sleep.
+// Begins reads an answer of the agent. It returns true for the first answer that shows
+// that monit sleeps.
 func (s *Sleep) Begins(now State, at time.Time) bool {
 	starting, others := 0, 0
 	for _, p := range now.Processes {
@@ -62,7 +62,7 @@ func (s *Sleep) Begins(now State, at time.Time) bool {
 	return first
 }
 
-// Lasts returns true once: when monit should be woken.
+// Lasts returns true once: when monit should be woken by a second start.
 func (s *Sleep) Lasts(at time.Time) bool {
 	if s.waking || s.since.IsZero() || at.Sub(s.since) < sleepLeast || at.Sub(s.began) < restartLeast {
 		return false

@@ -7,7 +7,7 @@ import (
 )
 
 // The client wakes monit only if all processes have started and monit does not check
-// them, and only one time.
+// them, and only once.
 func TestSleep(t *testing.T) {
 	t.Parallel()
 	const second = time.Second

@@ -197,8 +197,8 @@ func TestTaskSilence(t *testing.T) {
 	}
 }
 
-// After a restart with another password, a message with the old one fails at once if it
-// only asks for something, so that the caller can use the new one.
+// After a restart with another password, a message with the old password fails at once if
+// it only asks for information, so that the caller can use the new one.
 func TestTaskOtherPassword(t *testing.T) {
 	t.Parallel()
 	handler, _ := worker(t, func(time.Duration) (any, error) { return running, nil })

@@ -40,8 +40,8 @@ func (r recorded) arg(n int, into any) bool {
 	return err == nil && agenttest.SameJSON(raw, back)
 }
 
-// typed calls the client's method for the message, if the method can send the
-// arguments. value is what it returned, or what the agent's value must be.
+// typed calls the client's method for the message, if the method can send the arguments.
+// value is the result of the method, or the value that the agent must have sent.
 func typed(t *testing.T, c *agent.Client, request agent.Request) (value any, err error, ok bool) {
 	r := recorded{t: t, Request: request}
 	for _, try := range []func(*agent.Client, recorded) (any, error, bool){typedState, typedLife, typedDisk, typedTask, typedOther} {
@@ -236,7 +236,7 @@ func TestTranscripts(t *testing.T) {
 					continue
 				}
 				if asRunning(e.Reply) && e.TaskReply == nil && e.Request.Method != "get_task" {
-					continue // its end was not recorded
+					continue // the recording does not contain the end of the task
 				}
 				e.Name = transcript.Name + ": " + e.Name
 				play(t, c, script, e, typedCalls)
@@ -271,7 +271,7 @@ func play(t *testing.T, c *agent.Client, script *agenttest.Script, e agenttest.E
 	checkOutcome(t, e.Name, e, value, err)
 }
 
-// messageOf returns the message in an HTTP request, if it is a plain one.
+// messageOf returns the message in an HTTP request, if the request is a plain message.
 func messageOf(r *agenttest.HTTPRequest) *agent.Request {
 	if r == nil || r.Path != "/agent" || r.Method != "POST" || r.Auth != "" {
 		return nil
@@ -358,7 +358,8 @@ func checkState(t *testing.T, name string, state agent.State, raw json.RawMessag
 	within(t, name, got, want)
 }
 
-// within returns the differences between got and want; a null may be any zero value.
+// within returns the differences between got and want; for a null in want, any zero value
+// is accepted.
 func within(t *testing.T, path string, got, want any) {
 	t.Helper()
 	switch got := got.(type) {

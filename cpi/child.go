@@ -22,7 +22,7 @@ type Child struct {
 // reply.
 func childFile(reply string) string { return reply + ".child" }
 
-// RemoveReply deletes a reply and its pid file, once its result is in the
+// RemoveReply deletes a reply and its pid file. It is called when the result is in the
 // state.
 func RemoveReply(file string) {
 	if file != "" {
@@ -31,9 +31,9 @@ func RemoveReply(file string) {
 	}
 }
 
-// recordChild writes down which process writes the reply, which may have ended: others
-// that it started may hold the reply for ever. Where the system does not say when a
-// process began, only the lock on the reply shows that it runs.
+// recordChild writes down which process writes the reply. The process may have ended
+// already: processes that it started may hold the reply open for ever. On systems that do
+// not say when a process began, only the lock on the reply shows that the CPI runs.
 func recordChild(reply string, pid int) {
 	birth := process.BirthOfChild(pid)
 	host, err := os.Hostname()

@@ -26,19 +26,19 @@ type Config struct {
 	Log        io.Writer           // gets the CPI's standard error and log by line; may be nil
 	LogFile    string              // the file that Log writes to, which errors name; may be empty
 	Redact     func(string) string // applied to all text from the CPI; may be nil
-	// StemcellAPI is the API version of the stemcell in use; 0 if none is in
-	// use yet.
+	// StemcellAPI is the API version of the stemcell in use; 0 if no stemcell is in use
+	// yet.
 	StemcellAPI int
 	Running     *Running // lists the running processes; may be nil
 	// Trace is called before a process is started, while it is running, and
 	// after it has ended; kill ends its process group. It may be nil.
 	Trace   func(method, moment string, kill func())
-	Timeout time.Duration // of one process; 0 means 2 hours
-	Grace   time.Duration // between TERM and KILL after the deadline; 0 means 5 seconds
+	Timeout time.Duration // limit of one process; 0: 2 hours
+	Grace   time.Duration // time between TERM and KILL after the deadline; 0: 5 seconds
 }
 
-// Supported returns why no CPI can be installed or called on an operating system, and what
-// to do about it; nil: it can.
+// Supported returns why no CPI can be installed or called on an operating system, and
+// what to do about it; nil: CPIs can be used there.
 func Supported(system string) error {
 	if system == "windows" {
 		return errors.New("no CPI runs on Windows, because CPIs are made of scripts for bash: run this command in WSL 2, in the container image of bootstrap, or on Linux or macOS; see docs/platforms.md")
@@ -53,12 +53,12 @@ type Client struct {
 	record *record
 }
 
-// shared is what all copies of a Client share.
+// shared has the fields that all copies of a Client share.
 type shared struct {
 	mu   sync.Mutex
 	info *Info
 
-	asking sync.Mutex // held while info is asked
+	asking sync.Mutex // held during the call of info
 	log    sync.Mutex // held while lines are written
 }
 

@@ -56,7 +56,7 @@ func program(t *testing.T, info, body string) string {
 	return path
 }
 
-// reply is the body of a program that gives one reply.
+// reply returns the body of a program that prints one reply.
 func reply(text string) string { return "cat <<'END'\n" + text + "\nEND" }
 
 func client(path string) *Client {
@@ -84,7 +84,7 @@ func one(err error) result              { return result{nil, err} }
 func two(value any, err error) result   { return result{value, err} }
 func list(v []string, err error) result { return result{v, err} }
 
-// every calls each method, with the arguments that it should send.
+// every contains a call of each method, with the arguments that the method should send.
 func every() map[string]struct {
 	call func(context.Context, *Client) result
 	args string
@@ -258,7 +258,7 @@ func TestReplies(t *testing.T) {
 	const secret = "hunter2"
 	for name, tt := range map[string]struct {
 		body string
-		want error // its type counts, and for an *Error the fields given
+		want error // of other errors only the type is compared, and of an *Error the fields that are given here
 		text string
 	}{
 		"CPI error":               {reply(`{"result":null,"error":{"type":"Bosh::Clouds::CloudError","message":"no hunter2 left","ok_to_retry":false}}`), &Error{Type: TypeCloudError}, "no <redacted> left"},
@@ -388,8 +388,8 @@ func TestEmptyCIDsReachNoCPI(t *testing.T) {
 	}
 }
 
-// The clock of the bubble only moves while all goroutines wait for timers. So
-// pauses take no time, and real processes as long as they need.
+// The clock of the bubble moves only while all goroutines wait for timers. So pauses take
+// no time, and real processes may take the time that they need.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	refused := `{"error":{"type":"T","message":"busy","ok_to_retry":true}}`
@@ -535,7 +535,7 @@ func TestHasStemcell(t *testing.T) {
 	}
 }
 
-// On Windows, a person learns what to do instead.
+// On Windows, the error tells users what to do instead.
 func TestSupported(t *testing.T) {
 	for _, system := range []string{"linux", "darwin"} {
 		if err := Supported(system); err != nil {

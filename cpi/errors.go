@@ -14,13 +14,13 @@ import (
 	"bootstrap/internal/printable"
 )
 
-// Error is an error that the CPI itself reports, by its protocol.
+// Error is an error that the CPI itself reports, in the form of the protocol.
 type Error struct {
 	Method  string
 	Type    string // e.g. Bosh::Clouds::VMNotFound
 	Message string // redacted
-	// OKToRetry says that the CPI has cleaned up; the client has then already
-	// tried Tries times.
+	// OKToRetry says that the CPI has cleaned up after the failure. The client has then
+	// already tried Tries times.
 	OKToRetry bool
 	Tries     int
 	Log       string // file with the whole message; may be empty
@@ -41,7 +41,7 @@ func (e *Error) Name() string { return "cpi-refused" }
 
 func (e *Error) ExitCode() failure.Code { return failure.CPI }
 
-// Is makes the refusal of a CPI whose disk is full an ENOSPC.
+// Is makes errors.Is(err, ENOSPC) true if the CPI's disk is full.
 func (e *Error) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Message) }
 
 // StartError says that the CPI was not started and nothing was done.
@@ -60,7 +60,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // signal.
 type ExitError struct {
 	Method string
-	Status string // as in os.ProcessState: "exit status 3", "signal: killed"
+	Status string // as from os.ProcessState: "exit status 3", "signal: killed"
 	Stderr string // last lines of standard error, redacted
 }
 
@@ -74,7 +74,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Name() string { return "cpi-ended" }
 
-// Is makes the end of a CPI whose disk is full an ENOSPC.
+// Is makes errors.Is(err, ENOSPC) true if the CPI's disk is full.
 func (e *ExitError) Is(target error) bool { return target == syscall.ENOSPC && fulldisk.Says(e.Stderr) }
 
 // GarbageError says that the standard output was not exactly one JSON reply.
@@ -129,14 +129,15 @@ func (e *TimeoutError) Name() string { return "cpi-timeout" }
 // Timeout returns true, as for a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// NotPermitted reports whether the account of the CPI may not do what the method does.
+// NotPermitted reports whether the error says that the account of the CPI has no
+// permission for the method.
 func NotPermitted(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == TypeInsufficientPermissions
 }
 
-// NotImplemented reports whether the CPI does not have the method, in any of
-// the words that CPIs use for that.
+// NotImplemented reports whether the error says that the CPI does not have the method.
+// CPIs use different words for that.
 func NotImplemented(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -153,8 +154,8 @@ func NotImplemented(err error) bool {
 	return false
 }
 
-// NotSupported reports whether the CPI has the method, but not for these
-// arguments.
+// NotSupported reports whether the error says that the CPI has the method, but does not
+// support these arguments.
 func NotSupported(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == TypeNotSupported
@@ -169,9 +170,9 @@ func NotFound(err error) bool {
 	return e.Type == TypeVMNotFound || e.Type == TypeDiskNotFound || e.Type == TypeStemcellNotFound
 }
 
-// StemcellGone reports whether the CPI says that this stemcell does not exist.
-// BOSH has an error type for that, but most CPIs use a CloudError, whose
-// message is read here: "could not find AMI 'ami-1'", "Image `5b1e' not found".
+// StemcellGone reports whether the CPI says that this stemcell does not exist. BOSH has
+// an error type for that, but most CPIs use a CloudError; for these, the message is
+// examined: "could not find AMI 'ami-1'", "Image `5b1e' not found".
 func StemcellGone(err error, cid string) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -187,7 +188,7 @@ func StemcellGone(err error, cid string) bool {
 	return err == nil && gone.MatchString(e.Message)
 }
 
-// shorten returns at most n bytes of the text, without half a character.
+// shorten returns at most n bytes of the text, and never half a character.
 func shorten(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -198,7 +199,8 @@ func shorten(text string, n int) string {
 	return text[:n] + "…"
 }
 
-// excerpt is shorten, and says how much is missing and which file has it.
+// excerpt is like shorten, but also says how much is missing and which file contains the
+// whole text.
 func excerpt(text string, n int, file string) string {
 	short := shorten(text, n)
 	if short == text {

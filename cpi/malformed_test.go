@@ -8,8 +8,8 @@ import (
 	"gotest.tools/v3/golden"
 )
 
-// Every way in which a reply can be wrong, with the exact message it gets; see
-// testdata/malformed.golden. go test -update writes it.
+// TestMalformedReplies contains every way in which a reply can be wrong, and compares the
+// messages with testdata/malformed.golden. go test -update writes that file.
 func TestMalformedReplies(t *testing.T) {
 	t.Parallel()
 	c := New(Config{})

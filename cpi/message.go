@@ -13,8 +13,8 @@ type Request struct {
 	APIVersion int     `json:"api_version,omitempty"`
 }
 
-// Context tells the CPI who calls it and, for API v2, which API version the
-// stemcell has.
+// Context tells the CPI who calls it. For API v2, it also contains the API version of the
+// stemcell.
 type Context struct {
 	DirectorUUID string     `json:"director_uuid"`
 	VM           *ContextVM `json:"vm,omitempty"`

@@ -14,7 +14,7 @@ type VMRequest struct {
 	AgentID         string
 	StemcellCID     string
 	CloudProperties map[string]any
-	Networks        map[string]map[string]any // by the network's name
+	Networks        map[string]map[string]any // networks by name
 	DiskCIDs        []string                  // disks that will probably be attached to the VM
 	Env             map[string]any
 }
@@ -25,8 +25,8 @@ type VMResult struct {
 	Networks map[string]any // API v2, if the CPI returns them
 }
 
-// CreateStemcell makes a stemcell of an image and returns its CID. The cloud shows the
-// tags with API v3.
+// CreateStemcell makes a stemcell of an image and returns its CID. With API v3, the cloud
+// gets the tags.
 func (c *Client) CreateStemcell(ctx context.Context, image string, props map[string]any, tags map[string]string) (string, error) {
 	args := []any{image, object(props)}
 	if info, err := c.Info(ctx); err == nil && info.APIVersion >= 3 { // Call returns the error
@@ -44,8 +44,8 @@ func (c *Client) DeleteStemcell(ctx context.Context, cid string) error {
 	return c.do(ctx, "delete_stemcell", []string{cid})
 }
 
-// HasStemcell reports whether a stemcell exists. With most CPIs, which cannot
-// say, known is false and nothing is called.
+// HasStemcell reports whether a stemcell exists. Most CPIs cannot say that; for these,
+// nothing is called and known is false.
 func (c *Client) HasStemcell(ctx context.Context, cid string) (there, known bool, err error) {
 	info, err := c.Info(ctx)
 	if err != nil || !slices.Contains(info.Extensions, HasStemcellMethod) {
@@ -55,7 +55,8 @@ func (c *Client) HasStemcell(ctx context.Context, cid string) (there, known bool
 	return there, err == nil, err
 }
 
-// CreateVM makes and starts a VM, whose agent may not answer yet.
+// CreateVM makes and starts a VM. When it returns, the agent of the VM may not answer
+// yet.
 func (c *Client) CreateVM(ctx context.Context, vm VMRequest) (VMResult, error) {
 	if err := given("create_vm", append([]string{vm.AgentID, vm.StemcellCID}, vm.DiskCIDs...)...); err != nil {
 		return VMResult{}, err
@@ -207,7 +208,7 @@ func (c *Client) SnapshotDisk(ctx context.Context, cid string, metadata map[stri
 	return c.decodeCID("snapshot_disk", result)
 }
 
-// do calls a method that returns nothing, whose first arguments are CIDs.
+// do calls a method that returns nothing and whose first arguments are CIDs.
 func (c *Client) do(ctx context.Context, method string, cids []string, args ...any) error {
 	if err := given(method, cids...); err != nil {
 		return err
@@ -232,7 +233,7 @@ func (c *Client) ask(ctx context.Context, method, cid string) (bool, error) {
 	return c.decodeBool(method, result)
 }
 
-// given refuses blank CIDs, which some CPIs take for "all".
+// given refuses blank CIDs, which some CPIs interpret as "all".
 func given(method string, cids ...string) error {
 	for i, cid := range cids {
 		if strings.TrimSpace(cid) == "" {

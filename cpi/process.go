@@ -16,8 +16,8 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// How much of a call's output is read: a longer standard output is an error, of
-// standard error the end is read.
+// How much of a call's output is read. A longer standard output is an error; of a longer
+// standard error, only the end is read.
 const (
 	maxStdout = 32 << 20
 	maxStderr = 4 << 20
@@ -31,9 +31,9 @@ type output struct {
 	timeout time.Duration
 }
 
-// run starts the CPI in its own process group and waits for its end. All three
-// streams are files, so that the CPI survives the end of this process. The end
-// of the context does not end a CPI that runs.
+// run starts the CPI in its own process group and waits for its end. All three streams
+// are files, so that the CPI survives the end of this process. A CPI that runs is not
+// killed when the context ends.
 func (c *Client) run(ctx context.Context, method string, request []byte) (output, error) {
 	cannot := func(err error) (output, error) {
 		return output{}, &StartError{Method: method, Err: fmt.Errorf("cannot start the CPI: %w", err)}
@@ -83,8 +83,8 @@ func (c *Client) run(ctx context.Context, method string, request []byte) (output
 // briefly limits how long a process that is being started may hold a file.
 const briefly = 5 * time.Second
 
-// start starts the process. It tries again while a child that another goroutine
-// forks still holds a new bin/cpi open for writing.
+// start starts the process. If that fails because a child that another goroutine forks
+// still holds a new bin/cpi open for writing, it tries again.
 func (c *Client) start(ctx context.Context, stdin, stdout, stderr *os.File) (*exec.Cmd, error) {
 	limited, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()
@@ -117,7 +117,7 @@ func (c *Client) wait(ctx context.Context, cmd *exec.Cmd) (late bool) {
 	// ProcessState contains the error, too.
 	late, _ = process.Wait(limited, cmd, func() time.Duration { return c.cfg.Grace })
 	if late {
-		process.KillGroup(cmd.Process.Pid) // what the CPI has left running
+		process.KillGroup(cmd.Process.Pid) // kills the processes that the CPI has left running
 	}
 	return late
 }

@@ -142,7 +142,7 @@ func TestCancelLetsTheCallFinish(t *testing.T) {
 	}
 }
 
-// A process that the CPI leaves running must not keep the call open.
+// A process that the CPI leaves running must not delay the return of the call.
 func TestDaemonOfTheCPI(t *testing.T) {
 	t.Parallel()
 	path := program(t, infoV2, "sleep 1000 & echo $! >child\n"+reply(`{"result":"disk"}`))
@@ -164,7 +164,7 @@ func TestRecorded(t *testing.T) {
 	if err := Announce(file); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second call overwrites the first one's reply
+	for range 2 { // the second call overwrites the reply of the first one
 		cid, err := c.Recorded(file).CreateDisk(t.Context(), 1, nil, "")
 		if cid != "disk" || err != nil {
 			t.Fatalf("got %q, %v", cid, err)
@@ -183,8 +183,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// The caller is killed in the middle of a call: the CPI goes on, and the next
-// run reads its reply.
+// The caller is killed in the middle of a call: the CPI continues, and the next run reads
+// its reply.
 func TestReplyOutlivesCaller(t *testing.T) {
 	t.Parallel()
 	path := program(t, infoV2, "echo $$ >pid; touch running; until [[ -e go ]]; do echo noise >&2; sleep 0.01; done\n"+reply(`{"result":"disk"}`))
@@ -227,7 +227,7 @@ func TestReplyOutlivesCaller(t *testing.T) {
 	}
 }
 
-// A process that the CPI leaves running holds the reply's file open.
+// A process that the CPI leaves running holds the file of the reply open.
 func TestRecoverWithDaemon(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
@@ -254,8 +254,8 @@ func TestRecoverWithDaemon(t *testing.T) {
 	}
 }
 
-// A CPI that ends before it can be recorded is recorded as one that has ended: nobody
-// waits for what it left running.
+// If a CPI ends before its process can be recorded, it is recorded as ended, and nobody
+// waits for the processes that it left running.
 func TestRecordEnded(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "reply.json")

@@ -10,8 +10,8 @@ import (
 
 func busy(err error) bool { return errors.Is(err, syscall.ETXTBSY) }
 
-// lockReply locks a file that is being written. The lock belongs to the open
-// file, which the child inherits, so it ends when both have closed the file.
+// lockReply locks a file that is being written. The lock belongs to the open file, which
+// the child inherits; so the lock ends when both have closed the file.
 func lockReply(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

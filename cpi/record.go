@@ -15,15 +15,14 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// record is the file for the replies of a client's calls; nil for a temporary
-// one.
+// record is the file for the replies of a client's calls; nil: a temporary file.
 type record struct {
 	file string
 }
 
-// Recorded returns a client whose calls write the CPI's reply to file, mode
-// 0600, and the CPI's process to a file beside it: if this process dies, the CPI
-// still finishes, and Recover returns its reply. Each call overwrites the file.
+// Recorded returns a client whose calls write the CPI's reply to file, mode 0600, and the
+// CPI's process to a file beside it. If this process is killed, the CPI still finishes,
+// and Recover returns its reply. Each call overwrites the file.
 func (c *Client) Recorded(file string) *Client {
 	recorded := *c
 	recorded.record = &record{file: file}
@@ -34,7 +33,7 @@ func (c *Client) Recorded(file string) *Client {
 // started.
 const announced = "the CPI is not started yet\n"
 
-// ErrNotBegun says that a recorded call was announced and its CPI not started.
+// ErrNotBegun says that a recorded call was announced, but that its CPI was not started.
 var ErrNotBegun = errors.New("the CPI was not started")
 
 // Announce makes the file of a reply before the call. As long as the file is
@@ -54,13 +53,12 @@ func Announce(file string) error {
 	return err
 }
 
-// Recover waits for the end of the CPI process that writes file, if it still
-// runs, and returns the CID that the recorded call returned: none for a call
-// that deletes, or that left a disk its CID. The error is ErrNotBegun for a
-// call that was only announced, and an fs.ErrNotExist, which proves nothing, if
-// there is no file. Other errors are those of the call. waiting, unless nil, is
-// called once with the process if it has to be waited for; its PID is 0 if
-// unknown.
+// Recover returns the CID that a recorded call returned; empty for a call that deletes,
+// or that did not change the CID of a disk. If the CPI process that writes file still
+// runs, Recover waits for its end. The error is ErrNotBegun for a call that was only
+// announced, and an fs.ErrNotExist, which proves nothing, if there is no file. Other
+// errors are those of the call. waiting, unless nil, is called once with the process if
+// Recover has to wait for it; its PID is 0 if unknown.
 func (c *Client) Recover(ctx context.Context, method, file string, waiting func(Child)) (string, error) {
 	stdout, err := finished(ctx, file, waiting)
 	if err == nil && string(stdout) == announced {
@@ -86,10 +84,10 @@ func (c *Client) Recover(ctx context.Context, method, file string, waiting func(
 	return vm.CID, err
 }
 
-// finished returns the content of the file when its writer has ended. It
-// returns a complete result at once, and anything when the CPI process itself
-// has ended, because processes that it left running may hold the file open for
-// ever.
+// finished returns the content of the file when its writer has ended. If the content is a
+// complete result, it is returned at once. When the CPI process itself has ended, any
+// content is returned, because processes that the CPI left running may hold the file open
+// for ever.
 func finished(ctx context.Context, file string, waiting func(Child)) ([]byte, error) {
 	f, _, err := regular.Open(file)
 	if err != nil {
@@ -134,8 +132,8 @@ func (r *record) open(ctx context.Context) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s is in use: %w", r.file, err)
 	}
-	// From here on the file no longer proves that the call has not begun, also
-	// after a power failure.
+	// After this, the file no longer proves that the call has not begun, even after a
+	// power failure.
 	_ = os.Remove(childFile(r.file))
 	if err := errors.Join(f.Truncate(0), f.Sync(), atomicfile.SyncDir(filepath.Dir(r.file))); err != nil {
 		_ = f.Close()
@@ -144,8 +142,8 @@ func (r *record) open(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// lock locks the reply. A child that another goroutine forks may hold the file
-// of an earlier call for a moment.
+// lock locks the reply. It waits, because a child that another goroutine forks may hold
+// the file of an earlier call for a moment.
 func (r *record) lock(ctx context.Context, f *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()

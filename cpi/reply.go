@@ -11,9 +11,8 @@ import (
 	"bootstrap/internal/printable"
 )
 
-// decodeReply reads the one JSON value that the standard output must contain. A
-// CPI that was killed at its deadline after it had written a result did its
-// work.
+// decodeReply reads the one JSON value that the standard output must contain. If a CPI
+// was killed at its deadline but had written a result, its call counts as successful.
 func decodeReply(method string, out output, redact func(string) string) (Response, error) {
 	late := func() error {
 		return &TimeoutError{Method: method, After: out.timeout, Stderr: lastLines(redact(out.stderr))}
@@ -100,7 +99,7 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	var wire struct {
 		StemcellFormats any `json:"stemcell_formats"`
 		APIVersion      any `json:"api_version"`
-		Extensions      any `json:"extensions"` // another CPI may use that name for something else
+		Extensions      any `json:"extensions"` // its type is any, because another CPI may use that name for something else
 	}
 	if isNull(result) || json.Unmarshal(result, &wire) != nil {
 		return Info{}, c.wrong("info", `an object with "stemcell_formats" and "api_version"`, result)
@@ -112,8 +111,8 @@ func (c *Client) decodeInfo(result json.RawMessage) (Info, error) {
 	}, nil
 }
 
-// textsIn returns the texts of a list. What a later version of the protocol may have in
-// their place is left out.
+// textsIn returns the texts of a list. It leaves out values of other types, which a later
+// version of the protocol may use.
 func textsIn(value any) []string {
 	list, _ := value.([]any)
 	var texts []string
@@ -142,8 +141,8 @@ func parseCID(result json.RawMessage) (string, error) {
 	return cid, CheckCID(cid)
 }
 
-// decodeNewCID reads the CID of a disk that replaces another one. It is empty
-// if the disk is the same, for which some CPIs return true.
+// decodeNewCID reads the CID of the disk that replaces another one. The CID is empty if
+// the disk is the same; some CPIs return true in this case.
 func (c *Client) decodeNewCID(method string, result json.RawMessage) (string, error) {
 	if isNull(result) || string(result) == `""` || string(result) == "true" {
 		return "", nil

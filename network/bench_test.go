@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The duration of these may depend on the lengths of lists, but not on the sizes of
-// ranges.
+// The time of these benchmarks may depend on the lengths of lists, but not on the sizes
+// of ranges.
 
 func BenchmarkParse(b *testing.B) {
 	for _, length := range []int{1, 10_000} {

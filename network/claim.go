@@ -2,8 +2,8 @@ package network
 
 import "net/netip"
 
-// Holding returns the network that contains an address: the one with the name if it
-// does, else the first one that does.
+// Holding returns the network that contains an address: the network with the given name
+// if it contains the address, else the first one that does.
 func Holding(networks []Network, name string, addr netip.Addr) (*Network, bool) {
 	if n, ok := Find(networks, name); ok && n.has(addr) {
 		return n, true

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// An address of a VM is claimed on the network of its name, else on one whose range
-// contains it, with the kind of a normal reservation there.
+// An address of a VM is claimed on the network of the given name if that contains the
+// address, else on a network whose range contains it. Its kind is the one that a normal
+// reservation has there.
 func TestClaim(t *testing.T) {
 	networks, problems := Parse([]any{
 		map[string]any{"name": "a", "subnets": []any{map[string]any{"range": "10.0.0.0/24", "gateway": "10.0.0.1", "static": []any{"10.0.0.9"}}}},

@@ -10,10 +10,11 @@ import (
 	"go4.org/netipx"
 )
 
-// Decide returns what happens to the addresses of the instances. Each keeps its address
-// if it may. Static addresses are reserved as requested, all others are the lowest free
-// ones. No instance gets an address that another one gives up in the same decision. A
-// refusal is a *Refused; other errors are those of the ledger.
+// Decide returns what happens to the addresses of the instances. Each instance keeps its
+// address if the rules allow that. Static addresses are reserved as requested; for all
+// others, the lowest free address is chosen. No instance gets an address that another one
+// gives up in the same decision. A refusal is a *Refused; other errors are those of the
+// ledger.
 func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
 	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances))}
 	for _, in := range instances {
@@ -38,8 +39,8 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 			}
 		}
 	}
-	// Static addresses are decided first: an automatic one of another network with the
-	// same range must not take them.
+	// Static addresses are decided first, so that no automatic address of another network
+	// with the same range takes one of them.
 	for _, static := range []bool{true, false} {
 		for _, in := range d.instances {
 			for i := range in.wants {
@@ -65,8 +66,8 @@ type decider struct {
 	networks  []Network
 	taken     Taken
 	instances []*instance
-	held      []Reservation // all that the instances hold
-	chosen    []Reservation // new ones of this decision
+	held      []Reservation // all reservations of the instances
+	chosen    []Reservation // new reservations of this decision
 }
 
 // instance is the state of an instance during the decision.
@@ -87,7 +88,7 @@ type instance struct {
 type want struct {
 	*Wish
 	network *Network
-	static  netip.Prefix // the static address that is asked for; the zero Prefix: any
+	static  netip.Prefix // the static address that is requested; the zero Prefix: any address
 	done    bool
 	change  Change
 }
@@ -95,7 +96,7 @@ type want struct {
 // holding is a reservation that the instance has.
 type holding struct {
 	Reservation
-	used   bool // for one of the wishes
+	used   bool // it is used for one of the wishes
 	orphan bool
 	ofVM   bool // the VM of the instance uses it
 }
@@ -124,7 +125,7 @@ func (d *decider) prepare(in *instance) error {
 	for _, r := range in.Held {
 		in.held = append(in.held, holding{Reservation: r, orphan: slices.Contains(in.Orphans, r.VM) && r.VM != in.VM, ofVM: r.VM != "" && r.VM == in.VM})
 	}
-	// Then the VM uses some of the addresses that are bound to no VM.
+	// In this case the VM also uses some of the addresses that are bound to no VM.
 	if in.VM != "" && !slices.ContainsFunc(in.held, func(h holding) bool { return h.ofVM }) {
 		in.unbound = true
 		for i := range in.held {

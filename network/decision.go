@@ -9,10 +9,10 @@ import (
 // Instance is an instance with its addresses and its wishes.
 type Instance struct {
 	Owner  Owner
-	Zone   string // empty: none
-	VM     string // CID of its VM; empty: it has none
+	Zone   string // zone of the instance; empty: none
+	VM     string // CID of its VM; empty: it has no VM
 	Wishes []Wish
-	Held   []Reservation // in any order; they are respected even if the ledger does not contain them
+	Held   []Reservation // reservations in any order; they are respected even if the ledger does not contain them
 	// Orphans are CIDs of existing VMs that the instance no longer uses; they keep
 	// their addresses.
 	Orphans []string
@@ -29,18 +29,18 @@ type Action string
 // The actions.
 const (
 	Bind    Action = "bind"    // the instance uses it and keeps it
-	Reserve Action = "reserve" // it becomes the instance's
+	Reserve Action = "reserve" // the instance gets it
 	Hold    Action = "hold"    // it is released once the VM that uses it is gone
 	Release Action = "release" // no VM uses it: it is released with the record of the new VM
 	Orphan  Action = "orphan"  // a VM that the instance no longer uses holds it until it is deleted
-	Ask     Action = "ask"     // the IaaS chooses it; Block is only a suggestion
+	Ask     Action = "ask"     // the IaaS chooses the address; Block is only a suggestion
 )
 
 // Change is what happens to one address of an instance.
 type Change struct {
 	Action Action
-	// Reservation is the record in the ledger afterwards; for Hold and Release, until
-	// it is released. Since and Run of a new one are empty.
+	// Reservation is the record in the ledger after the change; for Hold and Release, the
+	// record until the release. In a new record, Since and Run are empty.
 	Reservation Reservation
 	// Before is the present record in the ledger, for Bind, if it differs.
 	Before *Reservation
@@ -59,18 +59,18 @@ const (
 	Retyped     ReasonKind = "retyped"      // From and To are kinds of reservations
 	StaticAsked ReasonKind = "static asked" // static_ips asks for To instead of From
 	NotListed   ReasonKind = "not listed"   // From is not in the list static or of the vip network
-	Listed      ReasonKind = "listed"       // From is in the list static, and the group has no static_ips
+	Listed      ReasonKind = "listed"       // From is in a list static, and the group has no static_ips
 	Outside     ReasonKind = "outside"      // From is in none of the subnets To
-	Restricted  ReasonKind = "restricted"   // From is To: reserved, the gateway, …
+	Restricted  ReasonKind = "restricted"   // From may not be given to instances; To is the reason: reserved, the gateway, …
 	OtherZone   ReasonKind = "other zone"   // From is not in the zone To
 	OtherBlock  ReasonKind = "other block"  // From is not a block of the length To
-	OtherType   ReasonKind = "other type"   // the network of From has the type To now
+	OtherType   ReasonKind = "other type"   // the network of From now has the type To
 	NetworkGone ReasonKind = "network gone" // the network To is not in the manifest
 	NotWanted   ReasonKind = "not wanted"   // the instance does not use the network To
-	Replaced    ReasonKind = "replaced"     // the instance uses another one, To, that it holds
+	Replaced    ReasonKind = "replaced"     // the instance uses another address that it holds, To
 	Swapped     ReasonKind = "swapped"      // the old VM keeps From until the new VM, with To, serves
 	OfOrphan    ReasonKind = "of orphan"    // the VM To holds From
-	InUse       ReasonKind = "in use"       // the VM has it, and the ledger does not know that yet
+	InUse       ReasonKind = "in use"       // the VM has the address, and the ledger does not contain that yet
 	ByIaaS      ReasonKind = "by IaaS"      // the network is dynamic
 )
 
@@ -117,14 +117,14 @@ func (r Reason) String() string {
 // Outcome is what happens to the addresses of one instance.
 type Outcome struct {
 	Owner Owner
-	// Changes has one entry for each wish, in their order, and then those for
-	// what the instance gives up, by address.
+	// Changes has one entry for each wish, in the order of the wishes, and then one entry
+	// for each address that the instance gives up, sorted by address.
 	Changes []Change
 	// Moves is true if the instance has a VM whose addresses change, so that the
 	// VM must be replaced.
 	Moves bool
-	// NoSwap is the network whose static or vip address is the reason that the
-	// VM is deleted before the new one is created, although Swap asks for the
-	// other order. Empty: none.
+	// NoSwap is a network whose static or vip address prevents a swap: although Swap asks
+	// for it, the VM is deleted before the new one is created. Empty: no address prevents
+	// it.
 	NoSwap string
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every kind of reason has words, and these use only fields of a reason.
+// For every kind of reason there is a text, which uses only fields of a reason.
 func TestReasonsHaveWords(t *testing.T) {
 	source, err := os.ReadFile("decision.go")
 	if err != nil {

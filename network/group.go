@@ -14,14 +14,14 @@ import (
 // Wish is the request of an instance, or of each instance of a group, for a network.
 type Wish struct {
 	Network string
-	// Static are the addresses of static_ips: for a group one for each instance, for an
-	// instance at most one.
+	// Static are the addresses in static_ips: one for each instance of a group, or at
+	// most one for a single instance.
 	Static []netip.Addr
 	// Default are the uses for which the network is the VM's default: dns, gateway,
 	// addressable.
 	Default []string
-	// NICGroup is the group of networks that share an interface of the VM, as the CPI
-	// gets it; empty: the CPI decides by the network alone.
+	// NICGroup is the group of networks that share an interface of the VM, as it is
+	// passed to the CPI; empty: the CPI assigns the interface of the network by itself.
 	NICGroup string
 }
 
@@ -33,8 +33,8 @@ type Group struct {
 	Wishes    []Wish
 }
 
-// uses returns the uses that a network can be the default for. A group with several
-// networks must choose one for each of the first two uses.
+// uses returns the uses for which a network can be the default. A group with several
+// networks must choose a network for each of the first two uses.
 func uses() []string { return []string{"dns", "gateway", "addressable"} }
 
 // ParseGroup reads name, instances, azs and networks of an instance group from a

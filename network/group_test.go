@@ -29,7 +29,7 @@ func some(t testing.TB) []Network {
 	return networks
 }
 
-// Each refusal of a group has the Director's name and the path of the value.
+// Each refusal of a group has the Director's name of the error and the path of the value.
 func TestParseGroupRefuses(t *testing.T) {
 	const both = `{"name": "a", "default": ["dns", "gateway"]}, `
 	for name, c := range map[string]struct{ group, want string }{

@@ -1,7 +1,7 @@
 package network
 
 // The errors of BOSH's Director, by its own names. Every Problem and every Refused has
-// one of them, so that people can search for it.
+// one of these names, so that people can search for it.
 const (
 	InvalidType  = "ValidationInvalidType"
 	MissingField = "ValidationMissingField"

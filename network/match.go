@@ -8,9 +8,10 @@ import (
 	"go4.org/netipx"
 )
 
-// match uses reservations of the instance for its wishes. Static wishes come first,
-// because only one address fits them. Reservations on the network of the same name come
-// first; then those on any network, because a renamed network keeps its addresses.
+// match finds, for each wish of the instance, one of its reservations that fits. It
+// begins with static wishes, because only one address fits a static wish. For each wish,
+// it first tries reservations on the network of the same name, and then those on any
+// network, because a renamed network keeps its addresses.
 func (d *decider) match(in *instance) error {
 	for _, static := range []bool{true, false} {
 		for _, sameName := range []bool{true, false} {
@@ -33,8 +34,8 @@ func (d *decider) match(in *instance) error {
 	return nil
 }
 
-// matchOne uses for the wish a reservation on a network of the same name, or on another
-// one.
+// matchOne finds a reservation for the wish: on a network of the same name if sameName is
+// set, else on any network.
 func (d *decider) matchOne(in *instance, w *want, sameName bool) error {
 	for j := range in.held {
 		h := &in.held[j]
@@ -54,8 +55,8 @@ func (d *decider) matchOne(in *instance, w *want, sameName bool) error {
 	return nil
 }
 
-// fits reports whether the reservation can be used for the wish. In a network of
-// another scope the address must be free there.
+// fits reports whether the reservation can be used for the wish. If the scope of the
+// network is another one, the address must be free in that scope.
 func (d *decider) fits(in *instance, w *want, r Reservation) (bool, error) {
 	obstacle := d.obstacle(in, w, r)
 	if obstacle.Kind != Rescoped {
@@ -113,7 +114,8 @@ func (w *want) kind() Kind {
 	return Automatic
 }
 
-// obstacle returns why the reservation cannot be used for the wish, or Same.
+// obstacle returns why the reservation cannot be used for the wish; Same if it can be
+// used.
 func (d *decider) obstacle(in *instance, w *want, r Reservation) Reason {
 	n, from := w.network, showBlock(r.Block)
 	if n.Type == Dynamic || (n.Type == VIP) != (r.Kind == Floating) {
@@ -152,8 +154,8 @@ func (d *decider) obstacle(in *instance, w *want, r Reservation) Reason {
 	return Reason{Kind: Same}
 }
 
-// why returns why the reservation is not used for the wish; another scope only if there
-// is no other reason.
+// why returns why the reservation is not used for the wish. It returns the reason
+// “another scope” only if there is no other reason.
 func (d *decider) why(in *instance, w *want, r Reservation) Reason {
 	reason := d.obstacle(in, w, r)
 	if reason.Kind != Rescoped {
@@ -166,8 +168,8 @@ func (d *decider) why(in *instance, w *want, r Reservation) Reason {
 	return reason
 }
 
-// needsSwap reports whether a new VM with addresses of its own is created before the
-// old one is deleted.
+// needsSwap reports whether a new VM with its own addresses is created before the old VM
+// is deleted.
 func (d *decider) needsSwap(in *instance) bool {
 	if !in.Swap || in.VM == "" || !in.Replace && !d.moves(in) {
 		return false

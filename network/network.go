@@ -1,6 +1,6 @@
-// Package network decides which addresses an instance gets: it reads networks,
-// checks what a group asks of them, and chooses addresses by the rules of BOSH's
-// Director. It is pure; the ledger of reserved addresses is an argument.
+// Package network decides which addresses an instance gets: it reads networks, checks
+// what a group asks of them, and chooses addresses by the rules of BOSH's Director. It
+// reads and writes nothing itself: the ledger of reserved addresses is an argument.
 package network
 
 import (
@@ -24,24 +24,24 @@ const (
 type Network struct {
 	Name string
 	Type Type
-	// Scope names networks whose addresses are unique among themselves; networks
-	// of different scopes may have equal ranges. Empty is the scope that networks
-	// share unless they name one.
+	// Scope names a group of networks whose addresses must be unique among each other;
+	// networks of different scopes may have equal ranges. Networks that name no scope
+	// share the empty one.
 	Scope string
-	// Subnets of a dynamic network are never empty; those of a vip network are
-	// empty unless it has lists of addresses.
+	// Subnets of a dynamic network are never empty. Those of a vip network are empty
+	// unless the network has lists of addresses.
 	Subnets []Subnet
-	// CloudProperties are those of a vip network; others have them in Subnets.
+	// CloudProperties are those of a vip network; other networks have them in Subnets.
 	CloudProperties map[string]any
 }
 
 // Subnet is a part of a network.
 type Subnet struct {
-	Range   netip.Prefix // of a manual network, else the zero Prefix
+	Range   netip.Prefix // range of a manual network, else the zero Prefix
 	Gateway netip.Addr   // the zero Addr if there is none
 	DNS     []netip.Addr
-	// Reserved are addresses that no instance gets. Gateway, first and last
-	// address of Range are not among them, but are not given to instances either.
+	// Reserved are addresses that no instance gets. Gateway, first and last address of
+	// Range are not in this list, but are not given to instances either.
 	Reserved []netipx.IPRange
 	// Static are the addresses that only instances with static_ips get: whole blocks if
 	// instances get blocks. For a vip network, they are the addresses that instances

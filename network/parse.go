@@ -248,7 +248,7 @@ func rangeOf(block netip.Prefix, r netipx.IPRange) bool {
 	return block.Contains(r.From()) && block.Contains(r.To())
 }
 
-// static adds the list static to a subnet that is complete otherwise.
+// static adds the list static to a subnet whose other fields are complete.
 func (r *reader) static(s *Subnet, items []placed) {
 	restricted := s.restricted()
 	for _, item := range items {
@@ -401,7 +401,7 @@ func (r *reader) zone(path, zone string, kinds zoneKinds) bool {
 	return known
 }
 
-// among returns the end of a message that lists the known names.
+// among returns the end of a message, with a list of the known names.
 func among(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -441,8 +441,8 @@ func (r *reader) ranges(path string, value any) []placed {
 	return nil
 }
 
-// dynamic reads the subnets of a dynamic network, or the one that its own keys
-// describe.
+// dynamic reads the subnets of a dynamic network; without a list of subnets, the keys of
+// the network itself describe its only subnet.
 func (r *reader) dynamic(path string, n *Network, fields map[string]any) {
 	for _, key := range []string{"az", "azs", "managed", "prefix"} {
 		if _, given := fields[key]; given {

@@ -20,8 +20,8 @@ func document(t testing.TB, text string) any {
 // subnets returns a manual network a with the subnets.
 func subnets(list string) string { return `[{"name": "a", "subnets": [` + list + `]}]` }
 
-// inside returns a manual network a with one subnet 192.168.1.0/24, which has these
-// fields in addition to range and gateway.
+// inside returns a manual network named a with one subnet 192.168.1.0/24. The subnet has
+// a range, a gateway and these fields.
 func inside(fields string) string {
 	return subnets(`{"range": "192.168.1.0/24", "gateway": "192.168.1.1", ` + fields + `}`)
 }
@@ -37,7 +37,7 @@ func paths(problems []Problem) string {
 	return strings.Join(lines, "\n")
 }
 
-// Each refusal has the Director's name and the path of the value.
+// Each refusal has the Director's name of the error and the path of the value.
 func TestParseRefuses(t *testing.T) {
 	const subnet = `{"range": "10.0.0.0/24", "gateway": "10.0.0.1"}`
 	for name, c := range map[string]struct{ list, want string }{

@@ -17,8 +17,8 @@ type Member struct {
 	Static map[string]netip.Addr
 }
 
-// ByName returns the networks with the zones of each subnet in the order of their names,
-// in which the only instance of a manifest tries them.
+// ByName returns the networks with their subnets' zones sorted by name. In this order,
+// the only instance of a manifest tries the zones.
 func ByName(networks []Network) []Network {
 	networks = slices.Clone(networks)
 	for i := range networks {
@@ -30,9 +30,10 @@ func ByName(networks []Network) []Network {
 	return networks
 }
 
-// Place assigns a zone and a part of static_ips to each instance of a group. An
-// existing instance keeps its zone, and its address if that is still listed; it is left
-// out if the group has no place for it. New instances come last.
+// Place assigns a zone and a part of static_ips to each instance of a group. An existing
+// instance keeps its zone, and keeps its address if that is still listed. If the group
+// has no place for an existing instance, the instance is left out. New instances come
+// last.
 func Place(networks []Network, group Group, existing []Member) ([]Member, error) {
 	p := &placement{group: group, zones: group.Zones, nicGroups: map[string]string{}}
 	if len(p.zones) == 0 {
@@ -86,7 +87,7 @@ type placement struct {
 	group      Group
 	zones      []string          // contains only "" if the group has no zones
 	lists      []string          // networks with static_ips, in the group's order
-	nicGroups  map[string]string // by network
+	nicGroups  map[string]string // nic_group by network
 	candidates []candidate
 	members    []Member
 }
@@ -95,15 +96,16 @@ type placement struct {
 type candidate struct {
 	network string
 	addr    netip.Addr
-	zones   []string // in which it may be used
+	zones   []string // zones in which the address may be used
 	claimed bool
 
 	properties map[string]any // cloud_properties of its subnet
 }
 
 // claim finds an unused address of the network in the zone of the instance. If the
-// instance has an address of the same nic_group, it is one of a subnet with the same
-// cloud_properties, as in the Director: these are addresses of one interface.
+// instance already has an address in the same nic_group, the new address must be of a
+// subnet with the same cloud_properties, as in the Director: these are addresses of one
+// interface.
 func (p *placement) claim(network string, m *Member) (*candidate, bool) {
 	beside, shares := p.sibling(network, m)
 	for i := range p.candidates {
@@ -115,8 +117,8 @@ func (p *placement) claim(network string, m *Member) (*candidate, bool) {
 	return nil, false
 }
 
-// sibling returns the cloud_properties of the subnet of an address that the instance has
-// in the nic_group of a network.
+// sibling looks for an address that the instance already has in the nic_group of a
+// network, and returns the cloud_properties of the subnet of that address.
 func (p *placement) sibling(network string, m *Member) (properties map[string]any, found bool) {
 	group := p.nicGroups[network]
 	if group == "" {
@@ -185,7 +187,7 @@ func (p *placement) reuse(e Member) {
 	p.members = append(p.members, m)
 }
 
-// fill gives the instance an address of each network where it has none.
+// fill gives the instance an address on each network where it has no address.
 func (p *placement) fill(m *Member) bool {
 	for _, network := range p.lists {
 		if _, has := m.Static[network]; has {
@@ -217,7 +219,7 @@ func (p *placement) distribute(i int, steps *int) bool {
 		return p.distribute(i+1, steps)
 	}
 	all := c.zones
-	counts := map[string]int{} // of the addresses before it, on all networks
+	counts := map[string]int{} // number of earlier addresses in each zone, on all networks
 	for _, before := range p.candidates[:i] {
 		counts[before.zones[0]]++
 	}
@@ -233,7 +235,8 @@ func (p *placement) distribute(i int, steps *int) bool {
 	return false
 }
 
-// perZone counts the addresses of a network whose zone is chosen.
+// perZone counts, for each zone, the addresses of a network for which the zone is already
+// chosen.
 func (p *placement) perZone(network string) map[string]int {
 	counts := map[string]int{}
 	for _, c := range p.candidates {

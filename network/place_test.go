@@ -153,7 +153,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// dual is an IPv4 and an IPv6 network over the same two subnets of the IaaS.
+// dual contains an IPv4 and an IPv6 network with the same two subnets of the IaaS.
 const dual = `[
 	{"name": "four", "subnets": [
 		{"range": "10.1.0.0/24", "gateway": "10.1.0.1", "az": "z1", "static": ["10.1.0.10-10.1.0.20"], "cloud_properties": {"subnet": "s1"}},

@@ -10,7 +10,7 @@ import (
 	"go4.org/netipx"
 )
 
-// parseAddress reads a single address; 10.0.0.1/32 is one too.
+// parseAddress reads a single address, which may be written as 10.0.0.1/32.
 func parseAddress(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if address, length, found := strings.Cut(text, "/"); found {
@@ -36,7 +36,8 @@ func parseBlock(text string) (netip.Prefix, bool) {
 		bits := maskBits(mask)
 		return netip.PrefixFrom(addr, bits).Masked(), bits >= 0
 	}
-	// For an IPv4 address in IPv6 form, the length counts from another bit.
+	// If an IPv4 address is written in IPv6 form, the length is not counted from the
+	// first bit of the IPv4 address.
 	if prefix, err := netip.ParsePrefix(address + "/" + length); err == nil && !prefix.Addr().Is4In6() {
 		return prefix.Masked(), true
 	}
@@ -53,7 +54,7 @@ func maskBits(mask netip.Addr) int {
 	return -1
 }
 
-// netmaskAddr returns the address whose first bits are 1.
+// netmaskAddr returns the address whose first length bits are 1.
 func netmaskAddr(bits, length int) netip.Addr {
 	ones := slices.Repeat([]byte{0xff}, length/8)
 	addr, _ := netip.AddrFromSlice(ones)
@@ -92,7 +93,7 @@ func setOf(ranges ...[]netipx.IPRange) *netipx.IPSet {
 			b.AddRange(r)
 		}
 	}
-	set, _ := b.IPSet() // fails only for invalid ranges, which the list never contains
+	set, _ := b.IPSet() // fails only for invalid ranges, and the list contains none
 	return set
 }
 
@@ -118,7 +119,7 @@ func show(r netipx.IPRange) string {
 	return r.String()
 }
 
-// showBlock returns the address of a block of one address, else the block.
+// showBlock returns the block as text; for a block of one address, only the address.
 func showBlock(block netip.Prefix) string {
 	if block.IsSingleIP() {
 		return block.Addr().String()

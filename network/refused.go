@@ -13,22 +13,23 @@ type Refused struct {
 	Owner   Owner  // the instance that asked
 	Network string
 	Scope   string
-	Zone    string       // of the instance; empty: none
+	Zone    string       // zone of the instance; empty: none
 	Block   netip.Prefix // the requested block; the zero Prefix: any
-	// Holders are the reservations that prevent it: the one of AlreadyInUse, or the
-	// first ones of NotEnoughCapacity.
+	// Holders are the reservations that are the reason: for AlreadyInUse the one with the
+	// address, for NotEnoughCapacity the first few.
 	Holders []Reservation
-	// Leaves is true if a holder gives its address up in the same run.
+	// Leaves is true if one of the holders gives up its address in the same run.
 	Leaves bool
 	// Orphan is true if the holder is a VM that its instance no longer uses.
 	Orphan bool
 	// Needed and Free are numbers of addresses, or of blocks, of
 	// NotEnoughCapacity.
 	Needed, Free int
-	Ranges       string   // of the subnets that were searched
+	Ranges       string   // ranges of the subnets that were searched
 	Why          string   // the role of a restricted address
 	Known        []string // zones of the network
-	// Ledger is the ledger as an argument of commands; empty: commands need none.
+	// Ledger is the ledger as an argument of commands; empty: commands do not need the
+	// argument.
 	Ledger string
 }
 
@@ -37,7 +38,8 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.what(), e.why(), e.Kind)
 }
 
-// Name returns the name of the page that explains the error; empty: there is none.
+// Name returns the name of the documentation page that explains the error; empty: there
+// is no such page.
 func (e *Refused) Name() string {
 	return map[string]string{
 		AlreadyInUse:      "address-in-use",
@@ -152,8 +154,8 @@ func (e *Refused) capacity() string {
 	return text + "; make the range larger, or shorten reserved or static"
 }
 
-// held returns the holder of the reservation, and the block if it is not the requested
-// one.
+// held returns the holder of the reservation; if the reservation is not the requested
+// block, it also returns the block.
 func (r Reservation) held(asked netip.Prefix) string {
 	text := ""
 	if r.Block != asked {

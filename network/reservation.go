@@ -10,11 +10,12 @@ import (
 // Owner is the instance that holds addresses. It may have no VM.
 type Owner struct {
 	Deployment string // the installation id of the deployment's state
-	Name       string // of the deployment, for people
+	Name       string // name of the deployment, for messages
 	Instance   string // for example bosh/0
 }
 
-// Same reports whether both are the same instance. It ignores the names of deployments.
+// Same reports whether both are the same instance. The names of the deployments may
+// differ.
 func (o Owner) Same(other Owner) bool {
 	return o.Deployment == other.Deployment && o.Instance == other.Instance
 }
@@ -35,9 +36,9 @@ type Reservation struct {
 	Scope   string
 	Block   netip.Prefix // a single address has 32 or 128 bits
 	Owner   Owner
-	Network string // its name when the reservation was made
+	Network string // name of the network when the reservation was made
 	Kind    Kind
-	VM      string // CID of the VM that uses the address; empty: none yet
+	VM      string // CID of the VM that uses the address; empty: no VM uses it yet
 	Since   time.Time
 	Run     string // id of the run that made the reservation
 }
@@ -45,15 +46,14 @@ type Reservation struct {
 // Address returns the address, or the block if it has several addresses.
 func (r Reservation) Address() string { return showBlock(r.Block) }
 
-// Taken knows the reserved addresses. Both methods must be fast for any number of
-// addresses and reservations.
+// Taken answers questions about the reserved addresses. Both methods must be fast for any
+// number of addresses and reservations.
 type Taken interface {
-	// Overlapping returns the reservation with the lowest address that has an address
-	// between the first and the last one, both included.
+	// Overlapping looks for reservations that contain an address from first to last, both
+	// included. It returns the one with the lowest address.
 	Overlapping(scope string, first, last netip.Addr) (Reservation, bool, error)
-	// LowestFree returns the next free block of this length: the lowest one within the
-	// ranges without a reserved address. The ranges are ascending, do not overlap, and
-	// are of one family. A repository may prefer blocks that were not released
-	// recently.
+	// LowestFree returns the lowest free block of this length: it is within the ranges
+	// and contains no reserved address. The ranges are ascending, do not overlap, and are
+	// of one family. An implementation may prefer blocks that were not released recently.
 	LowestFree(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error)
 }

@@ -41,7 +41,7 @@ func (d *decider) cause(in *instance, w *want, r Reservation) Reason {
 				continue
 			}
 			if _, known := Find(d.networks, h.Network); !sameName && known {
-				continue // it is not an earlier name of this network
+				continue // the network is not an earlier name of this network
 			}
 			reason := d.why(in, w, h.Reservation)
 			if reason.Kind == Same {
@@ -96,8 +96,8 @@ func (d *decider) inUse(in *instance, r, holder Reservation) error {
 	return refused
 }
 
-// leaves reports whether an orphaned VM has the reservation, and otherwise whether an
-// instance gives it up in this decision.
+// leaves reports whether an orphaned VM has the reservation; if not, whether an instance
+// gives the reservation up in this decision.
 func (d *decider) leaves(r Reservation) (orphan, leaves bool) {
 	for _, in := range d.instances {
 		for _, h := range in.held {
@@ -146,8 +146,8 @@ func ascending(list []netipx.IPRange) [][]netipx.IPRange {
 	return parts
 }
 
-// lowestOf returns the lowest block that neither the ledger nor this decision
-// has reserved, and that no instance holds.
+// lowestOf returns the lowest block that is reserved neither in the ledger nor in this
+// decision, and that no instance holds.
 func (d *decider) lowestOf(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
 	var b netipx.IPSetBuilder
 	for _, r := range in {

@@ -8,10 +8,10 @@ import (
 )
 
 // Settings returns the settings of a VM's network in the form that create_vm and the
-// apply spec expect. block is the VM's address on the network; for a dynamic network
-// its last known address, or the zero Prefix. As from the Director, they have the length
-// of the block as prefix. The caller may change the map, but not the values in
-// cloud_properties.
+// apply spec expect. block is the VM's address on the network; for a dynamic network its
+// last known address, or the zero Prefix. The settings contain the length of the block as
+// prefix, like those of the Director. The caller may change the map, but not the values
+// in cloud_properties.
 func (n *Network) Settings(w Wish, block netip.Prefix, zone string) (map[string]any, error) {
 	entry := map[string]any{"type": string(n.Type)}
 	s, err := n.subnetFor(block, zone)

@@ -16,8 +16,8 @@ func (s *Subnet) bits() int {
 	return s.Prefix
 }
 
-// ofZone reports whether instances of the zone may be in the subnet; those
-// without a zone may be in every one.
+// ofZone reports whether instances of the zone may be in the subnet. Instances without a
+// zone may be in every subnet.
 func (s *Subnet) ofZone(zone string) bool {
 	return zone == "" || len(s.Zones) == 0 || slices.Contains(s.Zones, zone)
 }
@@ -78,7 +78,7 @@ func (n *Network) holding(addr netip.Addr) (*Subnet, bool) {
 	return nil, false
 }
 
-// zones returns the zones of the network's subnets, each once.
+// zones returns the zones of the network's subnets, without duplicates.
 func (n *Network) zones() []string {
 	var all []string
 	for _, s := range n.Subnets {

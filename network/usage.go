@@ -8,18 +8,18 @@ import (
 	"go4.org/netipx"
 )
 
-// Usage is the number of addresses, or blocks, of a subnet, and of free ones. Larger
-// numbers than math.MaxUint64 become that.
+// Usage is the number of addresses, or blocks, of a subnet, and the number of free ones.
+// A number larger than math.MaxUint64 is given as math.MaxUint64.
 type Usage struct {
 	Network            string
 	Range              netip.Prefix // the zero Prefix for a list of a vip network
 	Zones              []string
-	Total, Free        uint64 // for instances without static_ips
-	Static, StaticFree uint64 // of the list static
+	Total, Free        uint64 // addresses for instances without static_ips
+	Static, StaticFree uint64 // addresses in the list static
 }
 
-// Usage returns the numbers of each subnet, given all reservations of the ledger. A
-// dynamic network has none.
+// Usage returns the numbers of each subnet, given all reservations of the ledger. For a
+// dynamic network there are no numbers.
 func (n *Network) Usage(reservations []Reservation) []Usage {
 	var b netipx.IPSetBuilder
 	for _, r := range reservations {
@@ -67,9 +67,9 @@ func countBlocks(ranges []netipx.IPRange, bits int) uint64 {
 		}
 		size := new(big.Int).Lsh(big.NewInt(1), host)
 		first := number(r.From())
-		first.Add(first, size).Sub(first, big.NewInt(1)).Rsh(first, host) // of the first whole block
+		first.Add(first, size).Sub(first, big.NewInt(1)).Rsh(first, host) // number of the first whole block
 		next := number(r.To())
-		next.Add(next, big.NewInt(1)).Rsh(next, host) // after the last whole block
+		next.Add(next, big.NewInt(1)).Rsh(next, host) // number of the block after the last whole one
 		if next.Cmp(first) > 0 {
 			sum.Add(sum, next).Sub(sum, first)
 		}
@@ -83,12 +83,12 @@ func countBlocks(ranges []netipx.IPRange, bits int) uint64 {
 // number returns the address as a number.
 func number(addr netip.Addr) *big.Int { return new(big.Int).SetBytes(addr.AsSlice()) }
 
-// Need is the number of addresses that instances need of a network at the same time.
+// Need is the number of addresses of a network that instances need at the same time.
 type Need struct {
 	Network           string
 	Automatic, Static int
-	// Swap is how many of Automatic are needed only for a moment, while old and new VM
-	// exist.
+	// Swap is how many addresses of Automatic are needed only for a moment, while the old
+	// and the new VM both exist.
 	Swap int
 }
 

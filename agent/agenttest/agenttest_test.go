@@ -67,8 +67,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// The placeholders of one transcript become the same value each time, and
-// different ones different values.
+// In one transcript, equal placeholders become equal values, and different placeholders
+// become different values.
 func TestConcrete(t *testing.T) {
 	t.Parallel()
 	got := concrete(`<uuid-1> <uuid-2> <uuid-1> <sha1-1> <sha256-1> <vm-cid-1> <disk-cid-1> <disk-cid-2> <17 bytes> <nil cause> <password>`)

@@ -20,7 +20,7 @@ import (
 	"bootstrap/agent"
 )
 
-// pack makes a tar.gz of files, executable ones below a folder bin.
+// pack makes a tar.gz of files. The files below a folder bin are executable.
 func pack(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -131,7 +131,8 @@ log=$root/sys/log/$job
 data=$root/data/$job
 `
 
-// script returns one of a job's scripts, in which root, job, log and data are set.
+// script returns one of a job's scripts, in which the variables root, job, log and data
+// are set.
 func script(job, body string) string { return fmt.Sprintf(preamble, job) + body }
 
 const monit = `check process %[1]s
@@ -182,7 +183,7 @@ head -n 1 "$plan"
 tail -n +2 "$plan" > "$plan.next"
 mv "$plan.next" "$plan"
 `),
-		"bin/plan-drain": script(job, `printf '%b' "$PLAN" > "$data/drain"`+"\n"), // %b: dash takes -1 for an option
+		"bin/plan-drain": script(job, `printf '%b' "$PLAN" > "$data/drain"`+"\n"), // %b: dash takes -1 for an option of printf
 		"bin/run":        script(job, "echo errand out\necho errand err >&2\nexit 7\n"),
 		"bin/long":       script(job, "sleep 2\n"),
 		"bin/keep":       script(job, `echo kept > "$root/store/kept"`+"\n"),

@@ -53,7 +53,7 @@ func replayable(transcript string, e Exchange) bool {
 	return false
 }
 
-// Replay sends the requests of the transcripts that do not depend on earlier ones to
+// Replay sends those requests of the transcripts that do not depend on earlier ones to
 // the target. It compares status, kind of answer, shape of the value and the words of
 // exceptions with the answers of the real agent. The target must be fresh.
 func Replay(t *testing.T, target Target) {
@@ -89,7 +89,7 @@ type replayer struct {
 	base, user, password string
 }
 
-// send makes one request; auth as in HTTPRequest.Auth.
+// send makes one request; auth has the values of HTTPRequest.Auth.
 func (r *replayer) send(t *testing.T, method, path, auth string, headers map[string]string, body []byte, chunked bool) (*http.Response, []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -153,8 +153,8 @@ func (r *replayer) http(t *testing.T, e Exchange, after []Exchange) {
 	}
 }
 
-// blobBody returns the content that the transcript reads back later, or another
-// one of that length.
+// blobBody returns the content that the transcript reads back later; if it reads none
+// back, any content of the same length.
 func blobBody(e Exchange, count string, after []Exchange) string {
 	for _, later := range after {
 		if later.HTTP != nil && later.HTTP.Path == e.HTTP.Path && later.ReplyText != nil && fmt.Sprint(len(*later.ReplyText)) == count {
@@ -265,7 +265,7 @@ var (
 	foreign = regexp.MustCompile(`(?s)(json: |open |exit status |Opening source path: ).*`)
 )
 
-// words returns the words of an exception that are the same for every agent.
+// words returns those words of an exception that are the same for every agent.
 func (r *replayer) words(message string) string {
 	if r.target.Root != "" {
 		message = strings.ReplaceAll(message, r.target.Root, "/var/vcap")

@@ -13,9 +13,8 @@ import (
 	"bootstrap/agent"
 )
 
-// Script plays the agent's part of one exchange. It fails the test if the client sends
-// another request. It answers as the real agent did, and reports a task as running one
-// time before its result.
+// Script answers one exchange as the real agent did. It fails the test if the client
+// sends another request. It reports a task as running once, and then its result.
 type Script struct {
 	T        testing.TB
 	User     string
@@ -77,7 +76,8 @@ func (s *Script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(s.next.Reply)
 }
 
-// differ compares two requests by their meaning, without reply_to.
+// differ returns the differences of two requests, which ignore reply_to and the
+// formatting of the JSON.
 func differ(want, got agent.Request) string {
 	if got.Method != want.Method || got.Protocol != want.Protocol {
 		return fmt.Sprintf("the client sends %s with protocol %d, want %s with %d", got.Method, got.Protocol, want.Method, want.Protocol)

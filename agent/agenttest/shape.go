@@ -14,8 +14,8 @@ type Shape struct {
 	kinds map[string]bool
 	keys  map[string]*Shape
 	seen  int            // number of objects seen
-	count map[string]int // objects that have the key
-	items *Shape         // of an array, or of an object whose keys are names
+	count map[string]int // number of objects that have the key
+	items *Shape         // shape of the items of an array, or of the values of an object whose keys are names
 	free  bool           // any value
 }
 
@@ -95,8 +95,8 @@ func named(path string) bool {
 	return slices.Contains([]string{"get_state.packages", "get_state.networks"}, path)
 }
 
-// added reports whether only the embedded agent has a key in its replies: what a VM
-// consists of, which a real VM need not report.
+// added reports whether only the embedded agent has this key in its replies. Such a key
+// says what a VM consists of, which a real VM need not report.
 func added(path string) bool { return path == "get_state.vm.machine" }
 
 // Check lists the parts of the value that the real agent never returned, and missing

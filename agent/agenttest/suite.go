@@ -16,7 +16,7 @@ import (
 type suite struct {
 	target Target
 	direct *agent.Client // straight to the agent
-	c      *agent.Client // through watch
+	c      *agent.Client // its requests go through watch
 	watch  *watch
 
 	alpha, beta string     // jobs
@@ -241,7 +241,7 @@ func (s *suite) apply(t *testing.T) {
 	if err := s.c.GetBlobUpTo(t.Context(), agent.LogsLimit, spec.RenderedTemplates.BlobstoreID, &strings.Builder{}, "", nil); err == nil {
 		t.Error("the rendered templates are still in the blobstore")
 	}
-	// Everything is installed, so that the archive is not needed any more.
+	// All packages and jobs are installed, so the archive is not needed any more.
 	if err := s.c.Apply(t.Context(), spec); err != nil {
 		t.Errorf("the same spec again: %v", err)
 	}
@@ -274,9 +274,9 @@ func (s *suite) scripts(t *testing.T) {
 	}
 }
 
-// becomes waits for a job state and, with running, until all processes run. The real
-// agent reads the processes before the state, so that one reply can contain the state
-// running and a process that does not run.
+// becomes waits for a job state; if running is true, it waits until all processes run,
+// too. The real agent reads the processes before the state, so that one reply can contain
+// the state running and a process that does not run.
 func (s *suite) becomes(t *testing.T, want string) agent.State {
 	t.Helper()
 	ctx := within(t, 90*time.Second)

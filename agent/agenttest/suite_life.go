@@ -26,7 +26,7 @@ func (s *suite) tasks(t *testing.T) {
 	if err := s.c.RunScript(ctx, "post-start", nil); err != nil {
 		t.Error(err)
 	}
-	// The first takes two seconds.
+	// The first task takes two seconds.
 	if took := time.Since(start); took < 1500*time.Millisecond {
 		t.Errorf("the second task was done after %s, before the first one", took)
 	}
@@ -98,7 +98,7 @@ func (s *suite) drain(t *testing.T) {
 	s.becomes(t, "running")
 }
 
-// cancelDrain ends a drain that would take very long.
+// cancelDrain cancels a drain that would take very long.
 func (s *suite) cancelDrain(t *testing.T) {
 	if err := s.c.RunScript(t.Context(), "plan-drain", map[string]string{"PLAN": "600\n"}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func (s *suite) cancelDrain(t *testing.T) {
 	if !ok {
 		t.Fatal("drain is no task")
 	}
-	// Before the script runs, nothing can be cancelled.
+	// Until the script runs, nothing can be cancelled.
 	pause(t, 500*time.Millisecond)
 	if _, running, err := s.c.GetTask(t.Context(), id); err != nil || !running {
 		t.Errorf("the drain runs: %v, %v", running, err)
@@ -129,7 +129,7 @@ func (s *suite) stop(t *testing.T) {
 	if err := s.c.Stop(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	// GetState is called at once: a process ends before its stop program does.
+	// GetState is called at once, because a process ends before its stop program does.
 	if got := s.logs(t, s.alpha)["ctl.log"]; !strings.HasSuffix(got, "stopped\n") {
 		t.Errorf("stop came back before the job was down: %q", got)
 	}
@@ -158,7 +158,7 @@ func (s *suite) stop(t *testing.T) {
 	}
 }
 
-// update installs a new version, which is prepared while the old one runs.
+// update installs a new version, which is prepared while the old version runs.
 func (s *suite) update(t *testing.T) {
 	if err := s.c.Start(t.Context()); err != nil {
 		t.Fatal(err)

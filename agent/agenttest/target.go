@@ -37,8 +37,8 @@ type Target struct {
 	Unsupported []string
 }
 
-// FromEnv is the target named by the environment, for a run against a real
-// agent on a VM that may be thrown away:
+// FromEnv returns the target that variables of the environment describe, for a run
+// against a real agent on a VM that may be destroyed:
 //
 //	BOOTSTRAP_AGENT_URL      https://user:password@host:port
 //	BOOTSTRAP_AGENT_CA       file with the PEM of its CA

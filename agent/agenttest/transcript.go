@@ -22,7 +22,7 @@ var testdata embed.FS
 // Transcript is a series of exchanges with the real agent, in the order in
 // which they took place.
 type Transcript struct {
-	Name      string // of the file, without its ending
+	Name      string // name of the file, without its extension
 	Source    string `json:"source"` // agent and supervisor with their versions
 	Note      string `json:"note"`
 	Exchanges []Exchange
@@ -50,7 +50,7 @@ type Exchange struct {
 type HTTPRequest struct {
 	Method  string            `json:"method"`
 	Path    string            `json:"path"`
-	Auth    string            `json:"auth"` // user:password; empty the right ones, "none" no header
+	Auth    string            `json:"auth"` // user:password; empty: the right ones, "none": no header
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
 }
@@ -63,8 +63,8 @@ func (e Exchange) Final() json.RawMessage {
 	return e.Reply
 }
 
-// Transcripts reads all transcripts. Their placeholders (<uuid-1>, <sha1-2>, …)
-// are replaced by values of that form, the same ones each time.
+// Transcripts reads all transcripts. It replaces their placeholders (<uuid-1>, <sha1-2>,
+// …) by values of the same form, which are the same on each call.
 func Transcripts(t testing.TB) []Transcript {
 	t.Helper()
 	names, err := testdata.ReadDir("testdata")

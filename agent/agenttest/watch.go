@@ -97,7 +97,7 @@ func (w *watch) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	req.ContentLength = in.ContentLength
 	resp, err := w.transport.RoundTrip(req)
 	if err != nil {
-		panic(http.ErrAbortHandler) // as if the agent itself had hung up
+		panic(http.ErrAbortHandler) // for the client, the agent itself has hung up
 	}
 	defer resp.Body.Close()
 	if in.URL.Path != "/agent" {

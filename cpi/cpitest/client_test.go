@@ -48,8 +48,8 @@ type sent struct {
 	APIVersion *int `json:"api_version"`
 }
 
-// TestClientAgainstTranscripts makes the client send what real CPIs have
-// received, and read what they replied.
+// TestClientAgainstTranscripts makes the client send what real CPIs have received, and
+// read what those CPIs replied.
 func TestClientAgainstTranscripts(t *testing.T) {
 	t.Parallel()
 	for _, transcript := range cpitest.Transcripts(t) {
@@ -68,7 +68,8 @@ func TestClientAgainstTranscripts(t *testing.T) {
 	}
 }
 
-// againstClient replays one exchange; false if the client would never send it.
+// againstClient replays one exchange; it returns false if the client would never send the
+// request.
 func againstClient(t *testing.T, exchange cpitest.Exchange) bool {
 	t.Helper()
 	var request sent
@@ -118,8 +119,8 @@ func arguments(t *testing.T, text []byte) int {
 	return len(request.Arguments)
 }
 
-// hasMore reports whether the request seen has keys in its context, or beside it,
-// that the client does not know.
+// hasMore reports whether the recorded request has keys that the client does not know, in
+// its context or beside it.
 func hasMore(t *testing.T, seen, wrote []byte) bool {
 	var a, b map[string]any
 	if json.Unmarshal(seen, &a) != nil || json.Unmarshal(wrote, &b) != nil {
@@ -160,7 +161,7 @@ func checkRead(t *testing.T, exchange cpitest.Exchange, method string, got any, 
 		if !errors.As(err, &refused) || refused.Type != reply.Error.Type || refused.Message != reply.Error.Message {
 			t.Errorf("%s: got %v, want %+v", exchange.Name, err, reply.Error)
 		}
-	case method == "snapshot_disk" && string(reply.Result) == `""`: // a CPI that has no snapshots
+	case method == "snapshot_disk" && string(reply.Result) == `""`: // a CPI without snapshots
 		if !errors.As(err, &wrong) {
 			t.Errorf("%s: got %v, %v", exchange.Name, got, err)
 		}
@@ -204,8 +205,8 @@ func expected(t *testing.T, method string, result json.RawMessage) any {
 	return nil // the method has no result, whatever the CPI returns
 }
 
-// drive calls the client's method with the arguments that were seen; ok is
-// false if its signature does not allow them, or the client has no such method.
+// drive calls the client's method with the recorded arguments. ok is false if the
+// signature of the method does not allow them, or if the client has no such method.
 func drive(ctx context.Context, c *cpi.Client, request sent) (got any, err error, ok bool) {
 	var s1, s2 string
 	var n int
@@ -316,7 +317,8 @@ func driveOne(ctx context.Context, c *cpi.Client, request sent, read func(...any
 	return got, err, true
 }
 
-// allowed reports whether no CID is empty: the client sends none.
+// allowed reports whether all CIDs are nonempty, because the client refuses to send an
+// empty CID.
 func allowed(arguments []json.RawMessage) bool {
 	for _, argument := range arguments {
 		if text := string(argument); text == `""` {

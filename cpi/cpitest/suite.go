@@ -14,8 +14,8 @@ import (
 // Suite checks that a CPI follows the protocol. It creates stemcells, VMs, disks
 // and snapshots, and deletes all of them.
 type Suite struct {
-	// Client returns a client for a stemcell of this API version, a new one each
-	// time, as in a new run of the program.
+	// Client returns a new client for a stemcell of this API version each time, as in a
+	// new run of the program.
 	Client func(t *testing.T) *cpi.Client `json:"-"`
 
 	Image              string                    `json:"image"`
@@ -26,7 +26,7 @@ type Suite struct {
 	DiskProperties     map[string]any            `json:"disk_properties"`
 	DiskSize           int                       `json:"disk_size"` // MiB
 
-	// CIDs in this CPI's format of things that do not exist.
+	// CIDs, in this CPI's format, of things that do not exist.
 	MissingStemcell string `json:"missing_stemcell"`
 	MissingVM       string `json:"missing_vm"`
 	MissingDisk     string `json:"missing_disk"`

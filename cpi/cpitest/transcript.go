@@ -16,15 +16,15 @@ var testdata embed.FS
 // replace identifiers, times, passwords and folders.
 type Transcript struct {
 	Name       string     `json:"-"`
-	Source     string     `json:"source"` // repository, commit, and what was behind the CPI
+	Source     string     `json:"source"` // repository and commit of the CPI, and the cloud that it used
 	Note       string     `json:"note"`
 	APIVersion int        `json:"api_version"`
-	Exchanges  []Exchange `json:"exchanges"` // in the order of the run
+	Exchanges  []Exchange `json:"exchanges"` // in the order in which they were recorded
 }
 
-// Exchange is one call: Request, or Stdin if that was not a request, and Stdout,
-// or Text if that was not JSON. An exchange that has only Settings contains the
-// settings that the CPI had given to the agent so far.
+// Exchange is one call. Its input is Request, or Stdin if the input was not a request;
+// its output is Stdout, or Text if the output was not JSON. An exchange that has only
+// Settings contains the settings that the CPI had given to the agent so far.
 type Exchange struct {
 	Name     string          `json:"name"`
 	Note     string          `json:"note,omitempty"`

@@ -24,8 +24,8 @@ type Cached struct {
 	UsedBy []string
 }
 
-// List lists the packages in the folder cache, with the installed CPIs in home
-// that need them, the one used last first.
+// List lists the packages in the folder cache, the one used last first, with the
+// installed CPIs in home that need them.
 func List(cache, home string) ([]Cached, error) {
 	folders, err := os.ReadDir(cache)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func List(cache, home string) ([]Cached, error) {
 	return list, nil
 }
 
-// Remove removes a package from the cache. The caller makes sure that no CPI
-// needs it and none is being installed.
+// Remove removes a package from the cache. The caller must make sure that no CPI needs it
+// and that none is being installed.
 func (c Cached) Remove() error {
 	if err := errors.Join(removal.Tree(c.Dir), removal.Tree(c.Dir+".lock")); err != nil {
 		return fmt.Errorf("cannot remove the compiled package %s: %w", c.Name, err)
@@ -94,8 +94,8 @@ func users(cache, home string) (map[string][]string, error) {
 	return found, nil
 }
 
-// entryOf returns the folder of the cache that a link leads to, or "" if it
-// leads elsewhere.
+// entryOf returns the folder of the cache to which a link leads; "" if it leads
+// elsewhere.
 func entryOf(cache, link string) string {
 	// The files are compared, because a home may have several paths.
 	target, err := filepath.EvalSymlinks(link)

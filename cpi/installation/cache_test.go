@@ -67,7 +67,7 @@ func TestListTellsWhoNeedsAPackage(t *testing.T) {
 	mustInstall(t, p)
 }
 
-// A home with another path to it has the same installed CPIs.
+// If the home can also be reached by another path, its installed CPIs are still found.
 func TestListKnowsAHomeByAnotherPath(t *testing.T) {
 	t.Parallel()
 	p := newPlan(t, chain()...)

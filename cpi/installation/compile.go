@@ -101,7 +101,7 @@ func stage(n *node) string {
 //	<id>/packages/<dep>     a link for each package it depends on, transitively
 //	<id>/compile.log        what the packaging script printed
 //	<id>/done               written last: the list of the compiled files
-//	<id>/build/             the folder of a compilation that runs, failed or was cut
+//	<id>/build/             the folder of a compilation that runs, failed or was interrupted
 //	<id>.lock
 //
 // Compiled files may contain their path, so they are used where they were made.

@@ -83,8 +83,8 @@ func child(t *testing.T, p plan) *exec.Cmd {
 func TestKilledAndRerun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// The first run of the script writes half of a package and then hangs; a
-	// second run would be spoiled if the first one survived.
+	// The first run of the script writes half of a package and then hangs. If the first
+	// run were not killed, it would damage the result of a second run.
 	script := fmt.Sprintf(`echo half > $BOSH_INSTALL_TARGET/half
 if [ ! -e %s/began ]; then
   touch %[1]s/began
@@ -106,7 +106,7 @@ mv $BOSH_INSTALL_TARGET/half $BOSH_INSTALL_TARGET/text`, dir)
 	defer f.Close()
 	_ = run.Process.Kill()
 	_ = run.Wait()
-	// The pipe ends when no process of the first run is left.
+	// The pipe is closed when no process of the first run exists any more.
 	if _, err := f.Read(make([]byte, 1)); err == nil {
 		t.Error("the script goes on")
 	}

@@ -18,8 +18,8 @@ import (
 type node struct {
 	*artifact.Package
 	release string
-	deps    []*node          // the direct ones, by name
-	all     map[string]*node // the transitive ones, by name
+	deps    []*node          // direct dependencies, by name
+	all     map[string]*node // all dependencies, by name
 	key     string           // SHA-256 in hex over the package, its dependencies and the machine
 }
 
@@ -33,21 +33,20 @@ func (n *node) title() string {
 
 // graph contains the packages to compile and those to install.
 type graph struct {
-	order     []*node          // dependencies first, then by the order of jobs and names
-	installed map[string]*node // by name
+	order     []*node          // in this order: dependencies first, then as the jobs and the names are ordered
+	installed map[string]*node // packages to install, by name
 }
 
 // walk creates nodes from the packages of releases.
 type walk struct {
 	host  platform
-	nodes map[string]*node // by release and name
+	nodes map[string]*node // all packages, by release and name
 	order []*node
 }
 
-// resolve finds the packages of the jobs and their dependencies, transitively.
-// Two releases may contain different packages with the same name: each is
-// compiled with the packages of its own release, and the one that a job needs is
-// installed.
+// resolve finds the packages of the jobs and their dependencies, transitively. Two
+// releases may contain different packages with the same name: each of these is compiled
+// with the packages of its own release, and the one that a job needs is installed.
 func resolve(jobs []Job, host platform) (*graph, error) {
 	w := &walk{host: host, nodes: map[string]*node{}}
 	g := &graph{installed: map[string]*node{}}

@@ -39,10 +39,10 @@ type Config struct {
 	Engine *templates.Engine
 	// Env contains variables for packaging scripts, for example proxies.
 	Env []string
-	// Stage is called when a step begins, and returns a function that is called
-	// when it ends; skipped is the reason if there was nothing to do. Packages
-	// are compiled in parallel, so Stage may be called by several goroutines,
-	// before earlier steps have ended. It may be nil.
+	// Stage is called when a step begins, and returns a function that is called when the
+	// step ends; skipped is the reason if there was nothing to do. Packages are compiled
+	// in parallel, so Stage may be called by several goroutines, before earlier steps
+	// have ended. It may be nil.
 	Stage func(name string) (end func(skipped string, err error))
 }
 
@@ -54,7 +54,7 @@ type Job struct {
 
 // Installation is an installed CPI, which can be called.
 type Installation struct {
-	Path                 string // of bin/cpi
+	Path                 string // path of bin/cpi
 	JobsDir, PackagesDir string
 
 	dir string
@@ -84,8 +84,8 @@ func Templates(deployment string, jobs []Job, properties map[string]any) []templ
 	return list
 }
 
-// Install installs the CPI as cfg says. Packages in the cache are not compiled
-// again. After an error, no rendered job is left.
+// Install installs the CPI. Packages in the cache are not compiled again. After an error,
+// no rendered job is left.
 func Install(ctx context.Context, cfg Config) (*Installation, error) {
 	cfg, err := cfg.resolve()
 	if err != nil {
@@ -134,7 +134,7 @@ func Install(ctx context.Context, cfg Config) (*Installation, error) {
 	return inst, nil
 }
 
-// resolve makes the folders absolute, because they end up in compiled files.
+// resolve makes the folders absolute, because compiled files may contain their paths.
 func (cfg Config) resolve() (Config, error) {
 	for _, dir := range []*string{&cfg.Dir, &cfg.Cache} {
 		if *dir == "" {

@@ -68,8 +68,7 @@ func (p plan) config(engine *templates.Engine) Config {
 	return cfg
 }
 
-// pack is a package to create: its files, or only the text of its packaging
-// script.
+// pack is a package to create: its files, or only the text of its packaging script.
 type pack struct {
 	name, script string
 	deps         []string
@@ -188,8 +187,8 @@ func mustInstall(t testing.TB, p plan) (*Installation, *stages) {
 	return inst, s
 }
 
-// chain is a CPI whose package depends on a second one, which depends on a
-// third.
+// chain returns packages of a CPI: one that depends on a second one, which depends on a
+// third one.
 func chain() []pack {
 	return []pack{
 		{name: "main", deps: []string{"lib"}, script: `set -e

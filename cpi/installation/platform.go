@@ -36,8 +36,8 @@ func (p platform) runs(stemcell string) bool {
 // "ubuntu-jammy/22.04".
 func Machine() string { return machine("").String() }
 
-// machine returns the platform that given describes; if given is empty, that of
-// this machine.
+// machine returns the platform that the argument describes; if the argument is empty,
+// that of this machine.
 func machine(given string) platform {
 	switch {
 	case given != "":
@@ -55,8 +55,8 @@ func machine(given string) platform {
 	return platform{name: runtime.GOOS, systems: []string{runtime.GOOS}}
 }
 
-// macOS reads SystemVersion.plist. Only the major version counts: compiled
-// packages still work after a minor update.
+// macOS returns the platform that SystemVersion.plist describes. Only the major version
+// counts: compiled packages still work after a minor update.
 func macOS(plist string) platform {
 	p := platform{name: "macos", systems: []string{"macos", "darwin"}}
 	found := regexp.MustCompile(`<key>ProductVersion</key>\s*<string>(\d+)`).FindStringSubmatch(plist)

@@ -14,7 +14,7 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// recordFormat is the first line of a record; a record with another one is
+// recordFormat is the first line of a record. A record with another first line is
 // ignored.
 const recordFormat = "bootstrap compiled package 1"
 
@@ -50,8 +50,8 @@ func record(file, dir string) error {
 	return atomicfile.Replace(file, b.Bytes())
 }
 
-// facts returns what must not change about a file. New files in a folder are
-// allowed: programs leave caches beside their files.
+// facts returns the properties of a file that must not change. New files in a folder are
+// allowed, because programs write caches beside their files.
 func facts(info fs.FileInfo) string {
 	if info.IsDir() {
 		return info.Mode().Type().String()
