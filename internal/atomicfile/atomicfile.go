@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Write replaces the content of the file at path atomically and durably. A new
-// file gets mode 0600; an existing one keeps its owner, its group and, as
-// described at Kept, its mode. The temporary file is beside it; a killed process
-// leaves it there for RemoveStale. Devices, pipes and files below /dev are
+// Write replaces the content of the file at path atomically and durably. A new file gets
+// mode 0600; an existing one keeps its owner, its group and, as described at Kept, its
+// mode. The temporary file is in the same folder; if the process is killed, the file
+// stays there until RemoveStale removes it. Devices, pipes and files below /dev are
 // written in place.
 func Write(path string, data []byte) error {
 	if InPlace(path) {
@@ -23,8 +23,8 @@ func Write(path string, data []byte) error {
 	return Replace(path, data)
 }
 
-// Replace is like Write, but puts a new file in the place of whatever is there: for files
-// of the program, where opening a pipe would wait for its reader.
+// Replace is like Write, but replaces whatever is at path by a new file. It is for files
+// of the program: for these, opening a pipe would wait for a process that reads from it.
 func Replace(path string, data []byte) error {
 	return replace(path, data, func(temp *os.File) error { return dress(temp, path) })
 }
@@ -110,9 +110,10 @@ func dress(temp *os.File, path string) error {
 	return temp.Chmod(mode)
 }
 
-// Kept returns the mode of a file after a rewrite: only owner and group may have
-// permissions. The group's permissions are kept, unless others may read the file
-// and the group may not write it: then the umask has set them, not a person.
+// Kept returns the mode that a file gets when it is rewritten: only owner and group may
+// have permissions. The group's permissions are kept, with one exception: if others may
+// read the file and the group may not write it, then the umask has set them, and not a
+// person.
 func Kept(mode fs.FileMode) fs.FileMode {
 	if mode&0o007 != 0 && mode&0o020 == 0 {
 		return mode & 0o700
@@ -148,9 +149,9 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	return os.MkdirAll(path, mode) // another process has created it, or the next call returns the reason
 }
 
-// Match gives the file or folder at path the group and the mode of the file at
-// like and, as root, its owner, so that the same users may write to both. Errors
-// are ignored: path may belong to another user.
+// Match gives the file or folder at path the group and the mode of the file at like, so
+// that the same users may write to both. If this process is root, it also gives it the
+// owner. Errors are ignored: path may belong to another user.
 func Match(path, like string) {
 	want, err := os.Lstat(like)
 	if err != nil || !want.Mode().IsRegular() {
@@ -177,8 +178,8 @@ func Match(path, like string) {
 	}
 }
 
-// SyncDir makes new names in a folder durable. If a folder cannot be synced
-// (Windows, some network file systems), that is not an error.
+// SyncDir makes new names in a folder durable. Some systems cannot sync folders (Windows,
+// some network file systems); this is not an error.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -188,8 +189,8 @@ func SyncDir(dir string) error {
 	return d.Close()
 }
 
-// RemoveStale removes temporary files that interrupted writes of the file at
-// path left behind. The caller holds the lock of the file.
+// RemoveStale removes temporary files that interrupted writes of the file at path left
+// behind. The caller must hold the lock of the file.
 func RemoveStale(path string) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(dir)

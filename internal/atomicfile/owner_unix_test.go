@@ -137,8 +137,7 @@ func TestOwners(t *testing.T) {
 			t.Errorf("%s: owner %d, group %d, mode %v", path, s.Uid, s.Gid, info.Mode())
 		}
 	}
-	// If the owner of the folder links to one of root's files, that link is not
-	// followed.
+	// A link to one of root's files, made by the owner of the folder, is not followed.
 	precious, hard := filepath.Join(t.TempDir(), "precious"), filepath.Join(dir, "hard")
 	if err := os.WriteFile(precious, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -158,8 +157,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// Many machines have their fastest file system at /dev/shm: files there are
-// replaced as anywhere else.
+// On many machines, the fastest file system is at /dev/shm: files there are replaced like
+// all others.
 func TestReplacesInSharedMemory(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/dev/shm", "bootstrap-")

@@ -42,7 +42,7 @@ func (e *Error) Name() string { return "digest" }
 // ParseError says what is wrong with the text of a multi-digest.
 type ParseError struct {
 	Text   string
-	Reason string // "holds characters that no digest has"
+	Reason string // for example "holds characters that no digest has"
 }
 
 func (e *ParseError) Error() string {

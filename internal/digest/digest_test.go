@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	zeros1, zeros256 := strings.Repeat("0", 40), "sha256:"+strings.Repeat("0", 64)
 	for name, c := range map[string]struct {
 		text      string
-		unread    string // in the error of Parse
+		unread    string // a text in the error of Parse
 		different bool
 	}{
 		"sha1":                       {text: hello1},
@@ -111,8 +111,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that an accepted multi-digest is parsed as the same again
-// after String.
+// FuzzParse checks that an accepted multi-digest, written by String, is parsed to the
+// same multi-digest again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{strings.Repeat("0", 40), "sha256:" + strings.Repeat("a", 64) + ";md5:1", ";;", `"`} {
 		f.Add(s)
