@@ -21,9 +21,8 @@ import (
 	"testing"
 )
 
-// imports is the table of imports among this module's packages. A package
-// imports only what is listed here, and the packages of internal/, which know
-// nothing of BOSH.
+// imports is the table of imports among this module's packages. A package may import only
+// what is listed here, and the packages of internal/, which know nothing of BOSH.
 func imports() map[string][]string {
 	return map[string][]string{
 		"":        {"cmd"},
@@ -243,7 +242,7 @@ func imports() map[string][]string {
 			"deployment/record",
 			"tunnel",
 		},
-		"e2e":        {}, // its tests see the program, state files and plans
+		"e2e":        {}, // its tests use the program, state files and plans
 		"e2e/traced": {"cmd", "cmd/cli", "deployer/instance"},
 		"deployment": {
 			"deployer",
@@ -535,7 +534,7 @@ func libraries() map[string][]string {
 	return map[string][]string{
 		"github.com/tetratelabs/wazero":  {"templates/cruby", "templates/cruby/build"},
 		"github.com/spf13/cobra":         {"cmd", "cmd/about", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/instances", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/scaffold", "cmd/secrets", "cmd/vm"},
-		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/secrets", "cmd/vm"}, // bpm: the flags of the real one
+		"github.com/spf13/pflag":         {"local/bpm", "cmd", "cmd/cli", "cmd/complete", "cmd/deploy", "cmd/environment", "cmd/fleets", "cmd/manifests", "cmd/pages", "cmd/records", "cmd/secrets", "cmd/vm"}, // bpm: the same library as the real bpm for its flags
 		"github.com/cheggaaa/pb/v3":      {"cmd/ui"},
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
@@ -581,7 +580,7 @@ var listing = sync.OnceValues(func() (all []listed, err error) {
 	}
 })
 
-// packages returns what is listed.
+// packages returns the packages that the go command lists.
 func packages(t *testing.T) []listed {
 	t.Helper()
 	all, err := listing()
@@ -633,7 +632,7 @@ func TestPagesNameExistingFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
-			// cmd/NAME.go is any command, testdata/fuzz that of any package.
+			// cmd/NAME.go means any command, and testdata/fuzz that folder of any package
 			if !ours.MatchString(match[1]) || strings.Contains(match[1], "NAME") || match[1] == "testdata/fuzz" {
 				continue
 			}
@@ -683,7 +682,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// These packages turn values into values: they use no file, process or network,
+// These packages only compute values from values: they use no file, process or network,
 // and get the time only as an argument.
 func pure() []string { return []string{"fleet/report", "network", "state"} }
 
@@ -711,8 +710,8 @@ func TestPurePackages(t *testing.T) {
 	})
 }
 
-// Only the tests' program can be killed, stopped or traced with environment
-// variables: the program that users get must not contain their names.
+// Only the program for tests can be killed, stopped or traced with environment variables:
+// the program for users must not contain their names.
 func TestOnlyTheTestsProgramIsTraced(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		if strings.HasPrefix(filepath.ToSlash(path), "e2e/") {
@@ -737,8 +736,8 @@ const (
 	mostLines   = 5000 // that are not blank
 )
 
-// larger lists why a type or a package is larger than others, or may become so. A line
-// here is better than a cut that no subject asks for.
+// larger gives the reason why a type or a package is larger than others, or may become
+// so. A line here is better than dividing something that belongs together.
 var larger = map[string]string{
 	"agent.Client":      "one method for each call of the agent, and those that combine calls",
 	"local/agent":       "the embedded agent: one method for each call, all about one machine",
@@ -798,8 +797,8 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 }
 
 // A doer uses only its step and the results of earlier steps. Options, facts, the plan
-// and the CIDs of earlier VMs and disks are read only in the files listed here: those
-// of the phases before the steps, and those that run the steps.
+// and the CIDs of earlier VMs and disks may be read only in the files listed here: the
+// files of the phases before the steps, and the files that run the steps.
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
 		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
@@ -808,11 +807,11 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
 			"deployer/remade.go", "deployer/steps.go", "deployer/verify.go",
 		},
-		"CurrentVMCID": { // and the results at the end
+		"CurrentVMCID": { // also the files that report the results at the end
 			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/run.go", "deployer/timeline.go",
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
-		"Disk()": { // and whether the disk is still the one of the last deploy
+		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
 			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/putback.go", "deployer/remade.go",
 		},
 	}
@@ -876,8 +875,8 @@ func TestWhoNeedsNoManifest(t *testing.T) {
 	}
 }
 
-// Each kind of step has a doer, except that of looking, which phases do, and the name of
-// the group of steps that start jobs.
+// Each kind of step has a doer, with two exceptions: looking, which phases do, and the
+// name of the group of steps that start jobs.
 func TestEveryKindHasADoer(t *testing.T) {
 	without := []string{"Look", "StartJobs"}
 	var kinds, done []string
@@ -966,7 +965,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 	return all, err
 })
 
-// sources visits what is parsed.
+// sources calls visit for each parsed file.
 func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.File)) {
 	t.Helper()
 	all, err := parsed()
@@ -979,7 +978,7 @@ func sources(t *testing.T, visit func(fset *token.FileSet, name string, f *ast.F
 }
 
 func TestNoInitAndNoMutableGlobals(t *testing.T) {
-	// Variables of one package are collected before its files are checked.
+	// Variables of a package are collected before its files are checked.
 	globals := map[string]map[string]bool{}
 	sources(t, func(_ *token.FileSet, path string, f *ast.File) {
 		dir := filepath.Dir(path)
@@ -1088,13 +1087,14 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 	}
 }
 
-// conventional contains names of methods whose meaning the standard library
-// defines.
+// conventional reports whether the standard library defines the meaning of methods with
+// this name.
 func conventional(name string) bool {
 	return slices.Contains([]string{"ServeHTTP", "Error", "Unwrap", "String", "Is", "As", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap"}, name)
 }
 
-// ofError contains names of methods whose meaning cmd/exit defines, for errors.
+// ofError reports whether cmd/exit defines the meaning of methods with this name, for
+// errors.
 func ofError(name string) bool { return slices.Contains([]string{"Name", "ExitCode", "Hint"}, name) }
 
 // isError reports whether a method belongs to an error, whose Error is in the same file.
@@ -1126,7 +1126,7 @@ func receiver(recv *ast.FieldList) string {
 // process at once, with an exit code that means something else and a stack that
 // may contain secrets: goroutines in this program are guarded.
 func TestGoroutinesAreGuarded(t *testing.T) {
-	own := []string{"internal/guard/", "agent/agenttest/", ".ci/"} // the guards themselves, and what only tests use
+	own := []string{"internal/guard/", "agent/agenttest/", ".ci/"} // the guards themselves, and packages that only tests use
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if slices.ContainsFunc(own, func(dir string) bool { return strings.HasPrefix(path, dir) }) {
@@ -1174,8 +1174,7 @@ func guarding(e ast.Expr) string {
 	return ofPackage(to, "guard")
 }
 
-// ofPackage returns the name that the expression selects from the package, if
-// any.
+// ofPackage returns the name that the expression selects from the package, if it does.
 func ofPackage(s *ast.SelectorExpr, name string) string {
 	if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == name {
 		return s.Sel.Name
@@ -1183,8 +1182,8 @@ func ofPackage(s *ast.SelectorExpr, name string) string {
 	return ""
 }
 
-// A doer, a part of an instance and a function take the parts that they need. Only a run,
-// which makes the doers, and NewLook know the whole instance.
+// Doers, parts of an instance and functions get only the parts of an instance that they
+// need. Only a run, which makes the doers, and NewLook have the whole instance.
 func TestWhoHoldsTheInstance(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		dir := filepath.ToSlash(filepath.Dir(path))
@@ -1220,8 +1219,8 @@ func TestWhoHoldsTheInstance(t *testing.T) {
 	})
 }
 
-// A value that a phase makes is made nowhere else: who has one has one that was read,
-// fetched or decided.
+// Certain values may be made only in the phase that they belong to. So code that has such
+// a value can rely on it: the value was read, fetched or decided.
 func TestWhoMakesValues(t *testing.T) {
 	makers := map[string][]string{
 		"Inputs":    {"deployer/instance/many.go"},
@@ -1264,7 +1263,7 @@ func TestWhoMakesValues(t *testing.T) {
 	}
 }
 
-// There is one form of dates for people and one for programs.
+// Dates for people have one form, and dates for programs have one form.
 func TestOneFormOfDates(t *testing.T) {
 	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go"} // the dates of the CPI, in the form of create-env, and of man pages
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
@@ -1289,8 +1288,8 @@ func TestOneFormOfDates(t *testing.T) {
 	})
 }
 
-// Commands write through the writers of cmd/ui: they only pass on the streams,
-// to these writers and to the programs of a session or a plugin.
+// Commands write through the writers of cmd/ui: they only pass on the streams, to these
+// writers and to the programs of a session or a plugin.
 func TestCommandsDoNotWriteToStreams(t *testing.T) {
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		dir := filepath.ToSlash(filepath.Dir(path))

@@ -24,8 +24,8 @@ var (
 )
 
 // Every link in a page of Markdown to another file of the repository, and to a heading
-// there, leads somewhere, as GitHub shows the pages. Those to other servers are listed
-// with -v, and not asked.
+// there, leads to something that exists, by the rules of GitHub. Links to other servers
+// are only listed, with -v.
 func TestLinks(t *testing.T) {
 	list, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
 	if err != nil {
@@ -61,7 +61,7 @@ func TestLinks(t *testing.T) {
 	t.Logf("%d links to other servers:\n%s", len(all), strings.Join(all, "\n"))
 }
 
-// links returns what the links and pictures of a page lead to.
+// links returns the targets of the links and pictures of a page.
 func links(text string) []string {
 	text = codeSpan.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 	var list []string
@@ -73,8 +73,8 @@ func links(text string) []string {
 	return list
 }
 
-// follow returns why a link of a page leads nowhere. It keeps the anchors of the pages
-// that it has read: many links lead to the same.
+// follow returns why a link of a page leads nowhere. It stores the anchors of the pages
+// that it has read, because many links lead to the same page.
 func follow(seen map[string][]string, page, to string) error {
 	file, anchor, _ := strings.Cut(to, "#")
 	target := page
@@ -104,7 +104,7 @@ func follow(seen map[string][]string, page, to string) error {
 	return nil
 }
 
-// anchors returns the anchors of a page as GitHub makes them of its headings.
+// anchors returns the anchors that GitHub makes of the headings of a page.
 func anchors(text string) []string {
 	text = fenced.ReplaceAllString(text, "")
 	var list []string
@@ -149,8 +149,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// The quickstart, the tutorial and the examples have ports of their own, so that one can
-// be tried while another one runs.
+// The quickstart, the tutorial and the examples each have their own ports, so that one
+// can be tried while another one runs.
 func TestExamplesHaveOwnPorts(t *testing.T) {
 	list, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "testdata/quickstart/manifest.yml", "docs/tutorial.md", "examples/*.yml").Output()
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// findBrowser returns the path of a Chromium; empty: there is none.
+// findBrowser returns the path of a Chromium; empty: none is installed.
 func findBrowser() string {
 	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(cmp.Or(name, "/")); err == nil {
@@ -36,19 +36,19 @@ func findBrowser() string {
 	return ""
 }
 
-// browser is a Chromium that is controlled by the DevTools protocol: one JSON object
-// for each message, with a zero byte behind it.
+// browser is a Chromium that is controlled by the DevTools protocol: each message is one
+// JSON object, followed by a zero byte.
 type browser struct {
 	ctx     context.Context
 	to      io.Writer
 	replies *bufio.Reader
 	last    int    // id
-	session string // of the page
+	session string // session of the page
 	answers []string
 }
 
-// startBrowser starts a Chromium with one empty page. It asks nothing of the network:
-// all of its names lead to nowhere.
+// startBrowser starts a Chromium with one empty page. It cannot use the network, because
+// all names resolve to nothing.
 func startBrowser(ctx context.Context, path, profile string) (*browser, func(), error) {
 	fromUs, toIt, err := os.Pipe()
 	if err != nil {
@@ -62,7 +62,7 @@ func startBrowser(ctx context.Context, path, profile string) (*browser, func(), 
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
 		"--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{fromUs, toUs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its helpers end with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // kills its helper processes, too
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
@@ -149,8 +149,8 @@ func (b *browser) until(done func(devTools) (bool, error)) error {
 	}
 }
 
-// open shows a file on a screen with the colour scheme that a person prefers, or on
-// paper if that is "print".
+// open shows a file on a screen, with the colour scheme that the user prefers; if the
+// scheme is "print", on paper.
 func (b *browser) open(path, scheme string, width int) error {
 	media, feature := "screen", scheme
 	if scheme == "print" {
@@ -221,7 +221,7 @@ type measured struct {
 	Problems []string
 	Title    string
 	Text     string
-	Rows     int // of tables that are shown
+	Rows     int // rows of tables that are shown
 	Runs     []struct {
 		Shown bool                         // it is not inside of a closed element
 		Bars  []struct{ From, To float64 } // shares of the lane
@@ -231,10 +231,11 @@ type measured struct {
 	}
 }
 
-// browse FILE TIMELINES looks at the page in a browser, at a phone's and at a wide screen,
-// in both colour schemes and on paper: nothing is outside of the screen, every text is
-// large and in enough contrast, the bars and the shade are where the timelines say, and
-// the page asks for nothing and runs nothing. The text of the page is the output.
+// browse FILE TIMELINES checks the page in a browser, on a phone's screen and on a wide
+// screen, in both colour schemes and on paper: nothing is outside of the screen, every
+// text is large enough and has enough contrast, the bars and the shade are where the
+// timelines say, and the page loads nothing and runs no script. The text of the page is
+// the output.
 func browse(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: browse FILE TIMELINES")
@@ -278,7 +279,7 @@ func browse(ts *testscript.TestScript, neg bool, args []string) {
 		if dir := os.Getenv("PICTURES"); dir != "" {
 			ts.Check(os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.png", screen.scheme, screen.width)), data, 0o600))
 		}
-		// The page has the last deploy first; the others are in their order behind it.
+		// The page shows the last deploy first, and then the others in their order.
 		for i, run := range got.Runs {
 			want := kept.Runs[i]
 			if len(run.Bars) != len(want.Spans) {

@@ -19,25 +19,25 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// cause is a reason for which a deploy fails: how the test produces it, the
-// expected message, and the command after which all is well. docs/reliability.md
+// cause is a reason for which a deploy fails: how the test produces it, the expected
+// message, and the command after which the deployment works again. docs/reliability.md
 // has the same table.
 type cause struct {
 	name  string
 	make  func(*lab) error // produces it, after the manifest was written
 	env   []string         // environment of the run that fails
-	args  []string         // arguments of that run
-	code  int              // exit code of that run
+	args  []string         // arguments of the run that fails
+	code  int              // exit code of the run that fails
 	says  string           // expected message, a pattern
-	later bool             // it is only found while the service is down
-	mend  func(*lab) error // undoes it, as the message asks
+	later bool             // the cause is only detected while the service is down
+	mend  func(*lab) error // undoes the cause, as the message asks
 	next  []string         // environment of the commands that follow
-	then  [][]string       // the commands; the last one is a deploy
+	then  [][]string       // the commands that the user runs then; the last one is a deploy
 }
 
-// TestCauses produces one cause after the other on a VM that serves a page. A
-// cause that is found in time leaves the VM serving; after every cause, the
-// commands that the message names succeed.
+// TestCauses produces one cause after the other on a VM that serves a page. If a cause is
+// detected in time, the VM still serves the page. After every cause, the commands that
+// the message names succeed.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for shape, list := range map[string]struct {
@@ -267,7 +267,8 @@ func tunnelCauses() []cause {
 	}
 }
 
-// portHolder returns how the message names this process, if it can.
+// portHolder returns the name of this process in the message, if the program can find it
+// out.
 func portHolder() string {
 	if _, err := os.Stat("/proc/net/tcp"); err != nil {
 		return "the agent of the new VM cannot listen at 127.0.0.1:"
@@ -305,8 +306,8 @@ func (l *lab) edit(old, new string) error {
 	return os.WriteFile(l.path("manifest.yml"), []byte(strings.Replace(string(data), old, new, 1)), 0o600)
 }
 
-// withLeaf writes a manifest with another certificate of the agent, signed by
-// the lab's CA of that number.
+// withLeaf writes a manifest with another certificate of the agent, signed by the lab's
+// CA with the number ca.
 func (l *lab) withLeaf(ca int, end time.Time) error {
 	was, err := l.identity(l.want)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"bootstrap/state"
 )
 
-// world contains the things that must survive an interrupted deploy.
+// world lists the VMs, disks and stemcells that must survive an interrupted deploy.
 type world struct {
 	disk string // CID; migrations change it
 	born string // the mark on the disk
 }
 
-// converged checks that the lab is what its manifest says, and that nothing else
-// exists. Leftovers in the state are allowed.
+// converged checks that the lab is as its manifest says, and that nothing else exists.
+// Leftovers in the state are allowed.
 func (l *lab) converged(before world) error {
 	st, err := l.state()
 	if err != nil {
@@ -62,8 +62,7 @@ func (l *lab) converged(before world) error {
 	return errors.Join(errs...)
 }
 
-// exactly checks that these things exist; others are allowed only if they may be
-// leftovers.
+// exactly checks that these things exist. Others may exist only if they may be leftovers.
 func (l *lab) exactly(kind string, want []string, st state.State) error {
 	have := l.cids(kind)
 	var surplus, missing []string
@@ -108,8 +107,8 @@ func (l *lab) serves() error {
 	return nil
 }
 
-// onlyProcessesOf checks that, of the processes that belong to the lab, only
-// those of that VM run; none if vm is empty.
+// onlyProcessesOf checks that, of the processes that belong to the lab, only those of the
+// given VM run; if vm is empty, none may run.
 func (l *lab) onlyProcessesOf(vm string) error {
 	var stray []string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {

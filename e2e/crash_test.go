@@ -19,23 +19,23 @@ import (
 	"bootstrap/agent"
 )
 
-// trial is one scenario with one fault. The run is then repeated, and must
-// succeed.
+// trial is one scenario with one fault. After the fault, the run is repeated, and must
+// then succeed.
 type trial struct {
 	name     string
-	what     []string // the kinds of things that it covers: a sample covers each of them
+	what     []string // the kinds of things that the trial covers; a sample covers each of them
 	scenario scenario
-	lab      func(*lab) error // prepares a new lab; nil: nothing to prepare
-	// meet starts the run that the fault happens in.
+	lab      func(*lab) error // prepares a new lab; nil: the lab needs no preparation
+	// meet starts the run in which the fault happens.
 	meet func(l *lab, args []string) (outcome, error)
-	// leftovers is the number of leftovers that are allowed.
+	// leftovers is the largest allowed number of leftovers.
 	leftovers int
-	// forget removes the leftovers from the list, like a person who found nothing in
-	// the cloud: the lab is used again, and must be empty at the end.
+	// forget removes the leftovers from the list, like a user who found nothing in the
+	// cloud: the lab is used again, and must be empty at the end.
 	forget bool
 }
 
-// figures are what a test reports at its end.
+// figures are the numbers that a test reports at its end.
 type figures struct {
 	sync.Mutex
 	cases, met, leftovers, failed int
@@ -45,8 +45,8 @@ type figures struct {
 // lane runs trials one after the other in its own lab.
 type lane struct {
 	t       *testing.T
-	machine string // what its VMs are made of; empty: as those of other tests
-	store   string // where its states are: web, s3 or postgres; empty: in a file
+	machine string // kind of machine of its VMs; empty: the same as in other tests
+	store   string // where its states are stored: web, s3 or postgres; empty: in a file
 	lab     *lab
 	fit     func(*lab) error
 	world   world
@@ -54,9 +54,9 @@ type lane struct {
 	shape   string
 }
 
-// newLane returns the lane of that number. The VMs of the first one consist of
-// namespaces, unless TEST_MACHINE chooses for all. The states of the next three are in
-// stores of teams, unless TEST_STORE chooses for all.
+// newLane returns the lane with the given number. The VMs of the first lane consist of
+// namespaces, unless TEST_MACHINE chooses the kind for all lanes. The states of the next
+// three lanes are in stores of teams, unless TEST_STORE chooses for all lanes.
 func newLane(t *testing.T, number int) *lane {
 	n := &lane{t: t, store: os.Getenv("TEST_STORE")}
 	if stores := []string{"", "web", "s3", "postgres"}; n.store == "" && number < len(stores) {
@@ -113,14 +113,14 @@ func (n *lane) prepare(s scenario) error {
 	if make := shapes()[s.shape]; make != nil {
 		make(&w)
 	}
-	if n.has && w.V1 != l.want.V1 { // it cannot change on an existing VM
+	if n.has && w.V1 != l.want.V1 { // the version of the API cannot change on an existing VM
 		if err := l.must("delete"); err != nil {
 			return err
 		}
 		n.has, n.world = false, world{}
 	}
 	if s.empty || !n.has || s.shape != n.shape {
-		w.Disk = max(w.Disk, l.want.Disk) // it must not shrink
+		w.Disk = max(w.Disk, l.want.Disk) // the disk must not shrink
 		l.want, n.shape = w, s.shape
 		if err := l.write(); err != nil || s.empty {
 			return err
@@ -226,7 +226,7 @@ func (n *lane) nothingToDo() error {
 	return err
 }
 
-// count counts the leftovers; a lab that has one is not used again.
+// count counts the leftovers. A lab with leftovers is not used again.
 func (n *lane) count(tr trial, f *figures) error {
 	st, err := n.lab.state()
 	if err != nil {
@@ -253,8 +253,8 @@ func (n *lane) count(tr trial, f *figures) error {
 	return nil
 }
 
-// sample orders trials so that the first ones cover each kind of thing once,
-// with few trials, and returns how many these are.
+// sample orders trials so that the first ones cover each kind of thing once, with few
+// trials, and returns the number of these first trials.
 func sample(all []trial, seed uint64) ([]trial, int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -286,7 +286,7 @@ func sample(all []trial, seed uint64) ([]trial, int) {
 	return append(together(first), rest...), len(first)
 }
 
-// together orders trials so that few deploys are needed only for preparation: by
+// together orders trials so that few deploys are needed for preparation alone: by
 // scenario, and with a deploy after each delete.
 func together(list []trial) []trial {
 	var makes, takes, rest []trial
@@ -313,9 +313,9 @@ func together(list []trial) []trial {
 	return append(rest, all...)
 }
 
-// chosen selects the trials for $CRASH: all, or those whose names match. Without
-// it, the result is a sample, always the same one: one trial for each kind of
-// thing, and then others for $CRASH_TIME.
+// chosen selects the trials for $CRASH: all, or those whose names match. Without $CRASH,
+// it selects a sample, which is always the same: one trial for each kind of thing, and
+// then others until $CRASH_TIME has passed.
 func chosen(t *testing.T, all []trial) (list []trial, must int, until time.Time) {
 	switch ask := os.Getenv("CRASH"); ask {
 	case "":
@@ -448,8 +448,8 @@ func findPoints(t *testing.T) map[string][]string {
 	return found
 }
 
-// cuts lists the points at which a run can be killed. Of a call that is repeated
-// until it succeeds, only the first few count.
+// cuts lists the points at which a run can be killed. If a call is repeated until it
+// succeeds, only its first few points are listed.
 func cuts(met []string) []string {
 	var list []string
 	for _, p := range met {
@@ -482,7 +482,7 @@ func TestCrash(t *testing.T) {
 			if word[2] == "running" {
 				after := fmt.Sprintf("%dms", []int{0, 3, 10, 30, 60, 120}[rng.IntN(6)])
 				if word[1] == "update_disk" {
-					after = "0s" // if the disk was replaced already, only the CPI knows the new one
+					after = "0s" // if the disk was replaced already, only the reply of the CPI contains the CID of the new disk
 				}
 				all = append(all, killed(s, p, "with "+word[0]+" "+word[1], []string{"BOOTSTRAP_KILL_CPI=1", "BOOTSTRAP_KILL_AFTER=" + after}))
 			}
@@ -496,8 +496,8 @@ func killed(s scenario, point, what string, with []string) trial {
 	tr := trial{name: s.name + "/" + point, what: []string{what}, scenario: s, meet: func(l *lab, args []string) (outcome, error) {
 		o, err := l.run(append([]string{"BOOTSTRAP_KILL_AT=" + point}, with...), args...)
 		if err == nil && l.want.V1 && len(with) > 0 && strings.HasPrefix(point, "cpi create_vm ") {
-			// A VM whose CPI was killed just after it had started the agent waits for
-			// a registry, and has the ports of the next one; see withFlakyCPI.
+			// If a CPI was killed just after it had started the agent, its VM waits for a
+			// registry, and uses the ports of the next VM; see withFlakyCPI.
 			err = l.deleteUnknownVMs()
 		}
 		return o, err

@@ -21,9 +21,9 @@ import (
 
 // TestDocs runs the commands of every page of the documentation as a reader would paste
 // them, and compares what they print with what the page shows. Each page has a folder
-// with an empty home folder and the quickstart. What is not run says why before the
-// block: `<!-- not run: needs AWS -->`. `<!-- before: … -->` are commands that prepare a
-// block. A YAML block that begins with `# NAME.yml` is written to that file.
+// with an empty home folder and the quickstart. If a block is not run, a comment before
+// it says why: `<!-- not run: needs AWS -->`. `<!-- before: … -->` contains commands that
+// prepare a block. A YAML block that begins with `# NAME.yml` is written to that file.
 func TestDocs(t *testing.T) {
 	bin, cache := program(t)
 	var list []string
@@ -61,9 +61,9 @@ func TestDocs(t *testing.T) {
 	t.Logf("%d blocks of commands are run, %d are not", run, not)
 }
 
-// step is a command of a page that is run.
+// step is a command on a page, which the test runs.
 type step struct {
-	line int // of its block
+	line int // line of its block
 	pagetest.Step
 	console bool
 }
@@ -79,7 +79,7 @@ func runPage(t *testing.T, path string, blocks []pagetest.Block, bin, cache stri
 			return append(ofVMs(dir), inVMs(filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir), "home"))...)
 		})
 	})
-	ports := map[string]string{} // in the page, and instead of it
+	ports := map[string]string{} // ports on the page, and the ports that are used instead
 	for _, of := range []string{"8787", "6868", "8788", "7868", "8780", "7860", "7821", "7822", "7811", "7812", "7813", "8811", "8812", "8813"} {
 		port, err := freePort()
 		if err != nil {
@@ -168,7 +168,7 @@ func prepare(t *testing.T, dir, bin, cache string, own func(string) string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A person would answer yes to the program's questions; here nobody answers.
+	// The program's questions need the answer yes, and here nobody answers.
 	answer := fmt.Sprintf("#!/bin/sh\ncase $1 in delete) exec %s/bootstrap \"$@\" --yes ;; esac\nexec %[1]s/bootstrap \"$@\"\n", bin)
 	if err := os.Symlink(cache, filepath.Join(dir, "home/.bosh/cache")); err != nil {
 		t.Fatal(err)

@@ -46,8 +46,8 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// A person edits secrets in vim on a terminal and has typed some when each of these
-// happens: the typed text is kept, encrypted, and no plain text remains.
+// A user edits secrets in vim on a terminal and has typed some text when each of these
+// events happens: the typed text is kept, encrypted, and no plain text remains.
 func TestSecretsEdit(t *testing.T) {
 	if _, err := exec.LookPath("vim"); err != nil {
 		t.Skip("there is no vim")
@@ -56,9 +56,9 @@ func TestSecretsEdit(t *testing.T) {
 	bin, _ := program(t)
 	for name, c := range map[string]struct {
 		do   func(s *screen, pid int)
-		end  string // keys that end vim, after what was done
+		end  string // the keys that end vim after the event
 		code int
-		kept bool // encrypted beside the store, else in the store
+		kept bool // true: encrypted beside the store; false: in the store
 	}{
 		"Ctrl-C":             {do: func(s *screen, _ int) { s.keys("\x03\x03") }, end: "\x1b:wq\r"},
 		"Ctrl-C of a child":  {do: func(s *screen, _ int) { s.inChild("\x03") }, end: "\r\x1b:wq\r"},
@@ -74,7 +74,7 @@ func TestSecretsEdit(t *testing.T) {
 			e := newEditing(t, bin)
 			s, cmd := e.edit(t)
 			secret := "s3cr3t-" + strconv.Itoa(cmd.Process.Pid)
-			s.keys("Gotyped: " + secret) // vim opens a line below the last one
+			s.keys("Gotyped: " + secret) // vim opens a line below the last one, for the text
 			if c.kept {
 				s.keys("\x1b:w\r")
 				e.until(t, s, "written", func() bool { return e.onScreen(s, "written") })
@@ -103,7 +103,7 @@ func TestSecretsEdit(t *testing.T) {
 	}
 }
 
-// A text that cannot be kept beside the store is kept elsewhere.
+// If a text cannot be kept beside the store, it is kept elsewhere.
 func TestSecretsEditFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil || os.Getuid() == 0 {
 		t.Skip("needs an unprivileged user, whom a folder without write permission stops")
@@ -163,7 +163,7 @@ func (e editing) edit(t *testing.T) (*screen, *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a blocking file, Close would wait for the end of a read.
+	// For a blocking file, Close would wait for the end of a read.
 	fd, err := syscall.Dup(int(tty.Fd()))
 	if err == nil {
 		err = syscall.SetNonblock(fd, true)
@@ -199,8 +199,8 @@ func (e editing) until(t *testing.T, s *screen, what string, met func() bool) {
 	}
 }
 
-// waited waits for a command, and kills it if it hangs. It types keys repeatedly,
-// because vim discards keys that were typed before an interrupt.
+// waited waits for the end of a command, and kills the command if it hangs. It types keys
+// repeatedly, because vim discards keys that were typed before an interrupt.
 func waited(cmd *exec.Cmd, s *screen, keys string) error {
 	hung := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer hung.Stop()

@@ -95,16 +95,15 @@ func (l *lab) withFlakyCPI(method, fault string, args []string) (outcome, error)
 	}
 	o, err := l.run(nil, args...)
 	if err == nil && l.want.V1 && method == "create_vm" && strings.HasPrefix(fault, "after-") {
-		// Its agent waits for a registry that it reaches only through the
-		// tunnel, at the address of the next VM: only a person can find that
-		// out.
+		// Its agent waits for a registry, which it reaches only through the tunnel, at
+		// the address of the next VM. The program cannot detect that.
 		err = l.deleteUnknownVMs()
 	}
 	return o, err
 }
 
-// deleteUnknownVMs deletes VMs that the state does not record, as a person does in
-// the cloud's console.
+// deleteUnknownVMs deletes VMs that the state does not record, as a user does in the
+// cloud's console.
 func (l *lab) deleteUnknownVMs() error {
 	st, err := l.state()
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 // chaosFleet is how many members the fleet of TestFleetChaos has.
 const chaosFleet = 30
 
-// TestFleetChaos updates a fleet again and again while its coordinator and the
-// processes of its members are killed at random, for FLEET seconds. Each time, the
-// same command must bring every member to what the fleet file says: no member is
-// left out, none is updated by two processes at once, and the numbers add up.
+// TestFleetChaos updates a fleet again and again while its coordinator and the processes
+// of its members are killed at random, for FLEET seconds. Each time, repeating the
+// command must bring every member to what the fleet file says: no member is left out,
+// none is updated by two processes at once, and the totals are correct.
 func TestFleetChaos(t *testing.T) {
 	seconds, err := strconv.Atoi(os.Getenv("FLEET"))
 	if err != nil {
@@ -48,12 +48,12 @@ func TestFleetChaos(t *testing.T) {
 type chaos struct {
 	t                              *testing.T
 	bin, dir, home                 string
-	ports                          []int // of the agents, then of the pages
+	ports                          []int // ports of the agents, then ports of the pages
 	seed                           uint64
 	rng                            *rand.Rand
 	starts, coordinators, children int
-	flags                          func(title string) []string // after the fleet file
-	logs                           string                      // folder above those of runs
+	flags                          func(title string) []string // flags after the fleet file
+	logs                           string                      // folder above the log folders of runs
 	others                         []func()                    // other random disturbances
 }
 
@@ -175,8 +175,8 @@ func (c *chaos) members() []process {
 	return list
 }
 
-// alone checks that no member has two processes of which neither waits for the
-// other.
+// alone checks that no member has two processes that work at the same time: one must wait
+// for the other.
 func (c *chaos) alone() {
 	holders := map[string]int{}
 	for _, p := range c.members() {

@@ -21,8 +21,8 @@ import (
 	"bootstrap/deployer/plan"
 )
 
-// mutations are the ways in which one manifest may differ from another, with the
-// flags that its deploy then needs.
+// mutations are the ways in which two manifests may differ, with the flags that the
+// deploy of the second one needs.
 func mutations() []func(*rand.Rand, *wish) (what string, flags []string) {
 	type r = *rand.Rand
 	type flags = []string
@@ -100,9 +100,9 @@ func pair(n int) (a, b wish, flags []string, what string) {
 	return a, b, flags, strings.Join(names, ", ")
 }
 
-// TestPlanIsWhatIsDone deploys pairs of manifests: a deploy makes exactly the
-// calls of CPI and agent that the plan before it has named. $MATRIX is the
-// number of pairs, or the number of one pair as in MATRIX==17.
+// TestPlanIsWhatIsDone deploys pairs of manifests and checks that a deploy makes exactly
+// those calls of CPI and agent that the plan before it has named. $MATRIX is the number
+// of pairs, or the number of one pair as in MATRIX==17.
 func TestPlanIsWhatIsDone(t *testing.T) {
 	t.Parallel()
 	first, last := 1, 12
@@ -165,8 +165,8 @@ func flow(t *testing.T, n int) error {
 	return err
 }
 
-// asPlanned makes a plan, deploys, and compares. With file, the deploy runs the
-// saved plan.
+// asPlanned makes a plan, deploys, and compares the calls. If file is true, the deploy
+// runs the saved plan.
 func (l *lab) asPlanned(flags []string, file bool) error {
 	if err := l.write(); err != nil {
 		return err
@@ -205,8 +205,8 @@ func (l *lab) asPlanned(flags []string, file bool) error {
 	return nil
 }
 
-// calls returns the calls in a trace, each once, without those that only ask for
-// the progress of another call, and without blobs.
+// calls returns the different calls in a trace, without blobs and without the calls that
+// only ask for the progress of another call.
 func calls(met []string) []string {
 	set := map[string]bool{}
 	for _, p := range met {

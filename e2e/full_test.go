@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// withoutState starts a run in which the state file cannot be written from a
-// point on: its folder becomes a file, so that not even root can write there.
+// withoutState starts a run in which the state file cannot be written from a given point
+// on: its folder becomes a file, so that not even root can write there.
 func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
@@ -60,8 +60,8 @@ func (l *lab) withoutState(point string, args []string) (outcome, error) {
 	return o, err
 }
 
-// toldUnwritten checks that a run that could not write the state reports that.
-// An error of the clean-up alone is only a warning.
+// toldUnwritten checks that a run that could not write the state reports that. If only
+// the clean-up fails, a warning is enough.
 func (o outcome) toldUnwritten(args []string) error {
 	if o.status == 0 && !strings.Contains(o.text, "Warning: cannot write the deployment state") {
 		return fmt.Errorf("%v ended well though the state could not be written:\n%s", args, o.text)
@@ -95,7 +95,8 @@ umount -l "$state"
 exit $status
 `
 
-// alone contains the words that give a program its own mount namespace.
+// alone returns the command before a program that gives the program its own mount
+// namespace.
 func alone() []string {
 	if os.Getuid() == 0 {
 		return []string{"unshare", "-m"}
@@ -141,7 +142,7 @@ func (l *lab) withFullDisk(point string, args []string) (outcome, error) {
 			return o, fmt.Errorf("the file system was not filled: %s", free)
 		}
 		_, gone := os.Lstat(filepath.Join(folder+"-after", filepath.Base(l.statePath())))
-		if err := o.toldUnwritten(args); err != nil && gone == nil { // to remove the file needs no room
+		if err := o.toldUnwritten(args); err != nil && gone == nil { // removing the file needs no space on the disk
 			return o, err
 		}
 	}

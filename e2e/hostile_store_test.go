@@ -32,14 +32,14 @@ type hostileStore struct {
 	t      *testing.T
 	server *httptest.Server
 	web    *teamtest.Web
-	marker string       // a file that a program of the attacker makes
+	marker string       // a file that a program of the attacker creates
 	calls  atomic.Int64 // connections to the attacker's address
-	evil   string       // that address
+	evil   string       // the address that the attacker names
 	vms    []string     // VMs that must stay
 }
 
-// Whatever the documents of a store are replaced with, no command runs a program that
-// they name, deletes a VM that they name, or connects to an address that they name.
+// The test replaces the documents of a store in many ways. No command may run a program
+// that they name, delete a VM that they name, or connect to an address that they name.
 // Each command ends with 77 and names the document.
 func TestHostileStore(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestHostileStore(t *testing.T) {
 	h.check(h.must("deploy"))
 	good := h.documents()
 	h.vms = h.cids("vms")
-	h.want.Title = "three" // so that a deploy would change something
+	h.want.Title = "three" // needed so that a deploy would change something
 	h.check(h.write())
 
 	all := []string{"status", "plan", "deploy", "deploy --previous", "delete --yes", "ssh -- true", "stop", "start", "restart", "recreate", "logs --dir " + h.path("tmp")}
@@ -64,7 +64,7 @@ func TestHostileStore(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(reading)) {
 		for n, at := range h.attacks(name, good, older, recipient) {
 			commands := reading[name]
-			if n > 0 { // what differs is not how commands read
+			if n > 0 { // commands read a document in the same way in each attack, so a few commands are enough here
 				commands = []string{commands[n%len(commands)], "status", "delete --yes"}
 				if name == "history.json" {
 					commands = []string{"state backups"}
@@ -126,7 +126,7 @@ func (h *hostileStore) check(err error) {
 	}
 }
 
-// prepare makes the key of the person and the vars store, and deploys; it returns the
+// prepare makes the key of the user and the vars store, and deploys; it returns the
 // public key, which everybody knows.
 func (h *hostileStore) prepare() string {
 	h.t.Helper()
@@ -140,7 +140,7 @@ func (h *hostileStore) prepare() string {
 	return recipient
 }
 
-// documents returns what the store has, without its lock.
+// documents returns the documents in the store, without the lock.
 func (h *hostileStore) documents() map[string][]byte {
 	all := map[string][]byte{}
 	for path, data := range h.web.Documents() {
@@ -167,7 +167,7 @@ func (h *hostileStore) request(method, path string, data []byte) {
 	h.check(answer.Body.Close())
 }
 
-// run runs a command of somebody whose HOME is the folder of the lab.
+// run runs a command of a user whose HOME is the folder of the lab.
 func (h *hostileStore) runAs(home, line string, env ...string) (string, int) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), runLimit)
@@ -191,7 +191,7 @@ func (h *hostileStore) succeeds(home, line string, env ...string) string {
 	return out
 }
 
-// refuses runs a command, which must refuse the document by name, and do nothing.
+// refuses runs a command, which must refuse the document by its name and do nothing else.
 func (h *hostileStore) refuses(what, document, home, command string, env ...string) {
 	h.t.Helper()
 	words := strings.Fields(command)
@@ -248,8 +248,8 @@ func (h *hostileStore) attacks(name string, good, older map[string][]byte, recip
 	return list
 }
 
-// replacement is the worst document that an attacker can write who knows the public key
-// of a person.
+// replacement returns the worst document that an attacker can write who knows only the
+// public key of the user.
 func (h *hostileStore) replacement(name string, good map[string][]byte, recipient string) []byte {
 	h.t.Helper()
 	seal := func(text []byte) []byte {
@@ -281,9 +281,9 @@ func (h *hostileStore) replacement(name string, good map[string][]byte, recipien
 	return seal([]byte("password: known-to-the-attacker\n"))
 }
 
-// strangerSigns replaces everything with what another bootstrap has signed, with a key
-// that the person can decrypt: a machine that knows the store does not take it, nor one
-// that was given the fingerprint of the key.
+// strangerSigns replaces everything in the store with documents that another bootstrap
+// has signed, encrypted for a key of the user. A machine that knows the store refuses
+// them, and so does a machine that was given the fingerprint of the right key.
 func (h *hostileStore) strangerSigns(good map[string][]byte, recipient string) {
 	h.t.Helper()
 	fingerprint := strings.Fields(h.succeeds("home", "state key --state "+h.store))[0]
@@ -303,7 +303,7 @@ func (h *hostileStore) strangerSigns(good map[string][]byte, recipient string) {
 		h.refuses("signed by a stranger", "state.json", "home", command)
 		h.refuses("signed by a stranger, with the fingerprint given", "key.age", "fresh", command, "BOOTSTRAP_STATE_KEY="+fingerprint)
 	}
-	// With the right key again, but the rest of the stranger.
+	// Then the store has the right key again, and the other documents of the stranger.
 	h.put(map[string][]byte{"key.age": good["key.age"]})
 	h.refuses("signed by a stranger, with the key of the team", "state.json", "fresh", "status")
 }

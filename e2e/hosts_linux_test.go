@@ -31,9 +31,9 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// Hosts are machines for a script: each has process ids, mounts, a network and a HOME
-// of its own, and all have the same name. They share a cloud, a machine like them,
-// which contains the VMs and the store of the team. Each host reaches the cloud over
+// Hosts are machines for a script: each has process ids, mounts, a network and a HOME of
+// its own, and all have the same name. They share a cloud, which is made in the same way,
+// and which contains the VMs and the store of the team. Each host reaches the cloud over
 // its own cable.
 
 // cloudAddress is the address of the cloud, of its VMs, and of its store.
@@ -47,7 +47,7 @@ const (
 
 // machines are the machines of a script.
 type machines struct {
-	dir   string // of the script
+	dir   string // folder of the script
 	first map[string]*exec.Cmd
 	names []string
 }
@@ -67,7 +67,7 @@ var canHost = sync.OnceValue(func() bool {
 	return cmd.Run() == nil
 })
 
-// apart makes a process the first one of a host.
+// apart makes a process the first process of a host.
 func apart() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS}
 }
@@ -77,10 +77,11 @@ type machinesKey struct{}
 
 var machinesOf = machinesKey{}
 
-// host cloud {s3 | postgres} NAME... makes a cloud, and one host with each name, whose
-// HOME is the folder NAME and in which the program NAME runs others. It sets STATE to the address of the
-// store. "host start NAME" makes one again after "host kill NAME", which is a
-// power failure; "host cut NAME" pulls its cable, and "host join NAME" ends that.
+// host cloud {s3 | postgres} NAME... makes a cloud, and one host for each NAME. The HOME
+// of a host is the folder NAME, and the program NAME runs other programs on the host. It
+// sets STATE to the address of the store. "host kill NAME" is a power failure, and "host
+// start NAME" makes the host again after it; "host cut NAME" unplugs its cable, and "host
+// join NAME" plugs it in again.
 func host(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: host {cloud STORE NAME... | start NAME | kill NAME | cut NAME | join NAME}")
@@ -164,7 +165,8 @@ func (m *machines) begin(name, script string, env ...string) error {
 	return fmt.Errorf("%s does not start: %s", name, text)
 }
 
-// start makes a host with a cable to the cloud. It does not see the HOME of another.
+// start makes a host with a cable to the cloud. A host does not see the HOME of another
+// one.
 func (m *machines) start(name string) error {
 	number := slices.Index(m.names, name) + 1
 	if err := os.MkdirAll(filepath.Join(m.dir, name), 0o700); err != nil {
@@ -180,7 +182,7 @@ func (m *machines) start(name string) error {
 	if err := m.begin(name, script.String()); err != nil {
 		return err
 	}
-	// The cable of a host that was killed is gone soon.
+	// The cable of a killed host disappears soon.
 	cable := fmt.Sprintf(`
 ip link del to-%[1]s 2>/dev/null || true
 ip link add to-%[1]s type veth peer name eth0 netns %[2]s
@@ -214,7 +216,7 @@ func quoted(path string) string { return "'" + path + "'" }
 // The variables that make this test's program a cloud.
 const (
 	cloudOf    = "BOOTSTRAP_TEST_CLOUD"        // the folder of the script
-	cloudStore = "BOOTSTRAP_TEST_CLOUD_SOCKET" // of PostgreSQL; empty: an S3 server
+	cloudStore = "BOOTSTRAP_TEST_CLOUD_SOCKET" // socket of PostgreSQL; empty: an S3 server
 )
 
 // startCloud makes the cloud, the CPI release that calls it, and the keys of both.
@@ -295,9 +297,10 @@ func pemOfKey(key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// remoteCPI writes a release with the CPI cloud_cpi, whose program sends its configuration
-// and its request to the cloud, on one line each, and prints what comes back. It has the
-// properties of the embedded one, and another name: that one's VMs are on the same machine.
+// remoteCPI writes a release with the CPI cloud_cpi. Its program sends its configuration
+// and its request to the cloud, each on one line, and prints the answer. It has the
+// properties of the embedded CPI, but another name, because the VMs of the embedded CPI
+// are on the same machine.
 func (m *machines) remoteCPI() error {
 	to := filepath.Join(m.dir, "cpi-release")
 	if err := os.CopyFS(to, os.DirFS("../local/cpi/release")); err != nil {
@@ -349,7 +352,7 @@ func TestCloudOfHosts(t *testing.T) {
 	select {} // the machine ends it
 }
 
-// accept lets do answer each connection.
+// accept calls do for each connection.
 func accept(l net.Listener, do func(net.Conn) error) {
 	for {
 		c, err := l.Accept()

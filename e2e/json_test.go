@@ -14,8 +14,8 @@ import (
 )
 
 // checkJSON makes the script fail at its end if one of its programs printed JSON that
-// is not as docs/json.schema.json says. The programs keep what they print, and do
-// not compare it themselves: making a schema takes longer than most of them run.
+// does not fit docs/json.schema.json. The programs only store what they print, and do not
+// check it themselves: making a schema takes longer than most of them run.
 func checkJSON(env *testscript.Env) error {
 	folder := filepath.Join(env.WorkDir, ".printed")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -64,8 +64,8 @@ func allAsSchema(folder string) error {
 	return nil
 }
 
-// jsonSchema returns docs/json.schema.json. Members that it does not name, which
-// programs that read the output must accept, are forbidden.
+// jsonSchema returns docs/json.schema.json, changed so that members which it does not
+// name are errors. Programs that read the output must accept such members.
 var jsonSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	data, err := os.ReadFile("../docs/json.schema.json")
 	if err != nil {
@@ -83,7 +83,7 @@ var jsonSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("json.schema.json")
 })
 
-// closed forbids members that the schema does not name.
+// closed makes members that the schema does not name errors.
 func closed(v any) {
 	switch v := v.(type) {
 	case map[string]any:

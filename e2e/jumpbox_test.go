@@ -19,10 +19,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// jumpBox is a real SSH server that only forwards connections. Only it resolves
-// names that end in .internal: to this machine.
+// jumpBox is a real SSH server that only forwards connections. Names that end in
+// .internal are resolved only by this server, and mean this machine.
 type jumpBox struct {
-	log      string // file that lists the addresses its clients connect to, one per line
+	log      string // file with the addresses to which its clients connect, one per line
 	admits   []byte
 	listener net.Listener
 	config   *ssh.ServerConfig

@@ -29,7 +29,7 @@ import (
 	"testing"
 	"time"
 
-	_ "bootstrap/cmd" // go test must notice that the program has changed, and not use a cached result
+	_ "bootstrap/cmd" // imported so that go test notices changes of the program, and does not use a cached result
 	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -76,8 +76,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// program returns the folder of the program, for a PATH, and that of the
-// caches.
+// program returns the folder of the program, for a PATH, and the folder of the caches.
 func program(t *testing.T) (bin, cache string) {
 	t.Helper()
 	used.Store(true)
@@ -91,22 +90,22 @@ func program(t *testing.T) (bin, cache string) {
 // lab has its own home folder, ports, releases and manifest for deploys.
 type lab struct {
 	dir, bin string
-	machine  string       // what its VMs are made of
-	mbus     [2]int       // ports; more than one for VMs that exist beside each other
+	machine  string       // kind of machine of its VMs
+	mbus     [2]int       // ports of agents; two, for VMs that exist at the same time
 	page     int          // port
 	ssh      int          // the port of the VM's SSH server, for a registry
-	sshKey   string       // the public key; the private one is in ssh.key
-	proxy    *proxy       // between the program and the agents; nil: none
-	held     net.Listener // at a port that something else needs
+	sshKey   string       // the public key; the private key is in ssh.key
+	proxy    *proxy       // between the program and the agents; nil: there is no proxy
+	held     net.Listener // listens on a port that a run needs
 	want     wish
-	env      []string        // environment of every run, besides the usual one
+	env      []string        // environment of every run, in addition to the usual one
 	store    string          // address of the store with the state; empty: the state is a file
-	ends     []func()        // at the end
+	ends     []func()        // functions to call at the end
 	inStore  func() []string // returns the names of the store's documents; nil: unknown
 
 	keys   sync.Mutex // protects the following fields
 	cas    map[int]authority
-	leaves map[[2]int]identity // by the numbers of the CA and the certificate
+	leaves map[[2]int]identity // by the numbers of CA and certificate
 }
 
 // authority is a CA that signs certificates of agents.
@@ -123,29 +122,29 @@ type identity struct {
 
 // wish describes a generated manifest.
 type wish struct {
-	Title     string            // of the page
+	Title     string            // title of the page
 	Jobs      []string          // page, idle
 	Source    int               // version of the package page-server
 	Idle      int               // version of the package idle-tool
-	Disk      int               // MiB; 0: none
-	DiskProps map[string]any    // its cloud_properties
+	Disk      int               // MiB; 0: no disk
+	DiskProps map[string]any    // cloud_properties of the disk
 	Stemcell  int               // version
 	CPU       int               // a cloud property of the VM; 0: not set
 	Env       string            // a variable of the VM's env; empty: not set
-	Tags      map[string]string // of the deployment
+	Tags      map[string]string // tags of the deployment
 	Dynamic   bool              // network
-	MBus      int               // which of the lab's ports the agent has
+	MBus      int               // which of the lab's ports the agent uses
 	Strategy  string            // update.vm_strategy
 	Snapshot  bool              // update.snapshot
-	Flaky     bool              // the CPI fails as the files in faults say
+	Flaky     bool              // the CPI fails as the files in the folder faults say
 	Moves     bool              // update_disk replaces the disk, with another CID, and accepts a type
 	V1        bool              // the CPI speaks API version 1: a registry, and a tunnel to it
-	Password  int               // which of the agent's passwords
-	CA, Leaf  int               // which of its CAs and certificates
-	Whole     bool              // env.bosh.mbus.cert has the CA, too
+	Password  int               // number of the agent's password
+	CA, Leaf  int               // numbers of the agent's CA and certificate
+	Whole     bool              // env.bosh.mbus.cert also contains the CA
 	TmpFS     bool              // the agent keeps its settings in memory
 	Shared    bool              // the address comes from a cloud config
-	Address   string            // of the VM; empty: 127.0.0.1
+	Address   string            // address of the VM; empty: 127.0.0.1
 }
 
 func newWish() wish {
@@ -195,14 +194,14 @@ func (l *lab) end() {
 	_ = os.RemoveAll(l.dir)
 }
 
-// identity returns the wanted certificate, and creates it the first time.
+// identity returns the wanted certificate. The first call for it creates it.
 func (l *lab) identity(w wish) (identity, error) {
 	l.keys.Lock()
 	defer l.keys.Unlock()
 	if l.cas == nil {
 		l.cas, l.leaves = map[int]authority{}, map[[2]int]identity{}
 	}
-	end := time.Now().AddDate(1, 0, 0) // long enough to get no warnings
+	end := time.Now().AddDate(1, 0, 0) // long enough that no warning appears
 	ca, ok := l.cas[w.CA]
 	if !ok {
 		cert, key, err := certificate(&x509.Certificate{NotAfter: end, Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
@@ -230,8 +229,8 @@ func (l *lab) agentURL(w wish) string {
 	return fmt.Sprintf("https://mbus:secret-of-the-lab%d@127.0.0.1:%d", w.Password, l.mbus[w.MBus])
 }
 
-// isRotated checks, from outside, that the agent serves the wanted certificate,
-// accepts the wanted password, and refuses all earlier ones.
+// isRotated connects to the agent and checks that it serves the wanted certificate,
+// accepts the wanted password, and refuses all earlier passwords.
 func (l *lab) isRotated() error {
 	w := l.want
 	id, err := l.identity(w)
@@ -259,7 +258,7 @@ func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-// statePath returns the path of the state, or of the copy that this machine has of it.
+// statePath returns the path of the state, or of this machine's copy of it.
 func (l *lab) statePath() string {
 	if l.store != "" {
 		return filepath.Join(team.Folder(l.path("home", ".bosh"), team.Place(l.store)), "state.json")
@@ -376,8 +375,7 @@ func (l *lab) manifest() map[string]any {
 	return all
 }
 
-// share makes the manifest one in the Director's style, and returns its cloud
-// config.
+// share changes the manifest to the Director's style, and returns its cloud config.
 func share(all map[string]any) (cloud map[string]any) {
 	type m = map[string]any
 	type list = []any
@@ -401,8 +399,8 @@ func share(all map[string]any) (cloud map[string]any) {
 	return cloud
 }
 
-// writeReleases writes the release of the page, with a second job, the CPI whose
-// calls can be made to fail, and the stemcells.
+// writeReleases writes the release of the page, which has a second job; the CPI whose
+// calls can be made to fail; and the stemcells.
 func (l *lab) writeReleases() error {
 	page, cpi := "../testdata/quickstart/page-release/", "../local/cpi/release"
 	spec, err := os.ReadFile(page + "jobs/page/templates/pre-start.erb")
@@ -467,9 +465,9 @@ stop)
 esac
 `
 
-// flaky changes bin/cpi so that it first looks into the folder faults of its
-// home. It accepts a type as a property of disks, for which update_disk replaces
-// the disk.
+// flaky changes the script bin/cpi so that it first looks into the folder faults of its
+// home. The changed script accepts a type as a property of disks; for a new type,
+// update_disk replaces the disk.
 func flaky(script string) string {
 	head, tail, _ := strings.Cut(script, "\nexec ")
 	return head + `
@@ -538,9 +536,9 @@ func (l *lab) writeStemcell() error {
 	return nil
 }
 
-// outcome is how a run of the program ended.
+// outcome says how a run of the program ended.
 type outcome struct {
-	text   string // everything that it printed
+	text   string // everything that the run printed
 	status int    // -1: killed by a signal
 }
 
@@ -636,8 +634,8 @@ func (l *lab) state() (state.State, error) {
 	return st, err
 }
 
-// cids lists the things of one kind in the embedded CPI's folder: vms, disks
-// or stemcells.
+// cids lists the things of one kind in the embedded CPI's folder: vms, disks or
+// stemcells.
 func (l *lab) cids(kind string) []string {
 	entries, _ := os.ReadDir(l.path("home/.bosh/local", kind))
 	var list []string
@@ -653,7 +651,8 @@ func (l *lab) born(disk string) string {
 	if err == nil {
 		return strings.TrimSpace(string(data))
 	}
-	// A file system in a file is mounted only in the VM; that of no VM can be read.
+	// A file system in an image file is mounted only in the VM; if no VM uses it, the
+	// test can read it.
 	image := l.path("home/.bosh/local/disks", disk, "disk.img")
 	if _, err := os.Stat(image); err != nil {
 		return ""

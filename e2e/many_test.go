@@ -13,9 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// many N COMMAND [ARG...] runs N processes in parallel, each with its number as
-// $N and its own $MBUS_PORT and $PAGE_PORT. All of them must succeed; the output
-// of the failed ones is shown.
+// many N COMMAND [ARG...] runs N processes in parallel. Each process gets its number as
+// $N, and its own $MBUS_PORT and $PAGE_PORT. All of them must succeed; the output of the
+// failed ones is shown.
 func many(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: many N COMMAND [ARG...]")
@@ -51,8 +51,8 @@ func many(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ownPorts finds free ports between those of freePort and those that the system
-// uses for connections: so many ports would overlap with the former.
+// ownPorts finds free ports above those of freePort and below those that the system uses
+// for connections: so many ports would collide with those of freePort.
 func ownPorts(n int) ([]int, error) {
 	var list []int
 	for port := 30000 + os.Getpid()%500; port < 32700 && len(list) < n; port++ {

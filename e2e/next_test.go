@@ -21,29 +21,29 @@ import (
 	"bootstrap/network"
 )
 
-// ending is a state in which a run can end: how the test produces it, with a run
-// that reports it, and the expected message.
+// ending is a state in which a run can end. It contains a function with which the test
+// produces the state by a run that reports it, and the expected message.
 type ending struct {
 	name string
 	make func(*lab) (outcome, error)
 	says string // pattern
-	// pick selects one of the named commands, from 0.
+	// pick is the index of the command to use, if the message names several.
 	pick int
-	// again is the command that ended in the state, where the message only says
-	// to run it again.
+	// again is the command that ended in the state; it is used if the message only says
+	// to run the command again.
 	again string
-	// mend does what the message asks for before the command; may be nil.
+	// mend does what the message asks the user to do before the command; may be nil.
 	mend func(*lab) error
-	// then is run after the command; empty: nothing.
+	// then is a command that is run after the named one; empty: none.
 	then string
-	gone bool // at the end nothing is left; otherwise the page is served and there is nothing to do
+	gone bool // true: at the end nothing is left; false: the page is served and there is nothing to do
 }
 
-// TestNextCommand gets out of each state in which a run can end, with the
-// command that the message names, exactly as it is printed.
+// TestNextCommand produces each state in which a run can end, and leaves it with the
+// command that the message names, exactly as printed.
 func TestNextCommand(t *testing.T) {
 	t.Parallel()
-	// All of those of VMs in one lab would be what the other tests wait for at the end.
+	// All endings of VMs in one lab would take longer than all other tests.
 	shapes := map[string][]ending{"disk": diskEndings(), "state": stateEndings(), "addresses": addressEndings()}
 	for part := range slices.Chunk(endings(), 4) {
 		shapes["vm, from "+part[0].name] = part
@@ -69,7 +69,7 @@ func TestNextCommand(t *testing.T) {
 	}
 }
 
-// walkOut begins with a working deployment, and must end with one.
+// walkOut begins with a working deployment, and must end with a working one.
 func (l *lab) walkOut(e ending) error {
 	if err := l.must("deploy"); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (l *lab) walkOut(e ending) error {
 	}
 	commands := named(o.text)
 	for _, command := range commands {
-		theirs := strings.Contains(command, "=…") // of the run that holds the lock
+		theirs := strings.Contains(command, "=…") // the process of the run that holds the lock
 		ledger := strings.HasPrefix(command, "bootstrap addresses release 1")
 		if !theirs && !ledger && !strings.Contains(command, " "+l.target()) {
 			return fmt.Errorf("names %q, which cannot be pasted:\n%s", command, o.text)
@@ -181,7 +181,7 @@ func after(do func(*lab) error, then func(*lab) (outcome, error)) func(*lab) (ou
 	}
 }
 
-// killAgent ends the agents, which leave the jobs alone.
+// killAgent kills the agents. The jobs keep running.
 func killAgent(l *lab) error {
 	for _, p := range allOf(l.path("home/.bosh/local/vms")) {
 		if strings.Contains(p.command, "plugin agent") {
@@ -193,7 +193,7 @@ func killAgent(l *lab) error {
 	return nil
 }
 
-// otherAgent makes the state record another agent id than that of the VM.
+// otherAgent changes the agent id in the state, so that it differs from that of the VM.
 func otherAgent(l *lab) error {
 	data, err := os.ReadFile(l.statePath())
 	if err != nil {
@@ -236,7 +236,7 @@ func wrongPort(l *lab) error {
 }
 
 func endings() []ending {
-	var before string // the title that a command puts back
+	var before string // the title to which a command returns
 	return []ending{
 		{
 			name: "silent agent", make: after(killAgent, says("deploy MANIFEST --agent-timeout 1s")),
@@ -335,7 +335,7 @@ func diskEndings() []ending {
 	}
 }
 
-// while runs a command up to a point, runs a function, and lets the command
+// while runs a command up to a point, calls a function, and then lets the command
 // continue.
 func (l *lab) while(point, line string, do func(*os.Process) error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
@@ -413,8 +413,8 @@ func stateEndings() []ending {
 	}
 }
 
-// othersAddress makes a deployment that does not exist any more hold an address in
-// the ledger.
+// othersAddress makes a deployment that does not exist any more hold an address in the
+// ledger.
 func othersAddress(addr string) func(*lab) error {
 	return func(l *lab) error {
 		ledger, err := addresses.Open(context.Background(), l.path("home/.bosh/addresses.db"), time.Now)
@@ -454,7 +454,7 @@ func moveLedger(l *lab) error {
 	return os.Rename(l.path("home/.bosh/addresses.db"), l.path("away.db"))
 }
 
-// addressEndings are those of a deployment whose address comes from the ledger.
+// addressEndings returns the endings of a deployment whose address comes from the ledger.
 func addressEndings() []ending {
 	deploy := says("deploy MANIFEST --yes")
 	again := "deploy MANIFEST"
@@ -477,7 +477,7 @@ func addressEndings() []ending {
 			name: "server that does not answer", says: `cannot use the address ledger postgres://127.0.0.1:1/d(?s).*Exit code 1`, again: again,
 			make: says("deploy MANIFEST --database postgres://127.0.0.1:1/d"),
 		}, {
-			// The last one: the address stays the wanted one.
+			// This must be the last ending, because the wanted address stays changed.
 			name: "address of a deployment that is gone", says: `AlreadyInUse(?s).*Exit code 1`, then: "bootstrap deploy MANIFEST",
 			make: after(both(othersAddress("127.0.0.2"), func(l *lab) error { l.want.Address = "127.0.0.2"; return l.write() }), deploy),
 		},

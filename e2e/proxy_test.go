@@ -23,15 +23,16 @@ import (
 // proxy is a proxy between the program and the agents that makes one message
 // fail.
 type proxy struct {
-	ports   [2]int // one for each of the agents' ports
+	ports   [2]int // one port for each port of an agent
 	servers []*http.Server
 	client  *http.Client
 
 	mu sync.Mutex
-	// fault is cut-before, cut-after, status, delay, hang, huge or foreign; of update_settings
-	// also unknown, ignored, or half: the certificate is not taken. Empty: none.
+	// fault is cut-before, cut-after, status, delay, hang, huge or foreign; for
+	// update_settings also unknown, ignored, or half (the agent does not adopt the
+	// certificate). Empty: no fault.
 	fault  string
-	method string // of the message that meets it
+	method string // method of the message that fails
 	lying  bool   // the proxy serves another certificate
 	// meanwhile is called after the message with the fault "meanwhile" has
 	// reached the agent, and before its answer is passed on.
@@ -75,15 +76,15 @@ func (l *lab) addProxy() error {
 	return nil
 }
 
-// quick lets a connection agree on keys in the cheapest way: with the race detector
-// the usual one takes half of the time of all calls.
+// quick makes connections agree on keys in the cheapest way: with the race detector, the
+// usual way takes half of the time of all calls.
 func quick(c *tls.Config) *tls.Config {
 	c.CurvePreferences = []tls.CurveID{tls.CurveP256}
 	return c
 }
 
-// servedAt returns the certificate that the agent at a port serves, or else the
-// wanted one.
+// servedAt returns the certificate that the agent at a port serves; if none answers, the
+// wanted certificate.
 func (l *lab) servedAt(port int) (*tls.Certificate, error) {
 	id, err := l.identity(l.want)
 	if err != nil {
@@ -111,15 +112,14 @@ func (p *proxy) close() {
 	p.client.CloseIdleConnections()
 }
 
-// arm makes the next message of that method fail; with an empty fault, none
-// fails.
+// arm makes the next message of that method fail; an empty fault makes none fail.
 func (p *proxy) arm(fault, method string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault, p.method, p.lying = fault, method, false
 }
 
-// take returns what to do with the message, and resets that.
+// take returns the fault of the message, and resets it.
 func (p *proxy) take(method string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *proxy) serve(agent string, w http.ResponseWriter, r *http.Request) {
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp, err := p.client.Do(req)
 	if err != nil {
-		panic(http.ErrAbortHandler) // almost as if nothing listened there
+		panic(http.ErrAbortHandler) // the client sees nearly the same as when nothing listens
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)

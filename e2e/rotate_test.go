@@ -81,8 +81,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// rotated returns a lab in which everything was deployed, and whose manifest
-// then has another password, certificate and CA.
+// rotated returns a lab with a deployed VM, whose manifest then gets another password,
+// certificate and CA.
 func rotated(t *testing.T, before func(*lab) error) *lab {
 	t.Helper()
 	l, err := newLab(t)
@@ -110,8 +110,8 @@ func rotated(t *testing.T, before func(*lab) error) *lab {
 	return l
 }
 
-// TestRotateHalf finds an agent that has taken part of a change: the deploy
-// reaches it and finishes the change.
+// TestRotateHalf has an agent that has adopted only part of a change: the deploy reaches
+// it and finishes the change.
 func TestRotateHalf(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]struct{ password, certificate bool }{
@@ -188,8 +188,8 @@ func (l *lab) giveSettings(have, want wish, certificate bool) error {
 	return errors.New("the agent does not take the settings")
 }
 
-// TestRotateRefused gives settings to agents that do not take them: the deploy
-// does not report a success, and the agent can still be reached.
+// TestRotateRefused gives settings to agents that do not adopt them: the deploy does not
+// report a success, and the agent can still be reached.
 func TestRotateRefused(t *testing.T) {
 	t.Parallel()
 	meet := func(t *testing.T, fault string) (*lab, outcome) {
@@ -271,8 +271,8 @@ func TestRotateRefused(t *testing.T) {
 	})
 }
 
-// TestRotateRestart finds an agent to which a killed run gave new settings, and
-// which restarts while it is asked.
+// TestRotateRestart has an agent to which a killed run gave new settings, and which
+// restarts while the next run asks it.
 func TestRotateRestart(t *testing.T) {
 	t.Parallel()
 	l := rotated(t, (*lab).addProxy)
@@ -306,7 +306,7 @@ func TestRotateForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if args[0] == "deploy" && len(args) > 1 {
-			l.want.CA++ // and the manifest has changed again
+			l.want.CA++ // and the manifest changes once more
 			if err := l.write(); err != nil {
 				t.Fatal(err)
 			}
@@ -325,10 +325,9 @@ func TestRotateForgotten(t *testing.T) {
 	}
 }
 
-// TestRotateRandom makes random changes of the agent's settings, with deploys
-// that are killed at random points: the agent can always be reached, and the VM
-// stays. $ROTATE is the number of sequences, or the number of one as in
-// ROTATE==17.
+// TestRotateRandom makes random changes of the agent's settings, with deploys that are
+// killed at random points: the agent can always be reached, and the VM stays. $ROTATE is
+// the number of sequences, or the number of one sequence as in ROTATE==17.
 func TestRotateRandom(t *testing.T) {
 	t.Parallel()
 	first, last := 1, 2

@@ -7,9 +7,9 @@ type scenario struct {
 	name   string
 	empty  bool        // nothing is deployed before
 	gone   bool        // nothing is deployed afterwards
-	shape  string      // of shapes: what is deployed before; empty: newWish
+	shape  string      // one of shapes, which is deployed first; empty: newWish
 	change func(*wish) // the changes of the manifest for the run
-	before []string    // a run before the interrupted one
+	before []string    // arguments of a run before the interrupted one
 	args   []string    // the run
 	after  []string    // a run afterwards, before the checks
 }

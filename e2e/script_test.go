@@ -50,7 +50,7 @@ func TestScript(t *testing.T) {
 	t.Parallel()
 	bin, cache := program(t)
 	var parent atomic.Value
-	t.Cleanup(func() { // testscript does so only where every script ran
+	t.Cleanup(func() { // testscript fails for unused scripts only if all scripts ran
 		if parent, ok := parent.Load().(string); ok {
 			_ = os.Remove(parent)
 		}
@@ -155,8 +155,8 @@ func setup(env *testscript.Env, bin, cache string) error {
 	return nil
 }
 
-// machine is what the VMs of tests are made of that do not choose: the cheapest, or
-// what TEST_MACHINE names.
+// machine returns the kind of machine of VMs in tests that do not choose one: the
+// cheapest kind, or the one that TEST_MACHINE names.
 func machine() string { return cmp.Or(os.Getenv("TEST_MACHINE"), agent.MachineFolder) }
 
 // namespaces reports whether tests may choose VMs of namespaces.
@@ -166,13 +166,13 @@ var namespaces = sync.OnceValue(func() bool {
 		namespace.Try(context.Background(), filepath.Join(dir, "bootstrap")) == nil
 })
 
-// freePort finds a port below those that the system uses for connections: the
+// freePort finds a port below those that the system uses for connections, because the
 // system may use one of these again before the script listens there.
 func freePort() (int, error) {
 	var err error
 	for range 100 {
 		port := 10000 + mathrand.IntN(20000)
-		// Another script may have it, and not listen there yet.
+		// Another script may have got this port without listening there yet.
 		if _, taken := handedOut.LoadOrStore(port, true); taken {
 			continue
 		}
@@ -200,11 +200,11 @@ func ports(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// handedOut contains the ports that scripts of this process have got.
+// handedOut contains the ports that were given to scripts of this process.
 var handedOut sync.Map
 
-// keys creates a CA, a certificate of the agent and an SSH key, in the form for
-// a manifest: on one line, between double quotes.
+// keys creates a CA, a certificate of the agent and an SSH key, in the form for a
+// manifest: on one line, between double quotes.
 func keys(env *testscript.Env) error {
 	ca, caKey, err := certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
 	if err != nil {
@@ -229,7 +229,7 @@ func keys(env *testscript.Env) error {
 	return err
 }
 
-// newSSHKey writes a private key, and returns its public one.
+// newSSHKey writes a private key, and returns its public key.
 func newSSHKey(path string) (string, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -290,8 +290,8 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 
-// page URL prints the page, so that the script can check it with stdout; with !
-// nothing may be served there.
+// page URL prints the page, so that the script can check it with stdout; with ! nothing
+// may be served there.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: page URL")
@@ -340,8 +340,8 @@ func askAgent(url string) (*x509.Certificate, int, error) {
 	return resp.TLS.PeerCertificates[0], resp.StatusCode, nil
 }
 
-// processes PATTERN prints the command lines of the VMs' processes; with ! there
-// must be none.
+// processes PATTERN prints the command lines of the VMs' processes; with ! no process may
+// match.
 func processes(ts *testscript.TestScript, neg bool, _ []string) {
 	list := slices.Concat(ofVMs(ts.MkAbs(".")), inVMs(homeOf(ts)))
 	if neg && len(list) > 0 {
@@ -392,8 +392,8 @@ type process struct {
 // ofVMs lists the processes of VMs below dir, which is in their environment.
 func ofVMs(dir string) []process { return allOf("VCAP_ROOT=" + dir + "/") }
 
-// inVMs lists the processes in VMs of namespaces of a home folder, whose path ends
-// with end.
+// inVMs lists the processes of VMs that are namespaces, and that belong to a home folder
+// whose path ends with end.
 func inVMs(end string) (list []process) {
 	for _, p := range vmtest.Processes(end + "/.bosh/local") {
 		list = append(list, process{p.PID, p.Command + " in vms/" + p.VM})
@@ -403,7 +403,7 @@ func inVMs(end string) (list []process) {
 
 // allOf lists the processes with that text in their command line or environment.
 func allOf(text string) []process {
-	// ps shows the environment of one's own processes on Linux and macOS.
+	// On Linux and macOS, ps shows the environment of the user's own processes.
 	out, err := exec.Command("ps", "axeww", "-o", "pid=,command=").Output()
 	if err != nil {
 		return nil
@@ -422,7 +422,7 @@ func allOf(text string) []process {
 	return list
 }
 
-// endAll ends the processes that find lists, repeatedly: one may start another
+// endAll kills the processes that find lists, repeatedly: a process may start another one
 // before it ends.
 func endAll(find func() []process) {
 	for range 20 {

@@ -14,18 +14,18 @@ import (
 	"bootstrap/internal/postgrestest"
 )
 
-// databasePassword is in the URL of each script's database. The server asks for
-// none.
+// databasePassword is in the URL of each script's database, although the server does not
+// ask for it.
 const databasePassword = "password-of-the-database"
 
-// database is the PostgreSQL server of a script; nil: it has none.
+// database is the PostgreSQL server of a script; nil: the script has none.
 type database struct{ server *postgrestest.Server }
 
 type databaseKey struct{}
 
-// ownDatabase gives a script room for a server. At the end it kills the processes of
-// which the script has left a number in a file NAME.pid: a worker waits for ever for a
-// server that is gone.
+// ownDatabase gives a script a place for a server. At the end it kills the processes
+// whose numbers the script has written to files NAME.pid, because a worker waits for ever
+// for a server that does not come back.
 func ownDatabase(env *testscript.Env) {
 	own := &database{}
 	env.Values[databaseKey{}] = own
@@ -44,8 +44,8 @@ func ownDatabase(env *testscript.Env) {
 }
 
 // postgres start starts a PostgreSQL server, with its URL in $DATABASE; postgres stop
-// stops it, and start starts the same one again. The condition [postgres] is true
-// where PostgreSQL is installed.
+// stops it, and another start starts the same server again. The condition [postgres] is
+// true where PostgreSQL is installed.
 func postgres(ts *testscript.TestScript, neg bool, args []string) {
 	own := ts.Value(databaseKey{}).(*database)
 	switch what := strings.Join(args, " "); {

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// TestSoak deploys, changes and deletes $SOAK times (once by default) in several
-// labs in parallel, and kills the program at random moments: at the end, nothing
-// has grown.
+// TestSoak deploys, changes and deletes $SOAK times (default: once) in several labs in
+// parallel, and kills the program at random moments: at the end, the load must not have
+// grown.
 func TestSoak(t *testing.T) {
 	cycles := 1
 	if n, err := strconv.Atoi(os.Getenv("SOAK")); err == nil {
@@ -116,7 +116,7 @@ func (s *soaker) cycle() error {
 	return s.lab.gone()
 }
 
-// load counts what must not grow.
+// load contains the numbers that must not grow.
 type load struct {
 	processes, files, goroutines, descriptors int
 }

@@ -22,19 +22,19 @@ import (
 	"bootstrap/state/team/teamtest"
 )
 
-// store {s3 | web | private | postgres} starts a server for the state of a team and
-// sets STATE to its address, which contains a password for private and postgres. For
-// web, the script controls the server: "store down" makes it fail, "store down-after N"
-// at the write of the state after N others, and "store up" ends that. "store has NAME"
-// prints a document of it, and "store put NAME FILE" replaces one, like anybody who may
-// write there.
+// store {s3 | web | private | postgres} starts a server for the state of a team and sets
+// STATE to its address, which contains a password for private and postgres. For web, the
+// script controls the server: "store down" makes it fail, "store down-after N" makes it
+// fail at the write of the state after N other writes, and "store up" ends that. "store
+// has NAME" prints a document of it, and "store put NAME FILE" replaces one, like anybody
+// who may write there.
 func store(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
 		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE}")
 	}
 	down, _ := ts.Value(storeDown).(*downAfter)
 	switch args[0] {
-	case "s3", "web", "private", "postgres": // machines without keys know it, too
+	case "s3", "web", "private", "postgres": // the address is the same for machines without keys
 		ts.Setenv("BOOTSTRAP_STATE_KEY", storesKey)
 	}
 	switch args[0] {
@@ -75,7 +75,7 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		ts.Check(err)
 		ts.Defer(server.Close)
-		// The server asks for no password, and gets one.
+		// The server asks for no password, but the address contains one.
 		ts.Setenv("STATE", strings.Replace(server.URL(), "bootstrap@", "bootstrap:"+teamSpelled+"@", 1)+"&environment=prod")
 	case "down":
 		down.writes.Store(0)
@@ -135,13 +135,13 @@ func (d *downAfter) before(r *http.Request) int {
 	return 0
 }
 
-// storeDown is the key of the value that makes the store of a script fail.
+// storeKey is the key under which a script's environment has its store.
 type storeKey struct{}
 
 var storeDown = storeKey{}
 
 // useStore keeps the state of the lab in a store: web, s3 or postgres; empty: in a file.
-// Where the server of a store cannot be had, the state is in a file, too.
+// If the server of a store cannot be started here, the state is in a file, too.
 func (l *lab) useStore(kind string) error {
 	switch kind {
 	case "web":
@@ -150,7 +150,7 @@ func (l *lab) useStore(kind string) error {
 		l.ends = append(l.ends, server.Close)
 		l.store, l.inStore = server.URL+"/lab", web.Names
 	case "s3":
-		folder, err := os.MkdirTemp("", "s3-") // processes of the lab's folder are those of VMs
+		folder, err := os.MkdirTemp("", "s3-") // not in the lab's folder, where every process counts as one of a VM
 		if err != nil {
 			return err
 		}

@@ -19,9 +19,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// unpack FOLDER replaces what a deployment left in the script's folder with what
-// an earlier version left, a folder of testdata/takeover. The release that its
-// manifest names is the quickstart's.
+// unpack FOLDER replaces the deployment in the script's folder with one that an earlier
+// version left, from a folder of testdata/takeover. The release that its manifest names
+// is the quickstart's.
 func unpack(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: unpack FOLDER")
@@ -73,8 +73,8 @@ func unpack(ts *testscript.TestScript, neg bool, args []string) {
 	holdPorts(ts)
 }
 
-// holdPorts waits until no other run of these tests uses the ports of the manifest,
-// which are the same for all: of those, one at a time listens at a port near them.
+// holdPorts waits until no other run of these tests uses the ports of the manifest, which
+// are the same for all runs. To exclude others, a run listens on a port near them.
 func holdPorts(ts *testscript.TestScript) {
 	port := regexp.MustCompile(`mbus: https://.*:(\d+)`).FindStringSubmatch(ts.ReadFile("page.yml"))
 	if port == nil {
@@ -82,7 +82,7 @@ func holdPorts(ts *testscript.TestScript) {
 	}
 	held := "HELD_" + port[1]
 	if ts.Getenv(held) != "" {
-		return // by this script
+		return // the script itself holds the port
 	}
 	n, err := strconv.Atoi(port[1])
 	ts.Check(err)

@@ -19,12 +19,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// tamper puts somebody between the program and the agent of the script's VM, at
+// tamper puts an attacker between the program and the agent of the script's VM, at
 // $TAMPER_PORT and with the agent's own certificate:
 //
 //	tamper replace OLD NEW...  replaces text in the agent's answers; @FILE is replaced by its contents
 //	tamper blob                changes a byte of each download
-//	tamper hang FILE           begins a download, makes FILE, and sends no more
+//	tamper hang FILE           begins a download, creates FILE, and sends no more
 func tamper(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: tamper {replace OLD NEW... | blob | hang FILE}")
@@ -108,7 +108,7 @@ func rewrite(r *http.Response, change func([]byte) []byte) error {
 // hanging is a download that stops after the first byte.
 type hanging struct {
 	io.ReadCloser
-	began string // file that is created then
+	began string // file that is created when the download begins
 	gone  <-chan struct{}
 	sent  bool
 }

@@ -21,7 +21,8 @@ import (
 	"bootstrap/network"
 )
 
-// The password in the URL of the team's ledger, and as the URL spells it.
+// The password in the URL of the team's ledger: as it is, and as it is written in the
+// URL.
 const (
 	teamPassword = "s3cret/of?the@ledger"
 	teamSpelled  = "s3cret%2Fof%3Fthe%40ledger"
@@ -71,7 +72,7 @@ func TestTeamLedger(t *testing.T) {
 	check(noPassword("deploy", []byte(o.text)))
 	check(l.serves())
 
-	// The next commands know the ledger.
+	// The next commands know the ledger without an argument.
 	const mine = "^127.0.0.1 +default +lab +web/0 +static +vm-"
 	ends(0, "deploy MANIFEST", "Skipping deploy")
 	ends(0, "addresses list --database URL", mine)
@@ -80,7 +81,7 @@ func TestTeamLedger(t *testing.T) {
 	ends(0, "addresses adopt MANIFEST", "The ledger has all of these addresses already")
 	ends(1, "addresses release lab --database URL", "still exists on this machine")
 
-	// Another machine has the state, and must be told which ledger.
+	// On another machine with the state, the ledger must be given.
 	for line, status := range map[string]int{
 		"deploy MANIFEST": 1, "plan MANIFEST": 1, "delete MANIFEST --yes": 1, "addresses list MANIFEST": 1, "addresses adopt MANIFEST": 1,
 		"addresses list MANIFEST --database '" + url + "'": 0,
@@ -94,7 +95,7 @@ func TestTeamLedger(t *testing.T) {
 	}
 	check(l.serves())
 
-	// Somebody else has the address that this deployment wants.
+	// Another deployment has the address that this deployment wants.
 	l.want.Address = "127.0.0.2"
 	check(l.write())
 	check(hold(url, "127.0.0.2"))
@@ -103,7 +104,7 @@ func TestTeamLedger(t *testing.T) {
 	ends(0, "deploy MANIFEST --yes", `is running at 127\.0\.0\.2`)
 	check(l.serves())
 
-	// The server is away: nothing is touched, and a delete continues later.
+	// The server does not answer: nothing is changed, and a delete continues later.
 	server.Stop()
 	ends(1, "deploy MANIFEST --recreate --yes", "cannot use the address ledger postgres://bootstrap@.*; start the server")
 	ends(1, "addresses list MANIFEST --json", `"status":"failed","exit_code":1`)
@@ -130,7 +131,7 @@ func hold(ledger, addr string) error {
 	return err
 }
 
-// noPassword returns an error if the text has the password of the team's ledger.
+// noPassword returns an error if the text contains the password of the team's ledger.
 func noPassword(where string, text []byte) error {
 	for _, spelled := range []string{teamPassword, teamSpelled} {
 		if bytes.Contains(text, []byte(spelled)) {
@@ -140,8 +141,8 @@ func noPassword(where string, text []byte) error {
 	return nil
 }
 
-// tellsNoPassword checks the files of the lab: the state, logs, requests to the
-// CPI, what the VM has.
+// tellsNoPassword checks that the files of the lab contain no password: the state, logs,
+// requests to the CPI, and the files of the VM.
 func (l *lab) tellsNoPassword() error {
 	return filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {

@@ -18,10 +18,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// terminal ANSWER COMMAND... runs a command on a terminal and prints what the
-// terminal shows. When the command asks a question, asked.sh runs, if it exists,
-// and then ANSWER is typed; an empty ANSWER means that the command must not ask,
-// ctrl-c is the key, and enter answers every question of init with its default. The terminal is $COLUMNS wide; the default is 80.
+// terminal ANSWER COMMAND... runs a command on a terminal and prints what the terminal
+// shows. When the command asks a question, asked.sh runs, if it exists, and then ANSWER
+// is typed. An empty ANSWER means that the command must not ask, ctrl-c is the key, and
+// enter answers every question of init with its default. The terminal is $COLUMNS wide;
+// the default is 80.
 func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: terminal ANSWER COMMAND...")
@@ -66,12 +67,12 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 	piece := make([]byte, 4096)
 	passphrase := regexp.MustCompile(`(assphrase of [^\r\n]*|The same again):$`)
 	proposal := regexp.MustCompile(`\n(Release|[a-z_]+|[A-Za-z_ ]+ \[[^\]\r\n]*\]):$`)
-	var answers []string // of a file, for one question after the other
+	var answers []string // lines of a file, one for each question
 	if name, ofFile := strings.CutPrefix(answer, "@"); ofFile {
 		answers = strings.Split(ts.ReadFile(name), "\n")
 		answer = "answers"
 	}
-	seen := 0 // of shown, with the last question
+	seen := 0 // length of shown up to the last question
 	for {
 		n, err := screen.Read(piece)
 		shown = append(shown, piece[:n]...)
@@ -101,7 +102,7 @@ func watch(ts *testscript.TestScript, screen io.ReadWriter, answer string) (show
 				ts.Fatalf("cannot answer: %v", err)
 			}
 		}
-		if err != nil { // Linux reports the end of a terminal as an error
+		if err != nil { // on Linux, reading from a closed terminal fails
 			return shown, asked
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// For a mistake in the manifest of a deployment, or in a file that it names,
-// validate and deploy print the same sentence: validate prints all mistakes with
-// their places, and deploy creates no VM.
+// For a mistake in the manifest of a deployment, or in a file that the manifest names,
+// validate and deploy print the same sentence. validate prints all mistakes with their
+// places, and deploy creates no VM.
 func TestValidateSaysWhatDeploySays(t *testing.T) {
 	t.Parallel()
 	bin, cache := program(t)
@@ -123,10 +123,10 @@ func problemsIn(t *testing.T, out string) []reported {
 // words returns a text without its line breaks.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// deployableTools are what scripts use to change the folder of deployable: edit
-// changes the manifest; packed JOB-PACKAGES NAME:DEPENDENCY… creates one.tgz, a
-// release of those packages with the job a. NAME@STEMCELL is a compiled package,
-// and cpi gives the job a bin/cpi.
+// deployableTools are what scripts use to change the folder of deployable: edit changes
+// the manifest; packed JOB-PACKAGES NAME:DEPENDENCY… creates one.tgz, a release of those
+// packages with the job a. NAME@STEMCELL is a compiled package, and cpi adds bin/cpi to
+// the job.
 const deployableTools = `set -e
 edit() { sed -i.bak "$1" m.yml; }
 packed() {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAgentThatHangs makes the agent hang at one message or blob: the run ends
-// by itself and gives the reason, and the next run finishes.
+// TestAgentThatHangs makes the agent hang at one message or blob: the run ends by itself
+// and gives the reason, and the next run succeeds.
 func TestAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := newLab(t)
@@ -20,15 +20,15 @@ func TestAgentThatHangs(t *testing.T) {
 	if err := l.addProxy(); err != nil {
 		t.Fatal(err)
 	}
-	l.want.Source = 4711 // labs share a cache of compiled packages; no other lab compiles this one
+	l.want.Source = 4711 // labs share a cache of compiled packages; no other lab has this source, so the package is compiled
 	for i, c := range []struct {
 		fault, method string
 		line          string
 		code          int
 		says          string
 	}{
-		// This deploy compiles the package, and succeeds even if the cache does
-		// not get it.
+		// This deploy compiles the package, and succeeds even if the package does not get
+		// into the cache.
 		{"hang", "get_blob", "deploy MANIFEST", 0, "is not kept in the cache: the VM sent none of it(?s).*Succeeded"},
 		{"hang", "put_blob", "deploy MANIFEST --task-timeout 5s", 69, "no data was transferred for too long"},
 		{"hang", "start", "deploy MANIFEST --task-timeout 5s", 1, "cannot start the jobs: not done after 5s, the time limit of --task-timeout"},

@@ -1,11 +1,11 @@
-// Traced is the program with points at which a test can kill it, stop it or make
-// it write a trace. These variables of the environment select the points; the program
-// that people get does not know them.
+// Traced is the program with points at which a test can kill it, stop it or make it write
+// a trace. These variables of the environment select the points; the program for users
+// ignores them.
 //
 //	BOOTSTRAP_TRACE=FILE           append a line for each point: "cpi create_vm before 1",
 //	                               "agent stop after 2", "state write before 3"
-//	BOOTSTRAP_TRACE_JSON=FOLDER    keep what --json prints in a new file there, to compare
-//	                               with docs/json.schema.json
+//	BOOTSTRAP_TRACE_JSON=FOLDER    write what --json prints to a new file there, too, which
+//	                               is compared with docs/json.schema.json
 //	BOOTSTRAP_KILL_AT=LINE         kill the program there, as by kill -9
 //	BOOTSTRAP_KILL_AFTER=50ms      kill it that long after the point
 //	BOOTSTRAP_KILL_CPI=1           kill the CPI's process group, too; only at a point of
@@ -46,8 +46,8 @@ func main() {
 }
 
 // traceRuby appends the process and the arguments of a Ruby to the file rubies in the
-// home folder, if that file exists. No variable of the environment can name another
-// file, because a Ruby gets none.
+// home folder, if that file exists. A variable of the environment cannot name the file,
+// because a Ruby gets no such variables.
 func traceRuby(args []string) {
 	f, err := os.OpenFile(filepath.Join(os.Getenv("HOME"), "rubies"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// printed is a standard output that is kept in a file, too.
+// printed is a standard output that is also written to a file.
 type printed struct {
 	to, kept io.Writer
 }
 
-// keepJSON returns the standard output of a program with the arguments. If they ask
-// for JSON and folder is given, what is printed is also kept in a new file in it, after
-// a line with the arguments: a test compares it with the schema.
+// keepJSON returns the standard output of a program with the given arguments. If the
+// arguments ask for JSON and folder is given, the output is also written to a new file in
+// the folder, after a line with the arguments: a test compares it with the schema.
 func keepJSON(folder string, args []string) (io.Writer, error) {
 	if folder == "" || !slices.Contains(args, "--json") || slices.Contains(args, "ssh") {
 		return os.Stdout, nil

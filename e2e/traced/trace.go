@@ -24,10 +24,10 @@ type tracer struct {
 	killAfter time.Duration // the delay between the point and the kill
 	killCPI   bool          // kill the running CPI's process group, too
 	waitAt    string        // the point at which it waits
-	waitFile  string        // at that point it creates this file and waits until the file is removed
+	waitFile  string        // at point waitAt, the program creates this file and waits until the file is removed
 }
 
-// traceFrom returns the trace that the environment requests; nil: none.
+// traceFrom returns the trace that the environment requests; nil: it requests none.
 func traceFrom(getenv func(string) string) (func(instance.Point), error) {
 	t := &tracer{
 		seen:     map[string]int{},
@@ -70,7 +70,7 @@ func (t *tracer) point(p instance.Point) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill()
 	}
-	select {} // do nothing more until the signal arrives
+	select {} // do nothing more until the process is killed
 }
 
 // count returns the name of the point and appends it to the trace.
@@ -87,8 +87,8 @@ func (t *tracer) count(p instance.Point) string {
 	return name
 }
 
-// wait creates the file that shows that the point is reached, and returns when
-// the file was removed.
+// wait creates the file, which shows that the point is reached, and returns when the file
+// was removed.
 func (t *tracer) wait() {
 	if os.WriteFile(t.waitFile, nil, 0o600) != nil {
 		return
