@@ -12,6 +12,7 @@ import (
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployment/links"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/scratch"
 	"bootstrap/manifest"
@@ -71,6 +72,10 @@ func (v *validation) skip(what string, why error) {
 // take sorts the errors of a deploy into problems, at their own place or at pos, and
 // things that could not be checked. It returns all other errors.
 func (v *validation) take(pos document.Position, err error) error {
+	if wrong, ok := errors.AsType[*links.Unresolved](err); ok {
+		v.problems = append(v.problems, v.linkProblems(pos, wrong)...)
+		return nil
+	}
 	list := apart(err)
 	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
 	for _, err := range list {
@@ -89,6 +94,31 @@ func (v *validation) take(pos document.Position, err error) error {
 		}
 	}
 	return nil
+}
+
+// linkProblems returns a problem for each link that cannot be connected, at its job, or
+// else at pos.
+func (v *validation) linkProblems(pos document.Position, wrong *links.Unresolved) document.Problems {
+	groups := []manifest.InstanceGroup{v.whole.Group}
+	if d := v.r.in.Deployment; d != nil {
+		groups = nil
+		for i := range d.Groups {
+			groups = append(groups, d.Groups[i].Manifest.Group)
+		}
+	}
+	var problems document.Problems
+	for _, p := range wrong.Problems {
+		problem := document.Problem{Pos: pos, Message: p.Text()}
+		for _, g := range groups {
+			for _, ref := range g.Jobs {
+				if g.Name == p.Consumer.Group && ref.Name == p.Consumer.Job {
+					problem.Pos, problem.Path = ref.Pos, ref.Path
+				}
+			}
+		}
+		problems = append(problems, problem)
+	}
+	return problems
 }
 
 // flawOf returns the flaw in err; zero if there is none.

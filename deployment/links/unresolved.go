@@ -31,10 +31,24 @@ func (e *Unresolved) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cannot connect the links of the deployment %q:", e.Deployment)
 	for _, p := range e.Problems {
-		fmt.Fprintf(&b, "\n- %s: %s", p.Consumer, p.Why)
-		for _, c := range p.Candidates {
-			fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(p.Consumer.Deployment), p.line(c))
-		}
+		fmt.Fprintf(&b, "\n- %s", p.text(p.Consumer))
+	}
+	return b.String()
+}
+
+// Text returns the problem without the place of the job.
+func (p *Problem) Text() string {
+	of := p.Consumer
+	of.Place = ""
+	return p.text(of)
+}
+
+// text returns the problem, with the line of the manifest that chooses each candidate.
+func (p *Problem) text(of End) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", of, p.Why)
+	for _, c := range p.Candidates {
+		fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(of.Deployment), p.line(c))
 	}
 	return b.String()
 }
