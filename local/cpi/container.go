@@ -33,6 +33,20 @@ import (
 //go:embed tools
 var containerTools embed.FS
 
+// unitTools are programs for VMs whose stemcell has units of systemd for agent and monit,
+// as those since ubuntu-noble: one that starts them, and the systemctl that agent and jobs
+// find.
+//
+//go:embed units
+var unitTools embed.FS
+
+// hasUnits reports whether systemd starts the agent of a stemcell, and not runit.
+func hasUnits(image string) bool {
+	return !regular(image, "etc/sv/agent/run") && slices.ContainsFunc([]string{"etc", "usr/lib", "lib"}, func(folder string) bool {
+		return regular(image, folder+"/systemd/system/bosh-agent.service")
+	})
+}
+
 // bpmProgram is the program of the job bpm of bpm-release, which bpmScript replaces by
 // this program.
 const (
@@ -216,8 +230,15 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	if !isFolder(image) {
 		return fmt.Errorf("the unpacked image of its stemcell is gone: somebody removed %s", image)
 	}
-	spec.Image, spec.Boot = image, []string{"/" + runitProgram}
-	if !regular(image, runitProgram) {
+	spec.Image = image
+	tools := map[string]embed.FS{"tools": containerTools}
+	switch {
+	case hasUnits(image):
+		tools["units"] = unitTools
+		spec.Boot = []string{"/" + path.Join(path.Dir(agentProgram), "boot-units")}
+	case regular(image, runitProgram):
+		spec.Boot = []string{"/" + runitProgram}
+	default:
 		spec.Boot = []string{"/" + agentProgram, "-P", "ubuntu", "-C", "/" + agentConfig}
 	}
 	config, err := containerAgent(image)
@@ -237,14 +258,20 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	}
 	// The program of the job bpm of bpm-release needs runc.
 	spec.Added = append(spec.Added, namespace.File{Name: bpmProgram, Text: bpmScript, Mode: 0o755})
-	return fs.WalkDir(containerTools, "tools", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	for folder, list := range tools {
+		entries, err := list.ReadDir(folder)
+		if err != nil {
 			return err
 		}
-		text, err := containerTools.ReadFile(name)
-		spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), path.Base(name)), Text: string(text), Mode: 0o755})
-		return err
-	})
+		for _, entry := range entries {
+			text, err := list.ReadFile(path.Join(folder, entry.Name()))
+			if err != nil {
+				return err
+			}
+			spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), entry.Name()), Text: string(text), Mode: 0o755})
+		}
+	}
+	return nil
 }
 
 // containerAgent returns the agent.json of a stemcell, changed to that of warden
@@ -269,6 +296,9 @@ func containerAgent(image string) (string, error) {
 		"CreatePartitionIfNoEphemeralDisk": false, "UseMonitIptablesFirewall": true, "DevicePathResolutionType": "", "ServiceManager": "",
 	} {
 		linux[option] = value
+	}
+	if hasUnits(image) {
+		linux["ServiceManager"] = "systemd"
 	}
 	all["Infrastructure"] = map[string]any{"Settings": map[string]any{
 		"Sources": []any{map[string]any{"Type": "File", "SettingsPath": path.Join(namespace.Guest, settingsFile)}},

@@ -109,14 +109,20 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	return tartest.Large(t, slices.Concat(entries, programs, more)...)
 }
 
-// agentFiles returns the test binary as the agent of a stemcell, and the libraries of the
-// programs that have any. They are read once.
+// agentFiles returns the test binary as the agent of a stemcell. It is read once.
 var agentFiles = sync.OnceValues(func() ([]tartest.Entry, error) {
-	files := map[string]string{"/" + agentProgram: os.Args[0]}
-	libraries, _ := exec.Command("ldd", os.Args[0]).Output()
-	for field := range strings.FieldsSeq(string(libraries)) {
-		if filepath.IsAbs(field) {
-			files[field] = field
+	return programs(map[string]string{"/" + agentProgram: os.Args[0]})
+})
+
+// programs returns programs of this machine by their places in an image, and the libraries
+// that they need.
+func programs(files map[string]string) ([]tartest.Entry, error) {
+	for _, program := range slices.Collect(maps.Values(files)) {
+		libraries, _ := exec.Command("ldd", program).Output()
+		for field := range strings.FieldsSeq(string(libraries)) {
+			if filepath.IsAbs(field) {
+				files[field] = field
+			}
 		}
 	}
 	var entries []tartest.Entry
@@ -128,7 +134,7 @@ var agentFiles = sync.OnceValues(func() ([]tartest.Entry, error) {
 		entries = append(entries, tartest.Entry{Name: "." + name, Body: string(text), Mode: 0o6755})
 	}
 	return entries, nil
-})
+}
 
 func image(t testing.TB, content []byte) string {
 	return tartest.Write(t, content, t.TempDir(), "image")
