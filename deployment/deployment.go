@@ -41,9 +41,9 @@ type Draft struct {
 	// always described only one: then no record is needed.
 	Alone bool
 
-	networks []network.Network
-	asked    []network.Instance
-	outcomes []network.Outcome // of asked
+	deployment *manifest.Deployment
+	asked      []network.Instance
+	outcomes   []network.Outcome // of asked
 }
 
 // TakenError says that another deployment has reserved an address of a plan since the
@@ -57,7 +57,10 @@ func (*TakenError) Error() string {
 // reserve reserves the addresses of all instances. The error is a *TakenError if they are
 // not those of the draft.
 func (d *Draft) reserve(ctx context.Context, opts deployer.Options) error {
-	taken, err := deployer.ReserveSeveral(ctx, opts, d.networks, d.asked, d.outcomes)
+	if d.deployment == nil { // all instances are deleted
+		return nil
+	}
+	taken, err := deployer.ReserveSeveral(ctx, opts, d.deployment.Networks, d.asked, d.outcomes)
 	if err == nil && taken {
 		err = &TakenError{}
 	}
@@ -101,7 +104,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	if err != nil {
 		return nil, err
 	}
-	draft.networks, draft.asked, draft.outcomes = d.Networks, asked, outcomes
+	draft.deployment, draft.asked, draft.outcomes = d, asked, outcomes
 	for i, entry := range draft.Record.Instances {
 		entry.Addresses = addressesOf(outcomes[i])
 	}

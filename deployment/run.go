@@ -112,6 +112,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := draft.reserve(ctx, o.Base); err != nil {
 		return err
 	}
+	o.Base.Deployment = draft.deployment
 	r := newRunner(o, draft.Record, p, dir)
 	r.change = r.deploy
 	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)

@@ -24,7 +24,6 @@ import (
 	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/process"
-	"bootstrap/internal/wait"
 )
 
 // Task is one start of a member.
@@ -229,8 +228,7 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 		select {
 		case err = <-ended:
 			done = true
-		default:
-			_ = wait.For(ctx, followEvery)
+		case <-time.After(followEvery):
 		}
 		f.read()
 	}
