@@ -181,6 +181,7 @@ func imports() map[string][]string {
 			"deployer/ledger",
 			"deployer/observe",
 			"deployer/report",
+			"deployment/record",
 			"manifest/document",
 			"network",
 			"state",

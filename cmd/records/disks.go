@@ -53,7 +53,7 @@ ask the cloud. Of several instances it lists those of all, or of --instance.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
-	cli.InstanceFlag(cmd.Flags(), &choice.one)
+	choice.instanceFlag(cmd.Flags())
 	cmd.AddCommand(newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
 	"bootstrap/internal/owner"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -57,6 +58,23 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 	}
 }
 
+// instanceFlag adds the flag of commands that work on the state of one instance.
+func (s *stateChoice) instanceFlag(f *pflag.FlagSet) { cli.InstanceFlag(f, &s.one) }
+
+// refuseSeveral refuses the manifest of several instances for a command that works on the
+// state of one.
+func refuseSeveral(cmd *cobra.Command, manifest string) error {
+	dir := record.Dir(manifest)
+	if manifest == "" || cmd.Flags().Lookup("instance") == nil || !record.Exists(dir) {
+		return nil
+	}
+	all, err := record.Load(dir)
+	if err != nil || len(all.Instances) == 0 {
+		return err
+	}
+	return &instance.ManySelectedError{Names: record.Names(all.Instances)}
+}
+
 // split separates the manifest, which --state makes optional, from the other arguments:
 // at least min and at most max.
 func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (path string, rest []string, err error) {
@@ -80,6 +98,11 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	}
 	if team.IsAddress(s.file) {
 		return s.file, others, nil
+	}
+	if s.file == "" {
+		if err := refuseSeveral(cmd, manifest); err != nil {
+			return "", nil, err
+		}
 	}
 	path, err = file.Path(manifest, s.file)
 	return path, others, err

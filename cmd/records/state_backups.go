@@ -37,6 +37,7 @@ or disk. A store of a team keeps the versions after the last 100 runs.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
+	choice.instanceFlag(cmd.Flags())
 	return cmd
 }
 
@@ -104,6 +105,7 @@ record would be lost.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
+	choice.instanceFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "restore even if records are lost; their VMs and disks stay")
 	return cmd
 }

@@ -80,6 +80,7 @@ per line.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
+	choice.instanceFlag(cmd.Flags())
 	return cmd
 }
 

@@ -52,6 +52,7 @@ A file of create-env needs no import: give it with --state.`,
 	}
 	f := cmd.Flags()
 	choice.flags(f, true)
+	choice.instanceFlag(f)
 	f.StringVar(&from, "from", "", "the state `FILE` of another tool, or of bootstrap elsewhere")
 	f.StringVar(&in.VM, "vm-cid", "", "the `CID` of the VM, which becomes the current one")
 	f.StringVar(&in.AgentID, "agent-id", "", "the agent `ID` that the VM was created with")

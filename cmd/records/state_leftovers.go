@@ -67,6 +67,7 @@ recorded, and repeats deletes that did not finish.`,
 	}
 	f := cmd.Flags()
 	choice.flags(f, true)
+	choice.instanceFlag(f)
 	f.StringVar(&forget, "forget", "", "remove the leftover with this `ID` from the list")
 	f.StringVar(&adopt, "adopt", "", "record what the call with this `ID` created, under its CID")
 	return cmd

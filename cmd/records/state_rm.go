@@ -48,6 +48,7 @@ delete.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
+	choice.instanceFlag(cmd.Flags())
 	ask.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "also remove a file that records something or is damaged")
 	return cmd

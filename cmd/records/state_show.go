@@ -4,7 +4,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -15,9 +17,19 @@ func newStateShow(c *cli.Console) *cobra.Command {
 		Use:   "show {MANIFEST | --state FILE}",
 		Short: "Print what the state file records",
 		Long: `Show prints what the state file records, without locking it or asking the cloud;
-bootstrap status asks the agent. With --json, it prints one object.`,
+bootstrap status asks the agent. With --json, it prints one object.
+Of several instances it prints the state of each, or of those of --instance.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			opts := deployer.Options{Options: choice.one}
+			opts.Manifest, opts.StateFile = cli.Manifest(args), choice.file
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			switch {
+			case err != nil:
+				return err
+			case several != nil && len(args) == 1:
+				return showAll(c, several)
+			}
 			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
@@ -30,7 +42,36 @@ bootstrap status asks the agent. With --json, it prints one object.`,
 		},
 	}
 	choice.flags(cmd.Flags(), false)
+	choice.instanceFlag(cmd.Flags())
 	return cmd
+}
+
+// showAll prints what the states of several instances record.
+func showAll(c *cli.Console, of *instances.Selection) error {
+	c.Start()
+	home, err := c.BoshHome()
+	if err != nil {
+		return err
+	}
+	first := true
+	for _, in := range of.List {
+		path := of.Record.StatePath(in)
+		st, found, err := file.Read(path, home)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue // it was not created yet
+		}
+		if !c.JSON() {
+			c.Print(func(out *ui.Writer) { ui.Heading(out, in.Name(), first) })
+		}
+		first = false
+		if err := printState(c, path, st); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read reads the state, which must exist.

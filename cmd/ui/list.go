@@ -19,7 +19,11 @@ func Deployments(out *Writer, list []observe.Listed) {
 		if l.LastDeploy != nil {
 			last = Moment(*l.LastDeploy)
 		}
-		table.Row(dash(out.Brief(l.Deployment)), string(l.Status), dash(out.Brief(l.VM)), dash(out.Brief(l.Address)), dash(last), dash(out.Brief(l.Manifest)))
+		vm := l.VM
+		if l.Instances > 0 {
+			vm = count(l.Instances, "instance")
+		}
+		table.Row(dash(out.Brief(l.Deployment)), string(l.Status), dash(out.Brief(vm)), dash(out.Brief(l.Address)), dash(last), dash(out.Brief(l.Manifest)))
 	}
 	table.Print()
 	for _, l := range list {

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/deployer/kept"
+	"bootstrap/deployment/record"
 	"bootstrap/internal/keyorder"
 	"bootstrap/state/file"
 )
@@ -37,6 +39,9 @@ type Listed struct {
 	State          string       `json:"state"` // path of the state file, or its store
 	InstallationID string       `json:"installation_id"`
 	Note           string       `json:"note,omitempty"` // a problem
+	// Instances is how many instances of a deployment with several have a state: the row is
+	// about all of them. 0: it has one.
+	Instances int `json:"instances,omitempty"`
 }
 
 // List returns the deployments that are recorded on this machine, by name. It only reads
@@ -61,10 +66,71 @@ func List(home string) ([]Listed, error) {
 		}
 		list = append(list, l)
 	}
+	list = joined(list)
 	slices.SortFunc(list, func(a, b Listed) int {
 		return cmp.Or(keyorder.Names(a.Deployment, b.Deployment), keyorder.Names(a.State, b.State), cmp.Compare(a.InstallationID, b.InstallationID))
 	})
 	return list, nil
+}
+
+// joined returns the list with one entry for all instances of a deployment with several.
+func joined(list []Listed) []Listed {
+	var rest []Listed
+	of := map[string]*Listed{} // by the folder of the record
+	var dirs []string
+	for _, l := range list {
+		all, in := recordOf(l)
+		if in == nil {
+			rest = append(rest, l)
+			continue
+		}
+		dir := all.Dir()
+		row := of[dir]
+		if row == nil {
+			row = &Listed{Deployment: cmp.Or(l.Deployment, all.Name), Status: l.Status, LastDeploy: all.Deployed, Manifest: l.Manifest, State: dir}
+			of[dir], dirs = row, append(dirs, dir)
+		}
+		row.Instances++
+		if rank := worst(); slices.Index(rank, l.Status) < slices.Index(rank, row.Status) {
+			row.Status = l.Status
+		}
+		if l.Note != "" && !strings.Contains(row.Note, l.Note) {
+			row.Note = strings.TrimPrefix(row.Note+"; "+in.Name()+": "+l.Note, "; ")
+		}
+	}
+	for _, dir := range dirs {
+		rest = append(rest, *of[dir])
+	}
+	return rest
+}
+
+// worst returns the statuses of deployments, the worst one first.
+func worst() []ListedStatus {
+	return []ListedStatus{ListedUnreadable, ListedGone, ListedUnfinished, ListedNoVM, ListedStopped, ListedDeployed}
+}
+
+// recordOf returns the record and the instance that a state belongs to; nil: it is that of
+// the only instance of a deployment.
+func recordOf(l Listed) (*record.Record, *record.Instance) {
+	var dirs []string
+	if l.Manifest != "" {
+		dirs = append(dirs, record.Dir(l.Manifest))
+	}
+	for _, dir := range append(dirs, filepath.Dir(l.State)) {
+		if !record.Exists(dir) {
+			continue
+		}
+		all, err := record.Load(dir)
+		if err != nil {
+			continue
+		}
+		for _, in := range all.Instances {
+			if all.StatePath(in) == l.State {
+				return all, in
+			}
+		}
+	}
+	return nil, nil
 }
 
 func statusOf(r file.Recorded) ListedStatus {
