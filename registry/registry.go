@@ -28,8 +28,9 @@ type Registry struct {
 	settings map[string]string
 }
 
-// New makes an empty Registry. Requests must have both credentials, except a
-// GET to Tunnel with openGet: some agents have no credentials for it.
+// New makes an empty Registry. Requests must have both credentials, with one exception:
+// if openGet is true, a GET to Tunnel needs none, because some agents have no credentials
+// for it.
 func New(username, password string, openGet bool) *Registry {
 	return &Registry{
 		user:     sha256.Sum256([]byte(username)),
@@ -61,8 +62,8 @@ func (r *Registry) Local() http.Handler {
 	})
 }
 
-// Tunnel returns the handler for the VM at the other end of the tunnel, which
-// can only read.
+// Tunnel returns the handler for the VM at the other end of the tunnel. This VM can only
+// read.
 func (r *Registry) Tunnel() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, ok := r.route(w, req, http.MethodGet)
@@ -113,8 +114,7 @@ func (r *Registry) get(w http.ResponseWriter, id string) {
 	reply(w, http.StatusOK, settings, "ok")
 }
 
-// put stores the body; the status shows whether it is new or replaces another
-// one.
+// put stores the body; the status says whether the body is new or replaces another one.
 func (r *Registry) put(w http.ResponseWriter, req *http.Request, id string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxSettings))
 	var tooLarge *http.MaxBytesError

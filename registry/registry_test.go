@@ -25,7 +25,7 @@ func ask(t testing.TB, server *httptest.Server, method, path, user, password, bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.URL.Opaque = path // as it is, not cleaned
+	req.URL.Opaque = path // the path as it is, and not cleaned
 	if user != "" {
 		req.SetBasicAuth(user, password)
 	}
@@ -118,7 +118,8 @@ func TestTunnelWithCredentials(t *testing.T) {
 	}
 }
 
-// A registry without credentials, or an odd header, lets no request in.
+// A registry without credentials refuses all requests, and so does any registry if the
+// header is malformed.
 func TestCredentialsAreAlwaysWanted(t *testing.T) {
 	t.Parallel()
 	server := serve(t, New("u", "p", true).Local())

@@ -14,7 +14,7 @@ import (
 // auth contains the credentials of a login.
 type auth struct {
 	cfg    Config
-	signer ssh.Signer // key of PrivateKey, nil: none
+	signer ssh.Signer // key of PrivateKey; nil: none is given
 	known  knownKey   // the host key while the tunnel is open
 }
 

@@ -53,8 +53,8 @@ func hopeless(err error) bool {
 	return errors.As(err, &negotiation) || errors.As(err, &hostKey) || errors.As(err, &file)
 }
 
-// firstConnect tries to connect until one of the deadlines has passed. A new VM has no
-// SSH server at first, and then one that does not know the public key yet.
+// firstConnect tries to connect until one of the deadlines has passed. At first, a new VM
+// has no SSH server; then its server does not accept the public key yet.
 func (t *Tunnel) firstConnect(ctx context.Context) (*connection, error) {
 	var (
 		began   = time.Now()
@@ -159,7 +159,7 @@ func (a *auth) dial(ctx context.Context) (*ssh.Client, error) {
 		return nil, host.explain(err)
 	}
 	client := ssh.NewClient(sshConn, chans, reqs)
-	// A server that does not accept the login may be another machine.
+	// Only after the login: a server that does not accept it may be another machine.
 	if err := host.remember(ctx); err != nil {
 		_ = client.Close()
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// FuzzJump looks for addresses of jumpboxes that are parsed as something else.
+// FuzzJump looks for addresses of jumpboxes that are parsed wrongly.
 func FuzzJump(f *testing.F) {
 	for _, s := range []string{
 		"ssh+socks5://user@host:22?private-key=/key", "ssh://user:password@[::1]:2222", "ssh://host",
@@ -38,8 +38,8 @@ func FuzzJump(f *testing.F) {
 	})
 }
 
-// FuzzKnownHosts damages the file of known host keys: a VM's key is found
-// unchanged or not at all, and the lines of others stay.
+// FuzzKnownHosts damages the file of known host keys: a VM's key is found unchanged or
+// not at all, and lines of other hosts do not change.
 func FuzzKnownHosts(f *testing.F) {
 	_, public := newKey(f, "")
 	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
@@ -52,7 +52,7 @@ func FuzzKnownHosts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, name string) {
 		if name == "" {
-			t.Skip() // a jumpbox, stored by its address, is not removed
+			t.Skip() // Forget does not remove a jumpbox, which is stored by its address
 		}
 		file := filepath.Join(t.TempDir(), "known_hosts")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -23,14 +23,14 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// HostKeyError says that a VM has another host key than before: it is another
-// machine, or somebody intercepts the connection.
+// HostKeyError says that a VM has another host key than before: it is another machine, or
+// somebody intercepts the connection.
 type HostKeyError struct {
 	HostName string // VM CID
 	Address  string
 	Known    string // fingerprint, SHA256:…
-	Got      string // fingerprint; empty if it has no key of the known type
-	File     string // with the known keys, empty if only the tunnel knows it
+	Got      string // fingerprint; empty if the server has no key of the known type
+	File     string // file with the known keys; empty if only the tunnel has stored the key
 	Line     int
 }
 
@@ -55,7 +55,7 @@ type knownHostsError struct{ err error }
 func (e *knownHostsError) Error() string { return e.err.Error() }
 func (e *knownHostsError) Unwrap() error { return e.err }
 
-// knownKey is the host key of one VM, nil before the first connection.
+// knownKey is the host key of one VM; nil before the first connection.
 type knownKey struct {
 	key  ssh.PublicKey
 	file string
@@ -95,7 +95,7 @@ func (a *auth) host() (*host, error) {
 	return h, nil
 }
 
-// namesIn returns the names to which a line of known_hosts gives a key. Lines are parsed
+// namesIn returns the names for which a line of known_hosts has a key. Lines are parsed
 // one by one, because knownhosts.New refuses all keys of a file with one damaged line.
 func namesIn(line string) []string {
 	words := strings.Fields(line)
@@ -105,8 +105,8 @@ func namesIn(line string) []string {
 	return strings.Split(words[0], ",")
 }
 
-// hostField is the name of the VM in known_hosts. It has none of the characters that have
-// a meaning there.
+// hostField is the name of the VM in known_hosts. The name contains no characters that
+// have a meaning there.
 func (a *auth) hostField() string {
 	if a.cfg.HostName == "" {
 		return url.QueryEscape(a.cfg.address())
@@ -128,8 +128,8 @@ func (h *host) mismatch(got string) error {
 	return &HostKeyError{HostName: cfg.HostName, Address: cfg.address(), Known: ssh.FingerprintSHA256(h.know.key), Got: got, File: h.know.file, Line: h.know.line}
 }
 
-// algorithms returns the type of the known key, nil for any: a server has keys of
-// several types, and would otherwise send another one.
+// algorithms returns the type of the known key; nil: any type is accepted. The type is
+// needed because a server has keys of several types and might send one of another type.
 func (h *host) algorithms() []string {
 	if h.know.key == nil {
 		return nil
@@ -158,8 +158,8 @@ func (h *host) explain(err error) error {
 	return err
 }
 
-// remember stores the key of this handshake for the next ones. Another process may
-// have stored one for this name since the handshake began: that one counts.
+// remember stores the key of this handshake for later connections. If another process has
+// stored a key for this name since the handshake began, that key is the right one.
 func (h *host) remember(ctx context.Context) error {
 	if h.know.key != nil || h.got == nil {
 		return nil
@@ -202,7 +202,7 @@ func (h *host) remember(ctx context.Context) error {
 // jumpboxName begins the HostName of a jumpbox.
 const jumpboxName = "the jumpbox "
 
-// named returns what the SSH server is, for messages.
+// named returns a name of the SSH server for messages.
 func (c *Config) named() string {
 	switch {
 	case c.HostName == "":

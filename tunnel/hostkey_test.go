@@ -28,7 +28,8 @@ func TestHostKey(t *testing.T) {
 		t.Errorf("%q %v", text, err)
 	}
 
-	// Another machine under the same name, and one with no key of that type.
+	// Another machine with the same name is refused, and so is one that has no key of
+	// that type.
 	rsaText, _ := newRSAKey(t)
 	rsaSigner, err := ssh.ParsePrivateKey([]byte(rsaText))
 	if err != nil {
@@ -48,13 +49,13 @@ func TestHostKey(t *testing.T) {
 		}
 	}
 
-	// A new VM at the same address is another name.
+	// A new VM at the same address has another name.
 	third := newServer(t, admit(public))
 	cfg.Port, cfg.HostName = third.port(), "vm-2 * with, odd name"
 	_ = open(t, cfg).Close()
 	_ = open(t, cfg).Close()
 
-	// A server that offers several keys is asked for the known one.
+	// If a server has several keys, it is asked for the known one.
 	both := newServer(t, admit(public), rsaSigner)
 	cfg.Port, cfg.HostName = both.port(), "vm-3"
 	_ = open(t, cfg).Close()
@@ -96,8 +97,8 @@ func TestKnownHostsUnreadable(t *testing.T) {
 	}
 }
 
-// OpenSSH and its library read the file that is written, with the name of the VM as the
-// alias of the host; and a line that they write for several names is read.
+// OpenSSH and its library can read the file that is written, with the name of the VM as
+// the alias of the host. A line that they write for several names can be read here.
 func TestKnownHostsOfOpenSSH(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "known_hosts")
@@ -117,7 +118,7 @@ func TestKnownHostsOfOpenSSH(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# note\n"+knownhosts.Line([]string{"other", "vm+1"}, key)+" comment\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Forget(t.Context(), file, "vm 1"); err != nil { // the line is also that of another
+	if err := Forget(t.Context(), file, "vm 1"); err != nil { // the line has another name, too
 		t.Error(err)
 	}
 	if h, err := (&auth{cfg: cfg}).host(); err != nil || h.know.line != 2 || !bytes.Equal(h.know.key.Marshal(), key.Marshal()) {
@@ -125,8 +126,8 @@ func TestKnownHostsOfOpenSSH(t *testing.T) {
 	}
 }
 
-// However many processes meet new VMs at the same time, the key of each is stored, and
-// is printed.
+// If many processes connect to new VMs at the same time, the key of each VM is stored and
+// printed.
 func TestKnownHostsOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "bosh", "known_hosts")

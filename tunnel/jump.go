@@ -13,7 +13,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// Jump makes connections from another machine, to which it logs in by SSH for the
+// Jump makes connections from another machine. It logs in to that machine by SSH for the
 // first connection.
 type Jump struct {
 	cfg Config
@@ -42,8 +42,8 @@ func ParseJump(text string, getenv func(string) string) (Config, error) {
 	return fromURL(u, getenv)
 }
 
-// DialContext connects to address from the other machine. It restores a lost connection
-// to that machine one time.
+// DialContext connects to address from the other machine. If the connection to that
+// machine was lost, it connects again, once.
 func (j *Jump) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	client, fresh, err := j.enter(ctx)
 	if err != nil {
@@ -93,8 +93,8 @@ func (j *Jump) enter(ctx context.Context) (client *ssh.Client, fresh bool, err e
 	return j.client, true, nil
 }
 
-// watch ends a connection that does not answer, because everything through it would
-// hang.
+// watch ends a connection when the other side does not answer, because everything that
+// uses the connection would hang.
 func watch(ctx context.Context, client *ssh.Client, every time.Duration) (end func()) {
 	stop := make(chan struct{})
 	done := guard.Start(ctx, func() error { return keepAlive(ctx, client, every, stop) })

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// jumpTo returns a Jump by way of server, and an HTTP client that takes it.
+// jumpTo returns a Jump through server, and an HTTP client that uses it.
 func jumpTo(t *testing.T, server *sshServer, cfg Config) (*Jump, *http.Client) {
 	t.Helper()
 	cfg.Host, cfg.Port = "127.0.0.1", server.port()

@@ -55,7 +55,8 @@ func TestSilence(t *testing.T) {
 	fetch(t, address)
 }
 
-// If another machine answers after a loss, the tunnel ends.
+// If another machine answers when the tunnel connects again after a loss, the tunnel
+// ends.
 func TestOtherMachineAfterLoss(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")
@@ -103,7 +104,7 @@ func TestServeEnds(t *testing.T) {
 	fetch(t, <-s.forwards)
 }
 
-// Close returns at once, also while the tunnel is lost and during requests.
+// Close returns at once, even while the connection is lost and during requests.
 func TestCloseWhileLost(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")

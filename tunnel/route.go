@@ -54,8 +54,8 @@ func (r *Route) Close() error {
 }
 
 // ParseVia reads a list of machines, ssh://user@host:port?private-key=path separated by
-// commas. For a machine whose URL has neither a key nor a password, it uses the user's
-// own keys: those of the ssh-agent and of ~/.ssh.
+// commas. If a URL has neither a key nor a password, the user's own keys are used: those
+// of the ssh-agent and of ~/.ssh.
 func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	var machines []Config
 	for part := range strings.SplitSeq(text, ",") {
@@ -73,10 +73,10 @@ func ParseVia(text string, getenv func(string) string) ([]Config, error) {
 	return machines, nil
 }
 
-// IsVia reports whether text is the URL of one machine, as ParseVia reads it.
+// IsVia reports whether text is the URL of one machine in the form that ParseVia reads.
 func IsVia(text string) bool { return viaURL(text) != nil }
 
-// viaURL parses the URL of one machine; nil if it is not one.
+// viaURL parses the URL of one machine; nil if the text is not such a URL.
 func viaURL(text string) *url.URL {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" || u.User.Username() == "" || strings.Trim(u.Path, "/") != "" {
@@ -138,8 +138,7 @@ func isHost(name string) bool {
 	})
 }
 
-// ownKey returns the first readable key that ssh itself would use, empty if there is
-// none.
+// ownKey returns the first readable key that ssh itself would use; empty: there is none.
 func ownKey(dir, passphrase string) string {
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -30,7 +30,7 @@ type sshServer struct {
 	conns         map[net.Conn]bool
 	forwards      chan string         // addresses on which it has begun to listen
 	refuseForward func() bool         // nil: never
-	banner        func(net.Conn) bool // before the handshake; false: no handshake
+	banner        func(net.Conn) bool // is called before the handshake; false: there is no handshake
 	mute          bool                // does not answer keep-alives
 	session       func(*sshServer, ssh.NewChannel)
 }
@@ -152,7 +152,7 @@ func (s *sshServer) serve(conn net.Conn) {
 		}
 		listeners = append(listeners, l)
 		port := uint32(l.Addr().(*net.TCPAddr).Port)
-		s.forwards <- l.Addr().String() // before the tunnel is open
+		s.forwards <- l.Addr().String() // sent before the tunnel is open
 		_ = req.Reply(true, ssh.Marshal(struct{ Port uint32 }{port}))
 		s.done.Go(func() { s.forward(sshConn, l, want.Host, port) })
 	}
@@ -230,7 +230,7 @@ func newSigner(t testing.TB) ssh.Signer {
 	return signer
 }
 
-// newKey is a private key as text and its public key.
+// newKey makes a key pair, and returns the private key as text and the public key.
 func newKey(t testing.TB, passphrase string) (text string, public ssh.PublicKey) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)

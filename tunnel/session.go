@@ -21,7 +21,7 @@ type Session struct {
 	Command        string // empty: a login shell
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       *Terminal // nil: the session gets no terminal
+	Terminal       *Terminal // nil: the session has no terminal
 }
 
 // Terminal is the user's terminal.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sessions serves a kind of session: it echoes its input, reports its terminal, and
-// ends as the command says: with an exit status, or by a signal.
+// sessions serves sessions that echo their input, report their terminal, and end as the
+// command says: with an exit status, or by a signal.
 func sessions(s *sshServer, asked ssh.NewChannel) {
 	ch, reqs, err := asked.Accept()
 	if err != nil {
@@ -93,8 +93,8 @@ func TestRunSession(t *testing.T) {
 		t.Errorf("cut: %v", err)
 	}
 
-	// The terminal's size is passed on, also a new one, and its mode is restored at the
-	// end.
+	// The size of the terminal is sent, and sent again when it changes, and the mode of
+	// the terminal is restored at the end.
 	resized := make(chan struct{}, 1)
 	resized <- struct{}{}
 	raw := 0
@@ -127,7 +127,7 @@ func TestRunSession(t *testing.T) {
 	}
 }
 
-// beginning reports when somebody reads from it, and contains nothing.
+// beginning is an input without content, which reports when somebody reads from it.
 type beginning chan struct{}
 
 func (b beginning) Read([]byte) (int, error) {

@@ -23,21 +23,21 @@ type Config struct {
 	Host        string
 	Port        int // 0: 22
 	User        string
-	Password    string // for the methods password and keyboard-interactive
+	Password    string // for the login methods password and keyboard-interactive
 	PrivateKey  string // text of a key, in any format of OpenSSH or PEM
-	Passphrase  string // of PrivateKey
-	AgentSocket string // of an ssh-agent, SSH_AUTH_SOCK; empty: none
+	Passphrase  string // passphrase of PrivateKey
+	AgentSocket string // socket of an ssh-agent (SSH_AUTH_SOCK); empty: no ssh-agent is used
 	// Dial connects to Host if it is behind another machine; nil: connect directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	HostKey    string // a line of authorized_keys: the only accepted host key; KnownHosts is not used then
+	HostKey    string // the only accepted host key, as a line of authorized_keys; if it is set, KnownHosts is not used
 	KnownHosts string // file with the host key of each HostName; empty: keys are kept in memory until Close
 	HostName   string // VM CID, because addresses are used again and VMs are not
 	Remote     string // host:port that the VM's SSH server listens on
 
-	ConnectTimeout time.Duration // until the SSH server answers; 5 min
-	AuthTimeout    time.Duration // from its first answer until it accepts the login; 2 min
-	ListenTimeout  time.Duration // until it listens on Remote; 15 s, enough for the port of a lost tunnel to become free
+	ConnectTimeout time.Duration // time until the SSH server answers; default: 5 min
+	AuthTimeout    time.Duration // time from its first answer until it accepts the login; default: 2 min
+	ListenTimeout  time.Duration // time until it listens on Remote; default: 15 s, which is enough for the port of a lost tunnel to become free
 	KeepAlive      time.Duration // between keep-alives, and the limit for a reply; 10 s
 	Report         func(string)  // called about waiting, loss and reconnection; may be nil
 }
@@ -54,10 +54,10 @@ type Tunnel struct {
 	err error
 }
 
-// Open connects, listens on the VM, and calls serve with the listener in a new
-// goroutine. It restores a lost connection, and then calls serve again with another
-// listener. serve must return when its listener is closed. The context limits only
-// Open. The error is a *HostKeyError if another machine answers than before.
+// Open connects, listens on the VM, and calls serve with the listener in a new goroutine.
+// It restores a lost connection, and then calls serve again with another listener. serve
+// must return when its listener is closed. The context limits only Open. If another
+// machine answers than before, the error is a *HostKeyError.
 func Open(ctx context.Context, cfg Config, serve func(net.Listener) error) (*Tunnel, error) {
 	cfg.setDefaults()
 	auth, err := newAuth(cfg)
@@ -111,7 +111,7 @@ func (t *Tunnel) Close() error {
 	return nil
 }
 
-// Err returns why the tunnel is not open now, nil while it is open.
+// Err returns why the tunnel is not open now; nil while it is open.
 func (t *Tunnel) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +178,8 @@ func (t *Tunnel) lost(err error) {
 	t.cfg.Report(err.Error() + "; opening it again")
 }
 
-// run serves one connection until it is lost or ctx ends, and then closes all of it.
+// run serves one connection until it is lost or ctx ends, and then closes everything that
+// belongs to it.
 func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	served := guard.Start(ctx, func() error { return t.serve(conn.listener) })
 	stop := make(chan struct{})

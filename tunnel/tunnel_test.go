@@ -74,7 +74,7 @@ func open(t *testing.T, cfg Config) *Tunnel {
 	return tun
 }
 
-// fetch returns the answer of the VM's port, and requests it twice on one connection.
+// fetch requests the answer of the VM's port twice on one connection, and returns it.
 func fetch(t *testing.T, address string) {
 	t.Helper()
 	transport := &http.Transport{}
@@ -83,7 +83,7 @@ func fetch(t *testing.T, address string) {
 	for _, path := range []string{"/one", "/two"} {
 		var resp *http.Response
 		var err error
-		// The server reports that it listens a moment before the tunnel knows it, and
+		// The server reports that it listens shortly before the tunnel is ready, and
 		// refuses connections until then.
 		for range 100 {
 			resp, err = client.Post("http://"+address+path, "text/plain", strings.NewReader(strings.Repeat("x", 100_000)))
@@ -389,7 +389,7 @@ func TestForwardRefused(t *testing.T) {
 	}
 }
 
-// The port of a lost tunnel becomes free a little later.
+// The port of a lost tunnel becomes free only after a while.
 func TestPortComesFree(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t, "")

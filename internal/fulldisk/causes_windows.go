@@ -2,7 +2,8 @@ package fulldisk
 
 import "syscall"
 
-// causes contains ENOSPC for errors of other machines, and what Windows returns.
+// causes contains ENOSPC, which errors of other machines wrap, and the errors that
+// Windows returns.
 func causes() []error {
 	const (
 		handleDiskFull    = syscall.Errno(39)   // ERROR_HANDLE_DISK_FULL

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Is reports whether an error, or one that it wraps, is that a disk is full, or that the
-// user may not have more of it.
+// Is reports whether an error, or one that it wraps, means that a disk is full, or that
+// the user's quota is used up.
 func Is(err error) bool {
 	return slices.ContainsFunc(causes(), func(cause error) bool { return errors.Is(err, cause) })
 }

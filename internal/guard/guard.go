@@ -1,5 +1,5 @@
-// Package guard turns a panic into an error, so that a defect of this program
-// ends a run like every other failure: in order, and with a sentence.
+// Package guard turns a panic into an error, so that a defect of this program ends a run
+// like every other failure: with a clean-up and a message.
 package guard
 
 import (
@@ -10,7 +10,7 @@ import (
 // Panic is a panic that was caught.
 type Panic struct {
 	Value any    // may contain secrets
-	Stack []byte // of the goroutine that panicked
+	Stack []byte // stack of the goroutine that panicked
 }
 
 func (p *Panic) Error() string { return fmt.Sprintf("a defect of bootstrap: %v", p.Value) }
@@ -37,8 +37,8 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Func returns fn with its panics as errors, for a goroutine, in which only fn
-// itself can catch them.
+// Func returns fn with its panics as errors. It is for a goroutine, in which only fn
+// itself can catch its panics.
 func Func(fn func() error) func() error {
 	return func() error { return Call(fn) }
 }

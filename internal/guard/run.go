@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run is a run of the program that ends in order when a part of it panics. Parts
-// whose errors are not awaited report a panic through their context.
+// Run is a run of the program that ends with a clean-up when a part of it panics. If
+// nobody waits for the error of a part, the part reports a panic through its context.
 type Run struct {
 	end   context.CancelCauseFunc
 	first atomic.Pointer[Panic]
@@ -39,8 +39,8 @@ func caught(ctx context.Context, value any) *Panic {
 	return p
 }
 
-// Do calls fn and returns its error, or its panic, which also ends the run of
-// ctx: for functions whose errors are not always passed on.
+// Do calls fn and returns its error, or its panic, which also ends the run of ctx. It is
+// for functions whose errors are not always returned to the run.
 func Do(ctx context.Context, fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -50,7 +50,7 @@ func Do(ctx context.Context, fn func() error) (err error) {
 	return fn()
 }
 
-// Part returns fn as a part of the run of ctx, which a panic of fn ends: for
+// Part returns fn as a part of the run of ctx: a panic of fn ends the run. It is for
 // functions without an error.
 func Part(ctx context.Context, fn func()) func() {
 	return func() {

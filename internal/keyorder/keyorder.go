@@ -88,7 +88,7 @@ func compareTexts(a, b []rune) int {
 		numberA, endA := digits(a, i)
 		numberB, endB := digits(b, i)
 		if (a[i] == '0' || b[i] == '0') && withinNumber(a, i) {
-			// The zero is not a leading one.
+			// This zero is not a leading one.
 			numberA, numberB = leading(numberA, endA-i), leading(numberB, endB-i)
 		}
 		return cmp.Or(cmp.Compare(numberA, numberB), cmp.Compare(endA, endB), cmp.Compare(a[i], b[i]))
@@ -96,8 +96,8 @@ func compareTexts(a, b []rune) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// digits returns the number that begins at a rune, and its end. It overflows as
-// that of yaml.v2 does.
+// digits returns the number that begins at a position of the text, and the end of the
+// number. It overflows like the code of yaml.v2.
 func digits(text []rune, from int) (number int64, end int) {
 	for end = from; end < len(text) && unicode.IsDigit(text[end]); end++ {
 		number = number*10 + int64(text[end]-'0')
@@ -105,7 +105,7 @@ func digits(text []rune, from int) (number int64, end int) {
 	return number, end
 }
 
-// leading adds the digit 1 before a number of that many digits.
+// leading returns the number with the digit 1 added before its digits.
 func leading(number int64, digits int) int64 {
 	one := int64(1)
 	for range digits {

@@ -24,16 +24,16 @@ const searchTime = 3 * time.Second
 // Process is a process that listens on a port.
 type Process struct {
 	PID  int    // 0: unknown
-	Name string // of the program; empty: unknown
-	// VM is the folder of the embedded VM that the process belongs to; empty: it
-	// belongs to none.
+	Name string // name of the program; empty: unknown
+	// VM is the folder of the embedded VM that the process belongs to; empty: it belongs
+	// to no VM.
 	VM string
 }
 
-// At finds the process because of which nobody else can listen at host:port: it
-// listens there, or at all addresses. An empty host is all addresses. The result
-// is unknown if the process belongs to another user or is in another network
-// namespace, and on operating systems that do not report it.
+// At finds the process that keeps others from listening at host:port: it listens there,
+// or at all addresses. An empty host means all addresses. The result is unknown if the
+// process belongs to another user or is in another network namespace, and on operating
+// systems that do not report it.
 func At(ctx context.Context, address string) Process {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -63,8 +63,8 @@ func At(ctx context.Context, address string) Process {
 	return Process{}
 }
 
-// Refused returns why nobody, or not this user, can listen at host:port, if that is
-// the reason for the error; else it is empty.
+// Refused returns why nobody, or not this user, can listen at host:port; empty if the
+// error has another reason.
 func Refused(address string, err error) string {
 	host, port, _ := net.SplitHostPort(address)
 	switch {
@@ -76,7 +76,7 @@ func Refused(address string, err error) string {
 	return ""
 }
 
-// clash reports whether two hosts cannot be listened at with the same port.
+// clash reports whether nobody can listen at both hosts with the same port.
 func clash(a, b string) bool {
 	every := func(host string) bool {
 		ip := net.ParseIP(host)
@@ -101,8 +101,8 @@ func (p Process) String() string {
 	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
 }
 
-// about returns what may be shown of a process: other arguments of its command
-// may be secrets.
+// about returns those facts about a process that may be shown: other arguments of its
+// command may be secrets.
 func about(pid int, argv []string) Process {
 	p := Process{PID: pid}
 	if len(argv) > 0 && argv[0] != "" {
@@ -120,11 +120,12 @@ func about(pid int, argv []string) Process {
 	return p
 }
 
-// generations is how far a process may be from the first process of its VM.
+// generations is the largest number of processes between a process and the first process
+// of its VM.
 const generations = 32
 
-// vmOf returns the folder of the VM of namespaces that a process belongs to; empty:
-// none.
+// vmOf returns the folder of the VM that a process belongs to, for a VM that consists of
+// namespaces; empty: it belongs to none.
 func vmOf(ctx context.Context, pid int32) string {
 	for range generations {
 		parent, err := (&process.Process{Pid: pid}).PpidWithContext(ctx)
@@ -144,8 +145,8 @@ func vmOf(ctx context.Context, pid int32) string {
 }
 
 // PortsOf returns the TCP ports at which the processes of an embedded VM listen, in
-// ascending order: not those of its agent. vm is the name of the VM's folder. The
-// result is empty where processes cannot be seen.
+// ascending order, without those of its agent. vm is the name of the VM's folder. The
+// result is empty on systems that do not show processes.
 func PortsOf(ctx context.Context, vm string) []int {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -173,7 +174,7 @@ func PortsOf(ctx context.Context, vm string) []int {
 }
 
 // serves reports whether a process belongs to the VM in the folder of that name, and is
-// no agent.
+// not an agent.
 func serves(ctx context.Context, pid int32, vm string) bool {
 	p := &process.Process{Pid: pid}
 	argv, err := p.CmdlineSliceWithContext(ctx)

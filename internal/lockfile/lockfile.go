@@ -1,5 +1,5 @@
-// Package lockfile locks files: those that name their holder, which the holder may
-// remove, and those that are only locked.
+// Package lockfile locks files: lock files that contain the name of their holder, which
+// the holder may remove, and files that are only locked.
 package lockfile
 
 import (
@@ -22,21 +22,20 @@ type Lock struct {
 	made bool
 }
 
-// New returns a lock on a file that stays: it is created with mode 0600, has no
-// content and is not removed while others could lock it. What else is there is locked
-// as it is, and a named pipe does not wait for a process that writes to it.
+// New returns a lock on a file that is not removed: it is created with mode 0600, and has
+// no content. If something else has that name, it is locked as it is; for a named pipe,
+// New does not wait for a process that writes to it.
 func New(path string) *flock.Flock {
 	return flock.New(path, flock.SetPermissions(0o600), flock.SetFlag(os.O_CREATE|os.O_RDONLY|nonBlocking))
 }
 
-// Try locks the file at path, and creates it with mode 0600 if it does not
-// exist. The Lock is nil while another process holds it. A link is not followed:
-// it could lead to a file that must not be written to. Errors name the file.
+// Try locks the file at path, and creates it with mode 0600 if it does not exist. The
+// Lock is nil while another process holds it. A link is not followed, because it could
+// lead to a file that must not be written to. Errors name the file.
 //
-// The holder of the lock may have removed the file after this process opened it.
-// A lock on the removed file would keep no other process away, so Try then locks
-// the new file with that name. Thus the holder can remove a lock file at any
-// time.
+// The holder of the lock may have removed the file after this process opened it. A lock
+// on the removed file would not exclude other processes, so Try then locks the new file
+// with that name. Thus the holder can remove a lock file at any time.
 func Try(path string) (*Lock, error) {
 	for try := 0; ; try++ {
 		info, err := os.Lstat(path)
@@ -95,7 +94,7 @@ func (l *Lock) Path() string { return l.path }
 // Made reports whether Try created the file.
 func (l *Lock) Made() bool { return l.made }
 
-// Write replaces the content of the file that is locked, whatever has its name.
+// Write replaces the content of the locked file, even if another file now has its name.
 func (l *Lock) Write(data []byte) error {
 	if err := l.f.Truncate(0); err != nil {
 		return err

@@ -92,8 +92,8 @@ func TestTry(t *testing.T) {
 	none.Remove()
 }
 
-// The holder is written into the file that is locked, not into another one that has
-// its name: on Windows, only the handle with the lock can write where it locked.
+// Write changes the file that is locked, and no other file that now has its name. On
+// Windows, only the handle with the lock can write to the locked part.
 func TestWriteGoesToTheLockedFile(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -124,7 +124,7 @@ func TestWriteGoesToTheLockedFile(t *testing.T) {
 	}
 }
 
-// Another process reads who has the lock while it is held.
+// Another process can read the name of the holder while the lock is held.
 func TestHolderIsReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")

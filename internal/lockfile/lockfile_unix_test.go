@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A named pipe in the place of a lock file is locked at once, for one holder at a time.
+// If a named pipe has the name of a lock file, it is locked at once, for one holder at a
+// time.
 func TestPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")

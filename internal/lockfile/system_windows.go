@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Named pipes and links of that kind are not files on this operating system.
+// On this operating system, named pipes, and links as on Unix, are not files.
 const (
 	noFollow    = 0
 	nonBlocking = 0

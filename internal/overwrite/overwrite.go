@@ -1,5 +1,6 @@
-// Package overwrite refuses to write a file that a run reads, or one that is not of the
-// kind that is written: what a mistyped name would destroy.
+// Package overwrite refuses to write to a file that the same run reads, or to a file of
+// another kind than the one that is to be written: a mistyped name would destroy these
+// files.
 package overwrite
 
 import (
@@ -17,9 +18,10 @@ import (
 
 // Kind is the kind of the files that a flag writes.
 type Kind struct {
-	Name string // with its article: "a plan"
-	// Is reports whether a file that is not empty begins as one of the kind; nil: any
-	// file may be replaced, or the writer looks itself.
+	Name string // name with its article: "a plan"
+	// Is reports whether a text begins like a file of this kind. It is called with the
+	// beginning of a file that is not empty; nil: any file may be replaced, or the writer
+	// checks it itself.
 	Is func(begin []byte) bool
 }
 
@@ -47,19 +49,19 @@ func Lines(name string, keys ...string) Kind {
 	}}
 }
 
-// largest limits how much of a file is looked at.
+// largest is the size of the largest file that is checked.
 const largest = 64 << 20
 
-// Refuse returns an error if the file at the path is one of the inputs, by any spelling,
-// link or other name of the same file, or if it exists and is not of the kind. Pipes and
-// devices are written in place.
+// Refuse returns an error in two cases: the file at the path is one of the inputs, by any
+// spelling, link or other name of the same file; or it exists and is not of the kind.
+// Pipes and devices are written in place.
 func Refuse(path string, inputs []string, kind Kind) error {
 	if input := Same(path, inputs); input != "" {
 		return fmt.Errorf("cannot write %s to %s: this run reads that file (%s); name another file", kind.Name, path, input)
 	}
 	f, _, err := regular.Open(path)
 	if err != nil || kind.Is == nil {
-		return nil // the writer says what is wrong, or it is none
+		return nil // the writer reports the error, if it is one
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, largest))
@@ -69,7 +71,7 @@ func Refuse(path string, inputs []string, kind Kind) error {
 	return fmt.Errorf("cannot write %s to %s: it exists and is not %[1]s; remove it, or name another file", kind.Name, path)
 }
 
-// Same returns which of the inputs is the file at the path; empty: none.
+// Same returns the input that is the same file as the one at the path; empty: none is.
 func Same(path string, inputs []string) string {
 	info, err := os.Stat(path)
 	place := whole(path)

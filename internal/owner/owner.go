@@ -1,5 +1,5 @@
-// Package owner finds out who owns the files that a run works on, and keeps the owner
-// of those that root creates.
+// Package owner finds out who owns the files that a run uses, and gives files that root
+// creates the right owner.
 package owner
 
 import (
@@ -14,8 +14,8 @@ import (
 	"bootstrap/internal/failure"
 )
 
-// Look refuses a ~/.bosh that anybody may write to, and warns if it or one of the
-// files belongs to another user. Paths may be empty.
+// Look refuses a ~/.bosh to which anybody may write, and warns if it or one of the files
+// belongs to another user. Paths may be empty.
 func Look(warn func(message string), home string, files ...string) error {
 	info, err := os.Stat(home)
 	switch {
@@ -38,8 +38,8 @@ func Look(warn func(message string), home string, files ...string) error {
 	return nil
 }
 
-// makeHome creates the folder if this runs as root, and gives it to the owner of
-// its parent folder. For other users it is created when it is needed.
+// makeHome creates the folder if this process runs as root, and gives it to the owner of
+// its parent folder. For other users, the folder is created later, when it is needed.
 func makeHome(warn func(string), home string) error {
 	above, err := os.Stat(filepath.Dir(home))
 	if err != nil || !isRoot() {
@@ -74,9 +74,10 @@ func warnRoot(warn func(string), home string, files []string) {
 	warn(fmt.Sprintf("this runs as root, and these belong to %s: %s. Files keep their owner, group and mode, and new files in ~/.bosh get its owner; but VMs of the embedded CPI and their processes would belong to root. Run it as %s if you can", who, strings.Join(paths, ", "), who))
 }
 
-// Foreign returns the owner of a file, or of its folder, if that is another user than this
-// one and root, and, in a run by sudo, than who runs it; empty: it is one of these. The
-// owner of a link counts like that of its target. Files that do not exist belong to nobody.
+// Foreign returns the owner of a file and its folder, if one of them belongs to somebody
+// else; empty: neither does. Not somebody else are this user, root, and in a run by sudo
+// the user who called it. The owner of a link counts like the owner of its target. Files
+// that do not exist belong to nobody.
 func Foreign(path string, getenv func(string) string) string {
 	sudo := ""
 	if isRoot() {

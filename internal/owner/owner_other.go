@@ -12,6 +12,6 @@ func otherOwner(fs.FileInfo) (string, bool) { return "", false }
 
 func idOf(fs.FileInfo) string { return "" }
 
-// GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh; it
-// does nothing where there is no such user.
+// GiveBack gives the files that root created in ~/.bosh to the owner of ~/.bosh; on this
+// system there is no root, so it does nothing.
 func GiveBack(string) {}

@@ -9,7 +9,7 @@ import (
 
 // Block is a fenced block of a page.
 type Block struct {
-	Line   int    // of the fence, from 1
+	Line   int    // line of the fence, from 1
 	Lang   string // sh, console, yaml; empty: none
 	Text   string
 	NotRun string // why the commands are not run: the comment `<!-- not run: … -->` before the block
@@ -67,7 +67,7 @@ type Step struct {
 
 // Commands returns the commands of a block: of a console all lines that begin with "$ ",
 // each with the output below it; of a script (sh or bash) the whole text. Other blocks
-// have none.
+// have no commands.
 func (b Block) Commands() []Step {
 	switch b.Lang {
 	case "sh", "bash":
@@ -96,9 +96,9 @@ func (b Block) Commands() []Step {
 // continued reports whether the next line belongs to the command.
 func continued(command string) bool { return strings.HasSuffix(command, `\`) }
 
-// Calls returns the calls of bootstrap in a script, each as its words without the name
-// of the program. Words in quotes stay together; variables and what a shell would run
-// inside of words stay as they are.
+// Calls returns the calls of bootstrap in a script, each as a list of its words without
+// the name of the program. A text in quotes is one word. Variables, and commands inside
+// of words, are not expanded.
 func Calls(script string) [][]string {
 	var calls [][]string
 	var words []string
@@ -152,7 +152,7 @@ func Calls(script string) [][]string {
 	return calls
 }
 
-// callIn returns the arguments of bootstrap in the words of one command.
+// callIn returns the arguments of bootstrap in a command with these words.
 func callIn(words []string) []string {
 	for i, w := range words {
 		switch {
@@ -173,9 +173,9 @@ func callIn(words []string) []string {
 	return nil
 }
 
-// Fits returns the first line that a page shows of an output and that is not in it, or
-// "". Lines of the page must be there in their order, others may be between them; …
-// matches anything, and so does a line that has no other character but dots.
+// Fits returns the first line of a shown output that the real output lacks, or "". The
+// lines must be in the real output in the same order, with others between them allowed; …
+// matches anything, and so does a line that consists only of dots.
 func Fits(shown []string, output string) string {
 	lines := strings.Split(Plain(output), "\n")
 	for _, want := range shown {
@@ -214,8 +214,8 @@ var variable = []struct {
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 
-// Plain returns a text with words for what differs from run to run: identifiers, times,
-// sizes and digests.
+// Plain replaces the parts of a text that differ from run to run by words: identifiers,
+// times, sizes and digests.
 func Plain(text string) string {
 	for _, v := range variable {
 		text = v.pattern.ReplaceAllString(text, v.with)

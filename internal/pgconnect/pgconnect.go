@@ -14,9 +14,9 @@ import (
 	"bootstrap/internal/failure"
 )
 
-// Check refuses a server on another machine if the connection could be without
-// encryption although nobody said so: that is what PostgreSQL's programs do without
-// sslmode. The address is the one that config was made of.
+// Check refuses a server on another machine if the connection might not be encrypted
+// although the user did not allow that: without sslmode, PostgreSQL's programs connect in
+// this way. The address is the one from which config was made.
 func Check(address string, config *pgconn.Config) error {
 	if strings.Contains(address, "sslmode=") || os.Getenv("PGSSLMODE") != "" {
 		return nil
@@ -42,7 +42,7 @@ func isLocal(host string) bool {
 	return host == "" || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || ip != nil && ip.IsLoopback()
 }
 
-// Refused returns a sentence for a server that wants another password; nil: the error is
+// Refused returns a sentence if a server did not accept the password; nil: the error is
 // another one.
 func Refused(err error, config *pgconn.Config) error {
 	server, ok := errors.AsType[*pgconn.PgError](err)

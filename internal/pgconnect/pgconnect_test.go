@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Without sslmode, only this machine is connected to.
+// Without sslmode, only a server on this machine is accepted.
 func TestCheck(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for address, safe := range map[string]bool{
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A password that is wrong or missing is one sentence.
+// The error for a wrong or a missing password is one sentence.
 func TestRefused(t *testing.T) {
 	wrong := fmt.Errorf("two\n\tlines: %w", &pgconn.PgError{Code: "28P01", Message: `password authentication failed for user "u"`})
 	config := &pgconn.Config{Host: "db.example", Port: 5432, User: "u"}

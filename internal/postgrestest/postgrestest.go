@@ -25,15 +25,15 @@ import (
 
 // Server is a server that a test started.
 type Server struct {
-	programs string // its folder
+	programs string // the folder of PostgreSQL's programs
 	folder   string // data and socket
 	cmd      *exec.Cmd
 	stdin    interface{ Close() error }
 	schemas  atomic.Int64
 }
 
-// Start starts a server that ends with the test. Where PostgreSQL is not installed
-// it skips the test.
+// Start starts a server that ends with the test. If PostgreSQL is not installed, Start
+// skips the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := New()
@@ -47,7 +47,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// ErrMissing is the error of New where PostgreSQL is not installed.
+// ErrMissing is the error of New if PostgreSQL is not installed.
 var ErrMissing = errors.New("without PostgreSQL: no initdb and postgres below /usr/lib/postgresql or in PATH; Debian's package is postgresql")
 
 // New starts a server for several tests. The caller closes it.
@@ -105,11 +105,11 @@ func version(path string) int {
 	return n
 }
 
-// quote makes one word of the text for a shell.
+// quote quotes the text as one word for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// command is a script in the server's folder, as a user whom PostgreSQL accepts:
-// root is none.
+// command returns a command that runs a script in the server's folder, as a user that
+// PostgreSQL accepts: it does not accept root.
 func (s *Server) command(script string) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = s.folder
@@ -118,7 +118,7 @@ func (s *Server) command(script string) *exec.Cmd {
 	return cmd
 }
 
-// serverUser returns the user whom the server runs as if this one is root.
+// serverUser returns the user as whom the server runs if this process is root.
 func serverUser() (uid, gid int) {
 	for _, name := range []string{"postgres", "nobody"} {
 		if u, err := user.Lookup(name); err == nil {
@@ -149,8 +149,8 @@ func (s *Server) Restart(t testing.TB) {
 
 // start starts the server, and returns when it can be used.
 func (s *Server) start() error {
-	// The server ends with this process, however that ends: its shell reads from a
-	// pipe that is closed then.
+	// The server ends with this process, whatever the reason for its end: the server's
+	// shell reads from a pipe, which is closed then.
 	s.cmd = s.command(quote(filepath.Join(s.programs, "postgres")) + ` -D data -k "$PWD" -h '' -F -c max_connections=200 >>log 2>&1 </dev/null & server=$!; cat >/dev/null; kill -INT $server; wait $server`)
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
@@ -206,8 +206,8 @@ func (s *Server) Database(t testing.TB) string {
 	return s.create(t, "template1")
 }
 
-// Copy returns the address of a new database that is like another one, which
-// nobody may use meanwhile.
+// Copy returns the address of a new database that is a copy of another one. Nobody may
+// use the other one during the call.
 func (s *Server) Copy(t testing.TB, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

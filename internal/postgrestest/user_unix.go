@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// give gives the folder to the user whom the server runs as.
+// give gives the folder to the user as whom the server runs.
 func give(folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -17,8 +17,8 @@ func give(folder string) error {
 	return os.Chown(folder, uid, gid)
 }
 
-// asServer makes the command run as that user, in a process group of its own so
-// that an interrupt of the test does not reach it first.
+// asServer makes the command run as that user, in its own process group, so that an
+// interrupt of the test does not stop the server before the test.
 func asServer(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {

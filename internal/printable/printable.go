@@ -69,9 +69,9 @@ func JSON(data []byte) []byte {
 	return out
 }
 
-// Text removes characters that control a terminal. It keeps line breaks, tabs,
-// and characters that only change the direction of text: Escaped shows these, and
-// everything that this program prints passes through it.
+// Text removes characters that control a terminal. It keeps line breaks, tabs, and
+// characters that only change the direction of text: Escaped makes these visible, and all
+// output of this program passes through Escaped.
 func Text(text string) string {
 	text = controlSequence.ReplaceAllString(strings.ToValidUTF8(text, "\ufffd"), "")
 	return strings.Map(func(r rune) rune {

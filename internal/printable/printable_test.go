@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every character that changes the direction of text is shown, in text and in JSON, and
-// JSON has the same meaning as before.
+// Every character that changes the direction of text is made visible, in text and in
+// JSON, and the meaning of the JSON does not change.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	for _, c := range "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\x7f\u009b\U000e0001" {

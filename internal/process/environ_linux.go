@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// WithVariable returns the running processes, other than this one, that were
-// started with the variable "NAME=value" in their environment. Those of other
-// users cannot be read.
+// WithVariable returns the running processes, other than this one, that were started with
+// the variable "NAME=value" in their environment. The environments of other users'
+// processes cannot be read.
 func WithVariable(ctx context.Context, variable string) ([]int, error) {
 	pids, err := pids()
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 
 const listTimeout = 10 * time.Second
 
-// WithVariable returns the running processes, other than this one, that were
-// started with the variable "NAME=value" in their environment, as ps shows it
-// after the command line of processes of the same user.
+// WithVariable returns the running processes, other than this one, that were started with
+// the variable "NAME=value" in their environment. ps shows the environment, after the
+// command line, only for processes of the same user.
 func WithVariable(ctx context.Context, variable string) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

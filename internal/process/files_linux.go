@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Use returns the folder, or a file below it, that a process has open or as its
-// working directory; empty: none.
+// Use returns the path that a process uses in the folder: a file that it has open, or its
+// working directory; empty: it uses none.
 func Use(pid int, folder string) string {
 	links := []string{fmt.Sprintf("/proc/%d/cwd", pid)}
 	fds := fmt.Sprintf("/proc/%d/fd", pid)

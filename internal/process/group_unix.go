@@ -32,11 +32,11 @@ func TerminateGroup(id int) { _ = syscall.Kill(-id, syscall.SIGTERM) }
 // KillGroup ends the processes of a group.
 func KillGroup(id int) { _ = syscall.Kill(-id, syscall.SIGKILL) }
 
-// LowerPriority makes a process give way to others.
+// LowerPriority gives a process a lower priority.
 func LowerPriority(pid int) { _ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, 5) }
 
-// ExitCode returns the exit code of a process as a shell gives it: 128 and the
-// signal for one that was killed.
+// ExitCode returns the exit code of a process as a shell returns it: for a killed
+// process, 128 plus the number of the signal.
 func ExitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

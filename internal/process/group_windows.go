@@ -12,7 +12,7 @@ func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// OwnSession does nothing: there are no sessions.
+// OwnSession does nothing: Windows has no sessions.
 func OwnSession(*exec.Cmd) {}
 
 // TerminateGroup does nothing.

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Identity identifies one process permanently: process ids are used again, but
-// not together with the same start.
+// Identity identifies one process permanently: the system uses process ids again, but not
+// together with the same start time.
 type Identity struct {
 	PID   int
-	start int64 // in the platform's unit, since the platform's origin
+	start int64 // start time, in the unit and from the origin of the platform
 }
 
 // Identify finds a running process, but not one that has ended and was not waited for.
@@ -28,16 +28,16 @@ func (id Identity) Alive() bool {
 	return ok && now == id
 }
 
-// Terminate asks the process to end, and never another one that has its id by now. On
-// Windows it does nothing: a process can only be killed.
+// Terminate asks the process to end. If another process has its id now, that one gets no
+// signal. On Windows it does nothing: a process can only be killed.
 func (id Identity) Terminate() { id.signal(syscall.SIGTERM) }
 
-// Kill ends the process, and never another one that has its id by now.
+// Kill kills the process. If another process has its id now, that one gets no signal.
 func (id Identity) Kill() { id.signal(os.Kill) }
 
 func (id Identity) signal(signal os.Signal) {
-	// Linux gives a handle of the process that has the id. If that is still the one, so
-	// is the handle's.
+	// Linux returns a handle of the process that now has the id. If the identity is still
+	// right after that, the handle is that of the wanted process.
 	p, err := os.FindProcess(id.PID)
 	if err != nil {
 		return
@@ -54,9 +54,9 @@ func Lives(pid int) bool {
 	return ok
 }
 
-// Birth returns a text that distinguishes the process from every other one with
-// that id, also after a restart of the machine; empty if the system does not
-// report it. It may be stored in files.
+// Birth returns a text that distinguishes the process from every other one with that id,
+// even after a restart of the machine; empty if the system does not report it. It may be
+// stored in files.
 func Birth(pid int) string {
 	id, ok := Identify(pid)
 	if !ok {
@@ -65,8 +65,8 @@ func Birth(pid int) string {
 	return id.birth()
 }
 
-// BirthOfChild is Birth for a child of this process that was not waited for and may have
-// ended. Windows reports nothing of one that has.
+// BirthOfChild is like Birth, for a child of this process that was not waited for and may
+// have ended. Windows reports nothing about a process that has ended.
 func BirthOfChild(pid int) string {
 	id, _, ok := look(pid)
 	if !ok {
@@ -79,5 +79,5 @@ func BirthOfChild(pid int) string {
 type Usage struct {
 	Parent   int
 	MemoryKB int64
-	CPU      time.Duration // since it started
+	CPU      time.Duration // CPU time since it started
 }

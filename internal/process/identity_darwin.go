@@ -23,11 +23,12 @@ func (id Identity) Started() time.Time { return time.Unix(0, id.start) }
 
 func (id Identity) birth() string { return strconv.FormatInt(id.start, 10) }
 
-// BootID returns a text that is different after each start of this machine.
+// BootID returns a text that changes with each start of this machine.
 func BootID() string {
 	id, _ := unix.Sysctl("kern.bootsessionuuid")
 	return id
 }
 
-// Realm returns a text that only processes have in common that see the same process ids.
+// Realm returns a text that is equal for two processes only if they see the same process
+// ids.
 func Realm() string { return BootID() }

@@ -37,7 +37,7 @@ func (id Identity) Started() time.Time {
 	return time.Time{}
 }
 
-// birth counts from the boot that has this id.
+// birth returns the text for a start time, which counts from the boot with this id.
 func (id Identity) birth() string {
 	boot := kernelBoot()
 	if boot == "" {
@@ -46,8 +46,7 @@ func (id Identity) birth() string {
 	return boot + "/" + strconv.FormatInt(id.start, 10)
 }
 
-// BootID returns a text that is different after each start of this machine or
-// container.
+// BootID returns a text that changes with each start of this machine or container.
 func BootID() string {
 	var first string // a container has its own first process
 	if st, ok := readStat(1); ok {
@@ -56,15 +55,16 @@ func BootID() string {
 	return kernelBoot() + "/" + first
 }
 
-// Realm returns a text that only processes have in common that see the same process ids:
-// the start of the machine, and the PID namespace. It is empty if that is unknown.
+// Realm returns a text that is equal for two processes only if they see the same process
+// ids: the start of the machine, and the PID namespace. It is empty if these are unknown.
 func Realm() string {
 	boot := kernelBoot()
 	self, err := os.Readlink("/proc/self")
-	if boot == "" || err != nil || self != strconv.Itoa(os.Getpid()) { // or /proc is that of another namespace
+	if boot == "" || err != nil || self != strconv.Itoa(os.Getpid()) { // the last case: /proc is that of another namespace
 		return ""
 	}
-	// Containers that start in the same hundredth of a second have the same BootID.
+	// The BootID is not enough: containers that start in the same hundredth of a second
+	// have the same one.
 	namespace, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return ""
@@ -137,9 +137,9 @@ func Usages() map[int]Usage {
 	return all
 }
 
-// Family returns the usage of a process and of all its descendants. Where the
-// kernel lists no children of a process, it is asked of all, that of every process.
-// See proc_pid_task(5), children.
+// Family returns the usage of a process and of all its descendants. If the kernel does
+// not list the children of a process, they are found by all, which returns the usage of
+// every process. See proc_pid_task(5), children.
 func Family(pid int, all func() map[int]Usage) map[int]Usage {
 	family := map[int]Usage{}
 	for todo := []int{pid}; len(todo) > 0; todo = todo[1:] {
@@ -161,8 +161,8 @@ func Family(pid int, all func() map[int]Usage) map[int]Usage {
 	return family
 }
 
-// childrenOf returns the children of all threads of a process; an error is that
-// the kernel does not list them.
+// childrenOf returns the children of all threads of a process. An error means that the
+// kernel does not list them.
 func childrenOf(pid int) ([]int, error) {
 	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir(tasks)

@@ -12,7 +12,8 @@ import (
 // printRealm is the variable that makes this test's program print its realm.
 const printRealm = "PROCESS_TEST_REALM"
 
-// A container has a realm of its own, and none if it sees the processes of another one.
+// A container has a realm of its own; a container that sees the processes of another one
+// has no realm.
 func TestRealm(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(printRealm) != "" {

@@ -48,7 +48,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// A family is a process, its children and theirs, and nothing else.
+// A family is a process and all its descendants, and nothing else.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	cmd := child(t, `sleep 1000 & sh -c 'sleep 1000 & wait' & wait`)
@@ -121,7 +121,7 @@ func TestSignalsByHandle(t *testing.T) {
 	earlier := Identity{PID: id.PID, start: id.start - 1}
 	earlier.Kill()
 	earlier.Terminate()
-	// It would have ended by one of them, as it does by the next.
+	// One of these signals would have ended the process, as the next one does.
 	ended := make(chan error, 1)
 	id.Terminate()
 	go func() { ended <- cmd.Wait() }()
@@ -130,11 +130,11 @@ func TestSignalsByHandle(t *testing.T) {
 	if !errors.As(err, &exit) || ExitCode(exit.ProcessState) != 128+int(syscall.SIGTERM) {
 		t.Errorf("got %v", err)
 	}
-	Terminate(cmd.Process) // which has the id of nobody, or of a stranger
+	Terminate(cmd.Process) // which has an id that no process, or another process, has
 }
 
-// What a command leaves when it is ended, ends before the id of its group can be that of
-// others.
+// The processes that a command leaves are ended before the id of its group can be used
+// for another one.
 func TestWaitEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	const mark = "TEST_WAIT_LEFT=1"
@@ -200,7 +200,7 @@ func TestEndAllByVariable(t *testing.T) {
 	if Lives(gentle.Process.Pid) || Lives(stubborn.Process.Pid) || !Lives(other.Process.Pid) {
 		t.Error("the wrong ones ended")
 	}
-	// One that is ending may not be listed any more.
+	// A process that is ending may not be listed any more.
 	ending, listed := child(t, "trap '' TERM; while :; do sleep 1; done"), false
 	err = EndAll(t.Context(), 100*time.Millisecond, func() ([]int, error) {
 		if listed {

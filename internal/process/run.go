@@ -14,18 +14,18 @@ import (
 	"bootstrap/internal/wait"
 )
 
-// Terminate asks a child to end; one that was waited for gets no signal, and nor does
-// another process that has its id by now. On Windows it does nothing: a process can only
-// be killed.
+// Terminate asks a child to end. If the child was waited for, nothing gets a signal, even
+// if another process has its id now. On Windows it does nothing: a process can only be
+// killed.
 func Terminate(child *os.Process) { _ = child.Signal(syscall.SIGTERM) }
 
-// Wait waits for the end of a started command that has its own group. When ctx
-// ends first, the group gets TERM and, if the command still runs after grace, KILL, as
-// does what is left of the group when the command has ended; ended is true then.
+// Wait waits for the end of a started command that has its own group. When ctx ends
+// first, ended is true, and the group gets TERM; if the command still runs after grace,
+// the group gets KILL. When the command has then ended, the rest of the group gets KILL.
 func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended bool, err error) {
 	pid := cmd.Process.Pid
-	// As long as nobody has waited for it, its id, which is that of the group, belongs to no
-	// other process.
+	// As long as nobody has waited for the command, its id, which is also that of the
+	// group, cannot belong to another process.
 	exited := guard.Start(ctx, func() error { return awaitExit(pid) })
 	select {
 	case <-exited:
@@ -34,7 +34,7 @@ func Wait(ctx context.Context, cmd *exec.Cmd, grace func() time.Duration) (ended
 		KillGroup(pid)
 		return true, cmd.Wait()
 	}
-	// What it has started may still have its output.
+	// Processes that the command has started may still hold its output open.
 	done := guard.Start(ctx, cmd.Wait)
 	select {
 	case err := <-done:
@@ -60,8 +60,8 @@ func endGroup(id int, grace func() time.Duration, ended <-chan error) {
 // endPause is the pause between two checks whether processes have ended.
 const endPause = 20 * time.Millisecond
 
-// EndAll ends the processes that list returns, until it returns none and all that it
-// returned have ended: each gets TERM once, and KILL if it still exists after grace.
+// EndAll ends the processes that list returns, until list returns none and all of them
+// have ended: each process gets TERM once, and KILL if it still exists after grace.
 func EndAll(ctx context.Context, grace time.Duration, list func() ([]int, error)) error {
 	seen := map[int]Identity{}
 	kill := time.Now().Add(grace)
@@ -70,8 +70,8 @@ func EndAll(ctx context.Context, grace time.Duration, list func() ([]int, error)
 		if err != nil {
 			return err
 		}
-		// A process that is ending does not show its environment any more. The first
-		// one of a VM of namespaces ends after all others of the VM.
+		// A process that is ending does not show its environment any more. In a VM that
+		// consists of namespaces, the first process ends after all others.
 		for pid, id := range seen {
 			if id.Alive() && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// Run runs the command and returns its exit status: -1 with an error if it was
-// killed, 0 with an error if it could not be started.
+// Run runs the command and returns its exit status: -1 with an error if it was killed, 0
+// with an error if it could not be started.
 //
-// The group's leader is a shell that waits for the end of its input, a pipe that
-// only this process holds. So the shell notices when this process dies for any
-// reason, and kills the group. It is reaped last, so that the group's id cannot
-// belong to other processes when the group is killed.
+// The group's leader is a shell that waits for the end of its input, a pipe that only
+// this process holds. So the shell notices when this process dies for any reason, and
+// kills the group. The shell is waited for last, so that the group's id cannot belong to
+// other processes when the group is killed.
 func (c Tied) Run(ctx context.Context) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)

@@ -38,6 +38,6 @@ func Usages() map[int]Usage {
 	return all
 }
 
-// Family returns the usage of a process and of all its descendants, and here of
-// all others too: all is that of every process.
+// Family returns the usage of a process and of all its descendants. On this system, it
+// finds them with all, which returns the usage of every process.
 func Family(_ int, all func() map[int]Usage) map[int]Usage { return all() }

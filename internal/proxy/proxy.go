@@ -26,13 +26,14 @@ const (
 	keepAlive   = 30 * time.Second
 )
 
-// Names returns the variables in capitals; those in small letters count as well.
+// Names returns the names of the variables in capitals; the names in small letters are
+// valid, too.
 func Names() []string {
 	return []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "BOSH_ALL_PROXY"}
 }
 
-// Variable returns the value of a variable by its name in capitals or, if that
-// is not set, in small letters.
+// Variable returns the value of a variable with this name in capitals; if that is not
+// set, with the name in small letters.
 func Variable(getenv func(string) string, name string) string {
 	if v := getenv(name); v != "" {
 		return v
@@ -49,7 +50,7 @@ func Valid(text string) bool {
 	return err == nil && u.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme)
 }
 
-// HTTP returns the function that selects the proxy of a URL; nil for none.
+// HTTP returns the function that selects the proxy for a URL; nil: no proxy is used.
 func HTTP(getenv func(string) string) (func(*url.URL) (*url.URL, error), error) {
 	c := httpproxy.Config{
 		HTTPProxy: Variable(getenv, "HTTP_PROXY"), HTTPSProxy: Variable(getenv, "HTTPS_PROXY"), NoProxy: Variable(getenv, "NO_PROXY"),
@@ -74,7 +75,7 @@ func SOCKS(all string, getenv func(string) string) (Dial, error) {
 	}
 	through, err := proxy.FromURL(u, Direct())
 	if err != nil {
-		return nil, errors.New("want a URL such as socks5://host:port") // its text may contain the URL
+		return nil, errors.New("want a URL such as socks5://host:port") // not the original error, whose text may contain the URL
 	}
 	perHost := proxy.NewPerHost(through, Direct())
 	perHost.AddFromString(Variable(getenv, "NO_PROXY"))

@@ -1,4 +1,5 @@
-// Package regular opens files that others can replace by something else.
+// Package regular opens files that others can replace by something that is not a regular
+// file.
 package regular
 
 import (
@@ -43,7 +44,7 @@ func Read(name string) ([]byte, error) {
 		data.Grow(int(size) + bytes.MinRead)
 		_, err = data.ReadFrom(io.LimitReader(f, limit+1))
 	}
-	if err == nil && (info.Size() > limit || data.Len() > limit) { // it may grow meanwhile
+	if err == nil && (info.Size() > limit || data.Len() > limit) { // the file may grow meanwhile
 		err = refused(name, fmt.Sprintf("it is larger than %d MiB", limit>>20))
 	}
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What is no regular file, or larger than files of that kind are, is refused at once:
-// nobody writes to the pipe, and the large one is sparse.
+// Something that is not a regular file, or that is larger than the limit, is refused at
+// once: no process writes to the pipe, and the large file is sparse.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

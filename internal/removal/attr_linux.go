@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFolder opens a folder, but neither a link nor what is mounted there.
+// openFolder opens a folder. It opens neither a link nor a file system that is mounted
+// there.
 func openFolder(parent int, name string) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(parent, name, &how)
@@ -18,7 +19,8 @@ func openFolder(parent int, name string) (int, error) {
 	return openSameDevice(parent, name)
 }
 
-// makeReadable lets this user read a folder. The call for modes would follow a link.
+// makeReadable lets this user read a folder. It does not use chmod, which would follow a
+// link.
 func makeReadable(parent int, name string) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

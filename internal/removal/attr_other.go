@@ -4,7 +4,8 @@ package removal
 
 import "golang.org/x/sys/unix"
 
-// openFolder opens a folder, but neither a link nor a file system that is mounted there.
+// openFolder opens a folder. It opens neither a link nor a file system that is mounted
+// there.
 func openFolder(parent int, name string) (int, error) { return openSameDevice(parent, name) }
 
 // makeReadable lets this user read a folder.

@@ -1,3 +1,2 @@
-// Package removal removes folders with their contents, whatever programs have left in
-// them.
+// Package removal removes folders with everything that programs have left in them.
 package removal

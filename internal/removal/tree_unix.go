@@ -19,15 +19,16 @@ const mostOpen = 64
 // batch is how many names of a folder are read at once.
 const batch = 1000
 
-// mostPasses is how often a folder is read again that is not empty after all in it was
-// removed: another process may write to it.
+// mostPasses is how often a folder is read again that is not empty after all its names
+// were removed: another process may write to it.
 const mostPasses = 8
 
-// Tree removes a folder with its contents: folders without write permission, which scripts
-// and Go module caches leave, files that nobody may change (chattr +i) as far as this
-// user may change that, and folders that are nested deeper than a path or the number of
-// open files allow. No link is followed, and what is mounted in the folder is
-// never entered: it is an error. A missing folder is not one.
+// Tree removes a folder with its contents. It also removes folders without write
+// permission, which scripts and Go module caches leave; files that nobody may change
+// (chattr +i), if this user may change that; and folders that are nested deeper than the
+// length of a path or the number of open files allows. It follows no link. It never
+// enters a file system that is mounted in the folder, which is an error. A missing folder
+// is not an error.
 func Tree(dir string) error {
 	dir = filepath.Clean(dir)
 	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -48,20 +49,20 @@ func At(parent *os.File, name string) error {
 	return t.remove(name)
 }
 
-// folder is a folder on the way to the one that is being emptied.
+// folder is a folder on the path to the folder that is being emptied.
 type folder struct {
 	name   string
 	file   *os.File // nil: closed, because too many are open
 	dev    uint64
 	ino    uint64
-	inside []string // folders in it that are to be removed
+	inside []string // folders in it that must still be removed
 	passes int
 }
 
 // tree removes one tree.
 type tree struct {
 	top    string
-	parent int // descriptor of the folder that it is in
+	parent int // descriptor of the folder that contains the tree
 	way    []*folder
 }
 
@@ -73,7 +74,8 @@ func (t *tree) close() {
 	}
 }
 
-// fails names the file that cannot be removed. The path of one far down is cut.
+// fails returns an error with the name of the file that cannot be removed. It shortens
+// the path of a deeply nested file.
 func (t *tree) fails(op, name string, err error) error {
 	path := t.top
 	for i, f := range t.way {
@@ -90,7 +92,7 @@ func (t *tree) fails(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
-// at is the descriptor of the folder that is being emptied.
+// at returns the descriptor of the folder that is being emptied.
 func (t *tree) at() int {
 	if len(t.way) == 0 {
 		return t.parent
@@ -98,7 +100,7 @@ func (t *tree) at() int {
 	return int(t.way[len(t.way)-1].file.Fd())
 }
 
-// remove removes one name, and all that is below it.
+// remove removes one name, and everything below it.
 func (t *tree) remove(name string) error {
 	isFolder, err := t.unlink(name)
 	if err != nil || !isFolder {
@@ -124,7 +126,7 @@ func (t *tree) remove(name string) error {
 	return nil
 }
 
-// unlink removes a name that is not a folder; one that is missing is no error.
+// unlink removes a name that is not a folder; a missing name is not an error.
 func (t *tree) unlink(name string) (isFolder bool, err error) {
 	try := func() error { return ignoringSignals(func() error { return unix.Unlinkat(t.at(), name, 0) }) }
 	if err = try(); err == nil || err == unix.ENOENT {
@@ -144,8 +146,8 @@ func (t *tree) unlink(name string) (isFolder bool, err error) {
 	return false, t.fails("remove", name, mounted(err))
 }
 
-// release lets this user remove a name from the folder, if that depends on the folder's
-// mode, or on the attributes of both.
+// release changes modes and attributes of the folder and the name so that this user may
+// remove the name, if that is possible.
 func (t *tree) release(name string) {
 	if len(t.way) > 0 { // never the folder around the tree
 		_ = unix.Fchmod(t.at(), 0o700)
@@ -166,7 +168,7 @@ func (t *tree) release(name string) {
 	_ = unix.Close(fd)
 }
 
-// enter opens a folder in the current one and removes all in it but folders.
+// enter opens a folder in the current one and removes everything in it except folders.
 func (t *tree) enter(name string) error {
 	fd, err := openFolder(t.at(), name)
 	if err == unix.EACCES {
@@ -221,7 +223,8 @@ func (t *tree) empty(f *folder) error {
 	}
 }
 
-// leave removes the current folder, which is empty, and goes on in the one above.
+// leave removes the current folder, which is empty, and makes the folder above the
+// current one.
 func (t *tree) leave() error {
 	n := len(t.way) - 1
 	f := t.way[n]
@@ -250,7 +253,7 @@ func (t *tree) leave() error {
 	return t.fails("remove", f.name, mounted(err))
 }
 
-// goUp opens the folder above one again, if it is still the same.
+// goUp opens the folder above again, if it is still the same one.
 func (t *tree) goUp(f, above *folder) error {
 	fd, err := unix.Openat(int(f.file.Fd()), "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

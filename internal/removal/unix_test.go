@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nest makes folders that are nested deeper than a path may be long.
+// nest makes folders that are nested deeper than the length of a path allows.
 func nest(t *testing.T, dir string, depth int) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -152,7 +152,7 @@ func TestMountInTree(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The same file system, so that only the mount itself tells.
+	// It is the same file system, so that only the mount itself can be detected.
 	if said, err := exec.Command("mount", "--bind", outside, mounted).CombinedOutput(); err != nil {
 		t.Skipf("nobody can do that here: %v: %s", err, said)
 	}

@@ -4,6 +4,6 @@ package scratch
 
 import "io/fs"
 
-// own reports whether a folder belongs to this user, whose temporary folder is no one
-// else's here.
+// own reports whether a folder belongs to this user: always, because on this system each
+// user has a temporary folder.
 func own(fs.FileInfo) bool { return true }

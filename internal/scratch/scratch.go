@@ -1,4 +1,4 @@
-// Package scratch makes folders and files for what a command needs only while it runs.
+// Package scratch makes folders and files that a command needs only while it runs.
 // Folders of killed processes are removed by a later command; files have no name.
 package scratch
 
@@ -21,15 +21,17 @@ const (
 // kinds are the names of the folders that Sweep removes.
 func kinds() []string { return []string{"plan", "render", "validate", "doctor", "edit"} }
 
-// Folder is a folder that only this user can read, for the life of this process.
+// Folder is a folder that only this user can read, and that exists while this process
+// runs.
 type Folder struct {
 	Path string // where the files are
 	top  string
 	lock *lockfile.Lock
 }
 
-// New makes a folder in a parent, os.TempDir if that is empty, for what kind names: plan,
-// render, validate or doctor. It also removes those of killed processes there.
+// New makes a folder in a parent; if parent is empty, in os.TempDir. kind is the name of
+// the command for which it is made: plan, render, validate or doctor. New also removes
+// folders of killed processes there.
 func New(parent, kind string) (*Folder, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -74,19 +76,19 @@ func newFolder(parent, kind string) (*Folder, error) {
 // Remove removes the folder.
 func (f *Folder) Remove() error {
 	err := os.RemoveAll(f.Path)
-	f.lock.Close() // before its file is removed, which Windows wants
+	f.lock.Close() // closed before its file is removed, as Windows requires
 	gone := os.RemoveAll(f.top)
 	for range 20 {
 		if gone == nil {
 			break
 		}
-		gone = os.RemoveAll(f.top) // another process sweeps it at the same time
+		gone = os.RemoveAll(f.top) // another process is removing it at the same time
 	}
 	return errors.Join(err, gone)
 }
 
-// Sweep removes the folders in the parents whose process has ended: the lock in them is
-// free. Those of other users stay.
+// Sweep removes the folders in the parents whose process has ended: nobody holds the lock
+// in them. Folders of other users are not removed.
 func Sweep(parents ...string) {
 	for _, parent := range parents {
 		for _, kind := range kinds() {
@@ -106,8 +108,8 @@ func sweep(dir string) {
 	}
 	path := filepath.Join(dir, lockName)
 	if _, err := os.Lstat(path); err != nil {
-		if time.Since(info.ModTime()) > young { // else its process may be about to lock it
-			_ = os.Remove(dir) // only if it is empty
+		if time.Since(info.ModTime()) > young { // a younger folder may be one that its process has not locked yet
+			_ = os.Remove(dir) // removes it only if it is empty
 		}
 		return
 	}
@@ -119,7 +121,7 @@ func sweep(dir string) {
 	lock.Close()
 }
 
-// escaped returns a path as a pattern that matches only it.
+// escaped returns a pattern that matches only the path.
 func escaped(path string) string {
 	var text []rune
 	for _, r := range path {

@@ -2,10 +2,10 @@ package scratch
 
 import "os"
 
-// Unnamed creates an empty temporary file of mode 0600 that is gone when the last process
-// that has it open has ended, however it ends. On Linux it never has a name, elsewhere
-// only for a moment; where the system or the file system can do neither, the name stays
-// until Discard.
+// Unnamed creates an empty temporary file of mode 0600. The file disappears when the last
+// process that has it open has ended, whatever the reason. On Linux it never has a name,
+// elsewhere only for a moment; if the system or the file system supports neither, the
+// name stays until Discard.
 func Unnamed() (*os.File, error) {
 	if f, err := createUnnamed(os.TempDir()); err == nil {
 		return f, nil
@@ -19,7 +19,7 @@ func unlinked() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(f.Name()) // fails where open files keep their names
+	_ = os.Remove(f.Name()) // fails on systems where open files keep their names
 	return f, nil
 }
 

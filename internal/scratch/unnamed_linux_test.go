@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that is killed while it creates a file leaves no name behind, because
-// there is none at any moment.
+// A process that is killed while it creates a file leaves no name behind, because the
+// file has no name at any moment.
 func TestNeverNamed(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

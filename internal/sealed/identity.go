@@ -24,11 +24,11 @@ import (
 	"bootstrap/internal/regular"
 )
 
-// inText begins an identity of age, which is one line.
+// inText is the beginning of an identity of age, which is one line.
 const inText = "AGE-SECRET-KEY-"
 
-// Usual returns the files in which identities are looked for if none is named.
-// Getenv returns variables of the environment.
+// Usual returns the files in which identities are looked for if the user names none.
+// getenv returns variables of the environment.
 func Usual(getenv func(string) string) []string {
 	home := getenv("HOME")
 	config := getenv("XDG_CONFIG_HOME")
@@ -59,10 +59,10 @@ type finder struct {
 	ctx        context.Context
 	keys       *Keys
 	name       string
-	unasked    bool     // no passphrase is asked for
-	passphrase bool     // the file is encrypted with one
+	unasked    bool     // true: no passphrase is asked for
+	passphrase bool     // the file is encrypted with a passphrase
 	tried      []string // identities, with the reason why they could not be used
-	err        error    // why no identity could be found, as a sentence
+	err        error    // why no identity was found, as a sentence
 }
 
 // Unwrap implements age.Identity.
@@ -71,7 +71,7 @@ func (f *finder) Unwrap(stanzas []*age.Stanza) (key []byte, err error) {
 		if s.Type == "scrypt" {
 			f.passphrase = true
 			if f.err = f.damaged(tooMuchWork(stanzas)); f.err != nil {
-				return nil, f.err // before a passphrase is asked for
+				return nil, f.err // returned before a passphrase is asked for
 			}
 			key, f.err = f.withPassphrase(stanzas)
 			return key, f.err
@@ -85,7 +85,8 @@ func (f *finder) Unwrap(stanzas []*age.Stanza) (key []byte, err error) {
 	return key, err
 }
 
-// search tries the identities of all files. The result is nil if none is for the file.
+// search tries the identities of all files. The result is nil if none of them fits the
+// file.
 func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 	var late []loaded // they need passphrases, and are tried after the others
 	seen := map[string]bool{}
@@ -113,7 +114,7 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 			late = append(late, found)
 		}
 	}
-	var failed error // the first one
+	var failed error // the first error
 	for _, l := range late {
 		key, err := l.late(f.ctx, f.unasked, stanzas)
 		switch {
@@ -128,8 +129,8 @@ func (f *finder) search(stanzas []*age.Stanza) (key []byte, err error) {
 	return nil, f.damaged(failed)
 }
 
-// unwrap tries identities of one file. The error is age.ErrIncorrectIdentity if none
-// is for the stanzas.
+// unwrap tries identities of one file. The error is age.ErrIncorrectIdentity if none fits
+// the stanzas.
 func unwrap(ids []age.Identity, stanzas []*age.Stanza) ([]byte, error) {
 	for _, id := range ids {
 		if key, err := id.Unwrap(stanzas); !errors.Is(err, age.ErrIncorrectIdentity) {
@@ -139,7 +140,7 @@ func unwrap(ids []age.Identity, stanzas []*age.Stanza) ([]byte, error) {
 	return nil, age.ErrIncorrectIdentity
 }
 
-// damaged says which file cannot be decrypted.
+// damaged returns an error that says which file cannot be decrypted.
 func (f *finder) damaged(err error) error {
 	if err == nil {
 		return nil
@@ -155,7 +156,7 @@ func (f *finder) noIdentity() error {
 	return failure.Named("identity-missing", fmt.Errorf("cannot decrypt %s: it is not encrypted to any of these identities: %s; %s", f.name, strings.Join(f.tried, ", "), advice))
 }
 
-// withPassphrase opens a file that is encrypted with a passphrase.
+// withPassphrase decrypts a file that is encrypted with a passphrase.
 func (f *finder) withPassphrase(stanzas []*age.Stanza) (key []byte, err error) {
 	err = f.keys.ask(f.ctx, f.name, f.unasked, func(phrase string) error {
 		id, err := scryptOf(phrase)
@@ -215,10 +216,10 @@ var (
 	errNobody          = errors.New("a passphrase is needed, and there is nobody to ask; set $BOOTSTRAP_PASSPHRASE")
 )
 
-// attempts is how often a person is asked for the same passphrase.
+// attempts is how often the user is asked for the same passphrase.
 const attempts = 3
 
-// ask calls use with the passphrase of what, and asks again if that is wrong.
+// ask calls use with the passphrase of what, and asks for it again if it is wrong.
 func (k *Keys) ask(ctx context.Context, what string, unasked bool, use func(phrase string) error) error {
 	k.mu.Lock()
 	known, found := k.phrases[what]
@@ -238,7 +239,7 @@ func (k *Keys) ask(ctx context.Context, what string, unasked bool, use func(phra
 		if phrase == "" {
 			return errors.New("the passphrase is empty")
 		}
-		if i > 0 && phrase == before { // it comes from the environment
+		if i > 0 && phrase == before { // the passphrase comes from the environment, so asking again is useless
 			return errWrongPassphrase
 		}
 		err = use(phrase)
@@ -262,20 +263,20 @@ func (k *Keys) remember(what, phrase string) {
 	k.phrases[what] = phrase
 }
 
-// loaded are the identities of one file.
+// loaded has the identities of one file.
 type loaded struct {
-	name string // for messages
+	name string // name for messages
 	now  []age.Identity
-	// late asks for the passphrase of the file; nil: there is none. It returns
-	// age.ErrIncorrectIdentity if it is not for these stanzas.
+	// late asks for the passphrase of the file; nil: the file has no passphrase. It
+	// returns age.ErrIncorrectIdentity if the file does not fit these stanzas.
 	late func(ctx context.Context, unasked bool, stanzas []*age.Stanza) ([]byte, error)
 }
 
-// maxIdentityFile limits how much of a file with identities is read.
+// maxIdentityFile is the size of the largest file with identities that is read.
 const maxIdentityFile = 1 << 20
 
-// load reads the identities of a file, once: what a passphrase protects takes long to
-// decrypt.
+// load reads the identities of a file. It does so only once, because decrypting a file
+// with a passphrase takes long.
 func (k *Keys) load(path string) (loaded, error) {
 	k.mu.Lock()
 	l, found := k.files[path]
@@ -347,7 +348,7 @@ func (k *Keys) lockedSSH(path string, data []byte, locked *ssh.PassphraseMissing
 		return fmt.Errorf("cannot use the identity %s: keys of the type %s cannot decrypt; use ed25519 or rsa", path, t)
 	}
 	var right string
-	var failed error // Unwrap would hide what kind of error it is
+	var failed error // kept here, because Unwrap would hide the type of the error
 	var ask func() error
 	id, err := agessh.NewEncryptedSSHIdentity(public, data, func() ([]byte, error) {
 		failed = ask()
@@ -461,8 +462,8 @@ func short(err error) string {
 	return text
 }
 
-// parseIdentities reads identities of age, one in a line, without those that are not
-// known here. Errors must not contain what is in the file.
+// parseIdentities reads identities of age, one in a line, and skips those of unknown
+// kinds. Errors must not contain what is in the file.
 func parseIdentities(path string, data []byte) ([]age.Identity, error) {
 	var ids []age.Identity
 	unknown := ""

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// recipients returns what age encrypts to.
+// recipients returns the recipients in the form of age's library.
 func (k *Keys) recipients(ctx context.Context, name string, to []string) ([]age.Recipient, error) {
 	if len(to) == 0 {
 		return nil, fmt.Errorf("cannot encrypt %s: it has no recipients; bootstrap secrets rekey adds some", name)
@@ -64,7 +64,7 @@ func (k *Keys) newPassphrase(ctx context.Context, name string) (age.Recipient, e
 }
 
 // parseRecipient reads a recipient, which may be followed by a comment. Errors do not
-// contain the text: it may be a private key by mistake.
+// contain the text, because the user may have given a private key by mistake.
 func parseRecipient(text string) (age.Recipient, error) {
 	words := strings.Fields(text)
 	switch {
@@ -103,8 +103,9 @@ func key(recipient string) string {
 // Same reports whether two recipients have the same key; comments may differ.
 func Same(a, b string) bool { return key(a) == key(b) }
 
-// Recipients returns the recipients that one word of a command line means: itself, or
-// those in the file that it names, such as ~/.ssh/id_ed25519.pub. All are valid.
+// Recipients returns the recipients that a word of a command line stands for: the word
+// itself, or those in the file that it names, such as ~/.ssh/id_ed25519.pub. All returned
+// recipients are valid.
 func Recipients(word string) ([]string, error) {
 	word = strings.TrimSpace(word)
 	_, wrong := parseRecipient(word)
@@ -133,8 +134,8 @@ func Recipients(word string) ([]string, error) {
 	return clean(list), nil
 }
 
-// NewIdentity makes a key of age. File is the content of a file for Keys.Identities,
-// and recipient its public key.
+// NewIdentity makes a key of age. file is the content of a file for Keys.Identities, and
+// recipient the public key.
 func NewIdentity() (file []byte, recipient string, err error) {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -178,8 +179,8 @@ func (k *Keys) Own(ctx context.Context, path string) ([]string, error) {
 	return list, err
 }
 
-// ownSSH returns the public key of a private key of SSH, with the comment that stands
-// beside it.
+// ownSSH returns the public key of a private key of SSH. If a file with the public key
+// exists beside it, the result includes that file's comment.
 func ownSSH(path string, data []byte) ([]string, error) {
 	var public ssh.PublicKey
 	signer, err := ssh.ParsePrivateKey(data)

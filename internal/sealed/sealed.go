@@ -17,45 +17,45 @@ import (
 	"filippo.io/age/armor"
 )
 
-// WithPassphrase is the recipient of files that are encrypted with a passphrase. It
-// is the only one of such a file.
+// WithPassphrase stands for a passphrase in a list of recipients. Then it must be the
+// only recipient of the file.
 const WithPassphrase = "passphrase"
 
-// Keys are the keys of one person. The methods of a nil *Keys know no keys.
+// Keys are the keys of one person. A nil *Keys contains no keys.
 type Keys struct {
-	// Recipients are for new files: age1…, ssh-ed25519 … or ssh-rsa …, which may be
+	// Recipients are those of new files: age1…, ssh-ed25519 … or ssh-rsa …, which may be
 	// followed by a comment, or WithPassphrase.
 	Recipients []string
-	// Identities are files that the person named, which must be usable: identities
-	// of age, also encrypted with a passphrase, or private keys of SSH. An entry
-	// that begins with AGE-SECRET-KEY- is an identity itself.
+	// Identities are the files that the user named, all of which must be usable. They
+	// contain identities of age, possibly encrypted with a passphrase, or private keys of
+	// SSH. An entry that begins with AGE-SECRET-KEY- is an identity itself.
 	Identities []string
 	// Usual are files that are tried after Identities if they exist.
 	Usual []string
-	// Passphrase asks for the passphrase of what; if confirm is true, for a new one,
-	// twice. Nil: nobody can be asked.
+	// Passphrase asks for the passphrase of what; if confirm is true, it asks twice for a
+	// new one. Nil: nobody can be asked.
 	Passphrase func(ctx context.Context, what string, confirm bool) (string, error)
 	// Warn gets messages about files that other users can read; may be nil.
 	Warn func(message string)
 
-	workFactor int // of scrypt, for tests; 0 is age's own
+	workFactor int // work factor of scrypt, for tests; 0: the default of age
 
 	mu      sync.Mutex
-	phrases map[string]string // right passphrases, by what they are for
+	phrases map[string]string // right passphrases, by the name of what they protect
 	warned  map[string]bool
-	files   map[string]loaded // of identities, by path
-	last    struct {          // what Open returned last: a run reads the same file many times
+	files   map[string]loaded // identities by path
+	last    struct {          // the last result of Open: a run reads the same file many times
 		digest [sha256.Size]byte
 		text   []byte
 		to     []string
 	}
 }
 
-// magic is the beginning of encrypted files that are not text.
+// magic is the beginning of encrypted files in binary form.
 const magic = "age-encryption.org/"
 
-// proofLine begins a line that the store of a team has before an encrypted document:
-// somebody may have copied the document by hand.
+// proofLine is the beginning of a line before an encrypted document in the store of a
+// team; somebody may have copied the document by hand, with this line.
 const proofLine = "bootstrap-proof: "
 
 // body returns an encrypted file without such a line.
@@ -66,7 +66,7 @@ func body(data []byte) []byte {
 	return data
 }
 
-// IsSealed reports whether data is a file that age encrypted, as text or not.
+// IsSealed reports whether data is a file that age encrypted, in binary form or as text.
 func IsSealed(data []byte) bool {
 	data = body(data)
 	return bytes.HasPrefix(data, []byte(magic)) || bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte(armor.Header))
@@ -89,7 +89,7 @@ func withRecipients(text []byte, to []string) []byte {
 	return b.Bytes()
 }
 
-// withoutRecipients returns what withRecipients was given.
+// withoutRecipients reverses withRecipients.
 func withoutRecipients(data []byte) (text []byte, to []string) {
 	for {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
@@ -102,10 +102,10 @@ func withoutRecipients(data []byte) (text []byte, to []string) {
 	}
 }
 
-// Seal returns the text encrypted to the recipients, as text with lines of 64
-// characters. Lines at its top that name recipients are replaced. The name of the
-// file is for messages; if Open has opened it, a file with a passphrase gets the same
-// again.
+// Seal returns the text encrypted for the recipients, as text with lines of 64
+// characters. If the text begins with lines that name recipients, they are replaced. The
+// name of the file is for messages; if Open has decrypted that file with a passphrase,
+// the same passphrase is used again.
 func (k *Keys) Seal(ctx context.Context, name string, text []byte, to []string) ([]byte, error) {
 	if k == nil {
 		k = &Keys{}
@@ -139,15 +139,15 @@ func clean(to []string) []string {
 	return list
 }
 
-// Open returns the text of an encrypted file without the lines that name its
-// recipients, and those; they are empty if another program made the file. The name of
-// the file is for messages.
+// Open returns the text of an encrypted file without the lines that name its recipients,
+// and these recipients; they are empty if another program made the file. The name of the
+// file is for messages.
 func (k *Keys) Open(ctx context.Context, name string, sealed []byte) (text []byte, to []string, err error) {
 	return k.openFile(ctx, name, sealed, false)
 }
 
-// OpenUnasked is Open that asks for no passphrase, and does without the keys that have
-// one that was not given yet.
+// OpenUnasked is like Open, but asks for no passphrase: it uses only keys without a
+// passphrase and those whose passphrase is already known.
 func (k *Keys) OpenUnasked(ctx context.Context, name string, sealed []byte) (text []byte, to []string, err error) {
 	return k.openFile(ctx, name, sealed, true)
 }

@@ -49,7 +49,7 @@ func native(t *testing.T) (path, recipient string) {
 	return write(t, "identity.txt", file), recipient
 }
 
-// aKey of RSA takes long to make, and all tests share it.
+// aKey makes an RSA key once for all tests, because that takes long.
 var aKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestEachKindOfKeyOpensWhatWasSealedToIt(t *testing.T) {
 			k := &Keys{Identities: []string{p.path}, Passphrase: says("wrong", "of the key")}
 			for _, data := range [][]byte{together, seal(t, nil, secret, p.recipient)} {
 				if strings.Contains(name, "passphrase") && !bytes.Equal(data, together) {
-					continue // each time costs what a passphrase is to cost
+					continue // each attempt takes as long as a passphrase is meant to take
 				}
 				text, to, err := k.Open(t.Context(), "creds.yml.age", data)
 				if err != nil || string(text) != secret {
@@ -149,7 +149,7 @@ func TestEachKindOfKeyOpensWhatWasSealedToIt(t *testing.T) {
 				if len(to) == len(all) && !slices.Equal(to, all) {
 					t.Errorf("the recipients are %q, not %q", to, all)
 				}
-				// Whoever can read it can write it to the same recipients.
+				// Whoever can read the file can encrypt it for the same recipients again.
 				again, err := k.Seal(t.Context(), "creds.yml.age", text, to)
 				if err != nil {
 					t.Fatal(err)
@@ -198,14 +198,14 @@ func TestPassphrase(t *testing.T) {
 	if err != nil || string(text) != secret || !slices.Equal(to, []string{WithPassphrase}) {
 		t.Fatalf("%q, %q, %v", text, to, err)
 	}
-	// It gets the same passphrase again, without a question.
+	// The file gets the same passphrase again, without a question.
 	again := seal(t, other, secret, to...)
 	if _, _, err := (&Keys{Passphrase: says("of the file")}).Open(t.Context(), "creds.yml.age", again); err != nil {
 		t.Fatal(err)
 	}
 	for want, k := range map[string]*Keys{
 		"nobody to ask":           {},
-		"the passphrase is wrong": {Passphrase: says("wrong", "wrong")}, // as from the environment
+		"the passphrase is wrong": {Passphrase: says("wrong", "wrong")}, // as if the passphrase comes from the environment
 		"asked too often":         {Passphrase: says()},
 		"is empty":                {Passphrase: says("")},
 	} {
@@ -218,7 +218,8 @@ func TestPassphrase(t *testing.T) {
 	}
 }
 
-// A passphrase that would need gigabytes of memory is refused before it is asked for.
+// A file with a passphrase that would need gigabytes of memory is refused before the
+// passphrase is asked for.
 func TestTooMuchWork(t *testing.T) {
 	t.Parallel()
 	armored := seal(t, &Keys{workFactor: 10, Passphrase: says("of the file")}, secret, WithPassphrase)
@@ -240,8 +241,8 @@ func TestTooMuchWork(t *testing.T) {
 	}
 }
 
-// A file of identities may have a passphrase itself, which is asked for only if no
-// other identity helps.
+// A file of identities may itself be encrypted with a passphrase, which is asked for only
+// if no other identity fits.
 func TestEncryptedIdentity(t *testing.T) {
 	t.Parallel()
 	file, recipient, err := NewIdentity()
@@ -396,8 +397,8 @@ func TestRecipientsOfFiles(t *testing.T) {
 	}
 }
 
-// What age itself wrote is read, as text and not, and text that names recipients in
-// the middle keeps those lines.
+// Files that age itself wrote, in binary form and as text, can be read. If a text
+// contains lines that name recipients in the middle, they stay.
 func TestFilesOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	path, recipient := native(t)

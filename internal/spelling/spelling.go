@@ -16,11 +16,11 @@ func Suggest(word string, options []string) string {
 	return ""
 }
 
-// Nearest returns the option that is most similar to word, or "" if none is
-// similar. Of two that are as similar, it is the one that word begins with.
+// Nearest returns the option that is most similar to word, or "" if none is similar. If
+// two options are equally similar, it returns the one with which word begins.
 func Nearest(word string, options []string) string { return Among(options).Nearest(word) }
 
-// Options are words that may have been meant.
+// Options are words that the user may have meant.
 type Options struct {
 	words  []string
 	normal []string // see Normal

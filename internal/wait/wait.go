@@ -12,7 +12,7 @@ import (
 	"bootstrap/internal/guard"
 )
 
-// For waits for a time. It returns the cause of the context if that ends first.
+// For waits for a time. It returns the cause of the context if the context ends first.
 func For(ctx context.Context, d time.Duration) error { return Event(ctx, d, nil) }
 
 // Event waits for an event, at most for d. It returns the cause of the context
@@ -28,8 +28,8 @@ func Event(ctx context.Context, d time.Duration, event <-chan struct{}) error {
 	return context.Cause(ctx)
 }
 
-// Poll calls the function at once and then after each pause, until it returns
-// true or an error. It returns the cause of the context if that ends first.
+// Poll calls the function at once and then after each pause, until it returns true or an
+// error. It returns the cause of the context if the context ends first.
 func Poll(ctx context.Context, pause time.Duration, ask func() (bool, error)) error {
 	for {
 		done, err := ask()
@@ -64,9 +64,9 @@ func (g *Growing) Next() time.Duration { return g.pauses.NextBackOff() }
 // Reset starts again with the first pause.
 func (g *Growing) Reset() { g.pauses.Reset() }
 
-// Remind calls f after first and then again after every, never twice at the same
-// time, until end is called; end waits for a running call. It does not end with
-// the context, but reports panics to the context's run.
+// Remind calls f after first and then again after every, never twice at the same time,
+// until end is called; end waits for a running call. It does not stop when the context
+// ends; panics are reported to the run of the context.
 func Remind(ctx context.Context, first, every time.Duration, f func()) (end func()) {
 	var mu sync.Mutex
 	over := false

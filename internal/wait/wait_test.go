@@ -108,7 +108,7 @@ func TestRemindTellsTheRunOfAPanic(t *testing.T) {
 		ctx, run := guard.Begin(t.Context())
 		end := Remind(ctx, time.Second, time.Second, func() { panic(errAsked) })
 		<-ctx.Done()
-		end() // it holds no lock
+		end() // end can be called here because the function holds no lock
 		if p := run.Panic(); p == nil || p.Value != errAsked {
 			t.Errorf("the panic is %v", p)
 		}

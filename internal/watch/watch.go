@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// settle is how long nothing may be announced before the files are compared: an
+	// settle is how long no change may be announced before the files are compared: an
 	// editor writes, renames and changes modes, and a checkout writes many files.
 	settle = 30 * time.Millisecond
 	// settled is how long announcements may delay the comparison.
 	settled = time.Second
 	// pause is the time between two comparisons without an announcement.
 	pause = 2 * time.Second
-	// alone is the same if the system does not announce the changes of all folders.
+	// alone is the pause between comparisons if the system does not announce the changes
+	// of all folders.
 	alone = 500 * time.Millisecond
 )
 
@@ -37,13 +38,13 @@ type stamp struct {
 	mode fs.FileMode
 	size int64
 	time int64  // ns
-	link string // where a symbolic link leads
+	link string // target of a symbolic link
 }
 
 // Watcher waits for changes, for one goroutine. New returns one.
 type Watcher struct {
 	skip  func(name string) bool
-	notes *fsnotify.Watcher // nil: the system announces nothing
+	notes *fsnotify.Watcher // nil: the system does not announce changes
 	noted map[string]bool   // the folders whose changes are announced; false: the system refused
 }
 
@@ -51,7 +52,7 @@ type Watcher struct {
 // returns true. The caller must call Close.
 func New(skip func(name string) bool) *Watcher {
 	w := &Watcher{skip: skip, noted: map[string]bool{}}
-	if notes, err := fsnotify.NewWatcher(); err == nil { // else comparisons see the changes, later
+	if notes, err := fsnotify.NewWatcher(); err == nil { // without announcements, comparisons still find the changes, only later
 		w.notes = notes
 	}
 	return w
@@ -64,8 +65,8 @@ func (w *Watcher) Close() {
 	}
 }
 
-// Look looks at the files, and at all files in folders. Symbolic links are followed.
-// The result has no files that cannot be read.
+// Look looks at the given files, and at all files in given folders. It follows symbolic
+// links, and leaves out files that cannot be read.
 func (w *Watcher) Look(paths []string) Files {
 	found := walk{w, Files{}, map[string]bool{}}
 	for _, p := range paths {
@@ -108,7 +109,7 @@ func (w walk) add(path string) {
 	}
 	w.visited[real] = true
 	w.note(path)
-	entries, _ := os.ReadDir(path) // those that were read, if not all could be
+	entries, _ := os.ReadDir(path) // on an error, the entries that could be read
 	for _, e := range entries {
 		if !w.skip(e.Name()) {
 			w.add(filepath.Join(path, e.Name()))
@@ -124,9 +125,9 @@ func (w *Watcher) note(folder string) {
 	w.noted[folder] = w.notes.Add(folder) == nil
 }
 
-// Changed waits until the files differ from an earlier look and are not being written
-// any more. It returns the new look and the paths that differ, or the cause of the
-// context if that ends first.
+// Changed waits until the files differ from an earlier look and are not being written any
+// more. It returns the new look and the paths that differ, or the cause of the context if
+// the context ends first.
 func (w *Watcher) Changed(ctx context.Context, paths []string, from Files) (Files, []string, error) {
 	for {
 		now, err := w.written(ctx, paths, from)
@@ -180,20 +181,20 @@ func (w *Watcher) wait(ctx context.Context) error {
 				continue
 			}
 			if e.Op.Has(fsnotify.Remove) || e.Op.Has(fsnotify.Rename) {
-				delete(w.noted, e.Name) // a folder that comes back is another one
+				delete(w.noted, e.Name) // if a folder with that name is created again, it is another folder
 			}
 			timer.Reset(settle)
 			if last == nil {
 				last = time.After(settled)
 			}
-		case <-w.errors(): // too many events at once: some are lost
+		case <-w.errors(): // too many events at once, of which some are lost
 			return nil
 		}
 	}
 }
 
-// announced reports whether the system announces the changes of all folders: there is
-// a limit to their number.
+// announced reports whether the system announces the changes of all folders; systems
+// limit the number of folders.
 func (w *Watcher) announced() bool {
 	for _, noted := range w.noted {
 		if !noted {
@@ -234,7 +235,8 @@ func (f Files) differ(later Files) []string {
 	return list
 }
 
-// Or returns the files of a later look as an earlier one found them, where it did.
+// Or returns the files of a later look. For a file that is also in the earlier look, it
+// returns what the earlier look found.
 func (f Files) Or(later Files) Files {
 	both := maps.Clone(later)
 	for path := range both {

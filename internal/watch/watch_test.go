@@ -93,8 +93,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A file in a folder that was made while it is watched must be seen, too,
-// and in a folder that was removed and made again.
+// A change is also seen in a folder that is created after the watch began, and in a
+// folder that was removed and created again.
 func TestFoldersThatAreNew(t *testing.T) {
 	t.Parallel()
 	dir, paths := project(t)

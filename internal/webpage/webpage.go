@@ -17,8 +17,9 @@ import (
 //go:embed frame.html frame.css
 var files embed.FS
 
-// Render returns a page. Of its files, page.html defines the templates "title" and
-// "content", which get the data, and page.css adds to the style that all pages share.
+// Render returns a page made of the files in the folder: page.html defines the templates
+// "title" and "content", which get the data, and page.css adds to the style that all
+// pages share.
 func Render(page fs.FS, functions template.FuncMap, data any) ([]byte, error) {
 	t, err := template.New("frame.html").Funcs(functions).ParseFS(files, "*")
 	if err == nil {
@@ -41,6 +42,6 @@ func IsOurs(text string) bool {
 	return err == nil && strings.HasPrefix(text, head)
 }
 
-// Plain returns a text without control characters, and with those visible that change
-// the direction of text. It is valid in XML.
+// Plain returns a text without control characters. Characters that change the direction
+// of text become visible. The result is valid in XML.
 func Plain(text string) string { return printable.Escaped(printable.Text(text)) }
