@@ -111,7 +111,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 
 // SeveralInStore says why a deployment with several instances cannot be in the store of a
 // team, and what to do.
-const SeveralInStore = "the states of several instances are files, and cannot be in a store (--state URL, or BOOTSTRAP_STATE): name a file on this machine with --state FILE.json, whose folder of instances is FILE, or leave out --state"
+const SeveralInStore = "the states of several instances are files, and cannot be in a store (--state URL, or BOOTSTRAP_STATE): name a file on this machine with --state FILE.json, whose folder of instances is FILE, or leave out --state; `bootstrap state move --state URL FILE.json` moves the state of one instance there"
 
 // SelectInstance finds the instance of --instance.
 func SelectInstance(cmd *cobra.Command, from *instance.Options) error {

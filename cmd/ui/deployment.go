@@ -90,7 +90,7 @@ func InstanceQuestion(p *deployment.Plan) []string {
 			parts = append(parts, fmt.Sprintf("%d will be %s", n, c.text))
 		}
 	}
-	return []string{fmt.Sprintf("Of the instances of %s, %s.", p.Deployment, strings.Join(parts, ", "))}
+	return []string{fmt.Sprintf("Of the instances of %s, %s", p.Deployment, strings.Join(parts, ", "))}
 }
 
 // DeploymentJSON returns a function that prints events as JSON.
