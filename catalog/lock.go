@@ -59,7 +59,6 @@ func (e *Entry) fields() []field {
 
 // Lock is the content of a lock file.
 type Lock struct {
-	path    string
 	entries []Entry
 }
 
@@ -83,7 +82,7 @@ const maxLock = 1 << 20
 // ReadLock reads a lock file. One that does not exist is empty; path may be empty, too.
 // The error is a *LockError.
 func ReadLock(path string) (*Lock, error) {
-	lock := &Lock{path: path}
+	lock := &Lock{}
 	if path == "" {
 		return lock, nil
 	}
