@@ -224,7 +224,7 @@ func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, sto
 	ended := guard.Start(ctx, client.Wait)
 	var reply <-chan error
 	var overdue <-chan time.Time
-	asking := false
+	asking, late := false, false
 	defer func() {
 		_ = client.Close()
 		if asking {
@@ -245,9 +245,14 @@ func keepAlive(ctx context.Context, client *ssh.Client, every time.Duration, sto
 			}
 			return err
 		case <-overdue:
+			if !late {
+				// On a machine that was paused, the time is over before the reply is read.
+				late, overdue = true, time.After(every/2)
+				break
+			}
 			return fmt.Errorf("no sign of life for %v", every)
 		case err := <-reply:
-			asking, overdue = false, nil
+			asking, late, overdue = false, false, nil
 			if err != nil {
 				return err
 			}

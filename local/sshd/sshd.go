@@ -30,7 +30,8 @@ import (
 
 const (
 	handshakeTimeout = 30 * time.Second
-	keepAliveEvery   = 15 * time.Second
+	keepAliveEvery   = 15 * time.Second // and the limit for a reply
+	keepAliveLate    = 5 * time.Second
 	acceptPause      = 100 * time.Millisecond // after an error of the listener
 	maxClients       = 64
 )
@@ -244,12 +245,26 @@ func (s *Server) open(ctx context.Context, parts *sync.WaitGroup, conn *ssh.Serv
 // keepAlive closes a connection whose other end no longer answers.
 func keepAlive(ctx context.Context, conn *ssh.ServerConn) {
 	for wait.For(ctx, keepAliveEvery) == nil {
-		late := guard.AfterFunc(ctx, keepAliveEvery, func() { conn.Close() })
-		_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil)
-		late.Stop()
-		if err != nil {
+		reply := guard.Start(ctx, func() error {
+			_, _, err := conn.SendRequest("keepalive@openssh.com", true, nil)
+			return err
+		})
+		if !answers(reply) {
 			conn.Close()
 			return
 		}
 	}
+}
+
+// answers reports whether the reply comes in time. On a machine that was paused, the time
+// is over before the reply is read: it then waits for a moment longer.
+func answers(reply <-chan error) bool {
+	for _, limit := range []time.Duration{keepAliveEvery, keepAliveLate} {
+		select {
+		case err := <-reply:
+			return err == nil
+		case <-time.After(limit):
+		}
+	}
+	return false
 }
