@@ -22,6 +22,7 @@ import (
 type crowd struct {
 	t                           *testing.T
 	bin, dir                    string
+	env                         []string // more variables of the commands
 	rng                         *rand.Rand
 	instances, port             int
 	coordinators, children, vms int
@@ -44,16 +45,7 @@ func TestDeploymentChaos(t *testing.T) {
 		seconds, err = strconv.Atoi(text)
 		check(t, err)
 	}
-	bin, cache := program(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), rng: rand.New(rand.NewPCG(seed, 0)), instances: 5}
-	check(t, os.MkdirAll(c.path("home/.bosh"), 0o700))
-	check(t, os.Symlink(cache, c.path("home/.bosh/cache")))
-	t.Cleanup(func() { endAll(func() []process { return allOf(c.dir) }) })
-	var err error
-	c.port, err = freePort()
-	check(t, err)
+	c := newCrowd(t)
 	rounds := 0
 	for end := time.Now().Add(time.Duration(seconds) * time.Second); rounds < 2 || time.Now().Before(end); rounds++ {
 		c.instances = 3 + c.rng.IntN(3)
@@ -69,6 +61,20 @@ func TestDeploymentChaos(t *testing.T) {
 	if c.coordinators+c.children+c.vms == 0 {
 		t.Error("nothing was killed")
 	}
+}
+
+func newCrowd(t *testing.T) *crowd {
+	bin, cache := program(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), rng: rand.New(rand.NewPCG(seed, 0))}
+	check(t, os.MkdirAll(c.path("home/.bosh"), 0o700))
+	check(t, os.Symlink(cache, c.path("home/.bosh/cache")))
+	t.Cleanup(func() { endAll(func() []process { return allOf(c.dir) }) })
+	var err error
+	c.port, err = freePort()
+	check(t, err)
+	return c
 }
 
 func (c *crowd) path(name string) string { return filepath.Join(c.dir, name) }
@@ -135,6 +141,7 @@ func (c *crowd) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(c.bin, args...)
 	cmd.Dir = c.dir
 	cmd.Env = []string{"HOME=" + c.path("home"), "PATH=" + os.Getenv("PATH"), "CROWD=" + c.dir}
+	cmd.Env = append(cmd.Env, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
@@ -312,4 +319,65 @@ func (c *crowd) nothingLeft() {
 	if err != nil || strings.Contains(string(out), "127.44.") {
 		c.t.Errorf("addresses are left: %v\n%s", err, out)
 	}
+}
+
+// TestDeploymentCrash kills the processes of a deployment of three instances at the points
+// of an uninterrupted run: a sample, or with CRASH=all all of them. Each process that comes
+// to the point is killed there. The same command must then do the rest.
+func TestDeploymentCrash(t *testing.T) {
+	c := newCrowd(t)
+	c.instances = 3
+	c.write()
+	trace := c.path("trace")
+	c.env = []string{"BOOTSTRAP_TRACE=" + trace}
+	for _, step := range []struct {
+		name      string
+		instances int
+	}{{"create", 3}, {"change", 3}, {"shrink", 2}} {
+		_ = os.Remove(trace)
+		c.instances = step.instances
+		c.write()
+		c.env = []string{"BOOTSTRAP_TRACE=" + trace}
+		c.converge(step.name, 0)
+		data, err := os.ReadFile(trace)
+		check(t, err)
+		points := strings.Split(strings.TrimSpace(string(data)), "\n")
+		slices.Sort(points)
+		points = slices.Compact(points)
+		every := 1
+		if os.Getenv("CRASH") != "all" {
+			every = max(len(points)/4, 1)
+		}
+		for i := c.rng.IntN(every); i < len(points); i += every {
+			c.killedAt(step.name, step.instances, points[i])
+		}
+	}
+	if out, err := c.command("delete").CombinedOutput(); err != nil {
+		t.Fatalf("delete: %v\n%s", err, out)
+	}
+	c.nothingLeft()
+}
+
+// killedAt brings the deployment to where a step begins, kills all processes that come to
+// a point of the step, and does the step again.
+func (c *crowd) killedAt(step string, instances int, point string) {
+	c.env = nil
+	switch step {
+	case "create":
+		if out, err := c.command("delete").CombinedOutput(); err != nil {
+			c.t.Fatalf("%s at %q: delete: %v\n%s", step, point, err, out)
+		}
+	case "shrink":
+		c.instances = 3
+		c.write()
+		c.converge("before "+step, 0)
+	}
+	c.instances = instances
+	c.write()
+	title := step + " " + strings.ReplaceAll(point, " ", "-")
+	c.env = []string{"BOOTSTRAP_KILL_AT=" + point}
+	out, err := c.command("deploy", "-v", "title="+title).CombinedOutput()
+	c.t.Logf("%s killed at %q: %v: %s", step, point, err, lastError(string(out)))
+	c.env = nil
+	c.converge(title, 0)
 }
