@@ -82,7 +82,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	draft.Record.Groups = nil
 	for _, g := range d.Groups {
 		if !g.Errand {
-			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, Serial: g.Rules.Serial})
+			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy, Serial: g.Rules.Serial})
 		}
 	}
 	var asked []network.Instance

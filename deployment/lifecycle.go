@@ -10,6 +10,7 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest"
 )
 
 // Lifecycle is a command about the jobs of instances that exist.
@@ -67,9 +68,10 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 
 // lifecyclePlan returns the plan of a command about jobs.
 func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) (*Plan, error) {
-	p := &Plan{Deployment: all.Name}
+	p := &Plan{Deployment: all.Name, rules: map[string]manifest.Rules{}}
 	var groups []order.Group
 	for _, g := range all.Groups {
+		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy}
 		groups = append(groups, order.Group{Name: g.Name, Canaries: g.Canaries, MaxInFlight: g.MaxInFlight, Serial: g.Serial})
 	}
 	for _, in := range all.Instances {

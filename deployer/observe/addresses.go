@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -88,35 +89,67 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 		return nil, err
 	}
 	for _, path := range manifests {
-		t, exists, err := v.find(ctx, instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}, !read)
-		if err == nil {
-			err = cmp.Or(t.Addresses.UnnamedLedger(), t.Addresses.LostLedger())
-		}
+		several, list, err := q.instancesOf(path)
 		if err != nil {
 			return nil, err
 		}
-		if exists {
-			v.ids = append(v.ids, t.Installation.String())
-		}
-		if read {
-			in, err := t.ReadIfAny(ctx)
-			if err != nil {
+		for _, from := range list {
+			if err := v.add(ctx, from, read, several); err != nil {
 				return nil, err
 			}
-			v.asks = append(v.asks, t.Addresses.For(in))
-			if !in.Manifest.SharesNetworks() {
-				return nil, fmt.Errorf("the manifest %s has networks of its own, and no ledger has their addresses: bootstrap plan says which address the deployment gets, and bootstrap addresses list which it has", path)
-			}
 		}
-		if used := t.Addresses.LedgerAddress(); v.address == "" {
-			v.address = used
-		} else if used != v.address {
-			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
-		}
-		v.instances = append(v.instances, t)
 	}
 	v.address = cmp.Or(v.address, instance.LedgerPath(cfg.Home))
 	return v, nil
+}
+
+// instancesOf returns the options for each instance of a manifest, and whether it has
+// several.
+func (q LedgerQuery) instancesOf(path string) (several bool, list []instance.Options, err error) {
+	one := instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}
+	if q.StateFile != "" || !record.Exists(record.Dir(path)) {
+		return false, []instance.Options{one}, nil
+	}
+	all, recorded, err := one.Selected()
+	for _, in := range recorded {
+		from := one
+		from.Instance = in.Name()
+		from.Select(all, in)
+		list = append(list, from)
+	}
+	return true, list, err
+}
+
+// add adds an instance. Of several, those that are not created yet are left out unless
+// read is true.
+func (v *ledgerView) add(ctx context.Context, from instance.Options, read, several bool) error {
+	t, exists, err := v.find(ctx, from, !read && !several)
+	if err == nil {
+		err = cmp.Or(t.Addresses.UnnamedLedger(), t.Addresses.LostLedger())
+	}
+	if err != nil || several && !read && !exists {
+		return err
+	}
+	if exists {
+		v.ids = append(v.ids, t.Installation.String())
+	}
+	if read {
+		in, err := t.ReadIfAny(ctx)
+		if err != nil {
+			return err
+		}
+		v.asks = append(v.asks, t.Addresses.For(in))
+		if !in.Manifest.SharesNetworks() {
+			return fmt.Errorf("the manifest %s has networks of its own, and no ledger has their addresses: bootstrap plan says which address the deployment gets, and bootstrap addresses list which it has", from.Manifest)
+		}
+	}
+	if used := t.Addresses.LedgerAddress(); v.address == "" {
+		v.address = used
+	} else if used != v.address {
+		return errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
+	}
+	v.instances = append(v.instances, t)
+	return nil
 }
 
 // find returns a deployment with its state.

@@ -60,6 +60,7 @@ type Group struct {
 	Name        string `json:"name"`
 	Canaries    string `json:"canaries,omitempty"`
 	MaxInFlight string `json:"max_in_flight,omitempty"`
+	MinHealthy  string `json:"min_healthy,omitempty"`
 	Serial      bool   `json:"serial,omitempty"`
 }
 
