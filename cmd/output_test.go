@@ -77,7 +77,7 @@ func TestColours(t *testing.T) {
 		{nil, nil, false},
 		{nil, []string{"--color=auto"}, false},
 		{nil, []string{"--color", "always"}, true},
-		{[]string{"NO_COLOR=1"}, []string{"--color=always"}, true}, // flags are nearer than variables
+		{[]string{"NO_COLOR=1"}, []string{"--color=always"}, true}, // a flag overrides a variable
 		{[]string{"CLICOLOR_FORCE=1"}, nil, true},
 		{[]string{"CLICOLOR_FORCE=0"}, nil, false},
 		{[]string{"CLICOLOR_FORCE=1"}, []string{"--color=never"}, false},

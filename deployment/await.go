@@ -13,12 +13,12 @@ import (
 // mostAwaited is how long a run waits for one that still changes an instance.
 const mostAwaited = 2 * time.Hour
 
-// awaitEvery is how often it looks.
+// awaitEvery is the pause between two checks.
 const awaitEvery = 200 * time.Millisecond
 
-// Await waits until no other process changes an instance of the record: commands about
-// instances survive a deploy of all that was killed. It calls notify once for each
-// instance that it waits for.
+// Await waits until no other process changes an instance of the record. If a deploy of all
+// instances is killed, its commands about single instances continue. Await calls notify
+// once for each instance that it waits for.
 func Await(ctx context.Context, r *record.Record, notify func(instance string, by error)) error {
 	limited, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()

@@ -23,7 +23,7 @@ var sections = keys.Table{
 	{Name: "", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, About: "Name of the fleet; the file's name without extension unless given."},
 		{Key: "members", Form: keys.Section, Of: "members[]", List: true, Need: true, Least: 1, About: "The deployments of the fleet. Relative paths start from the fleet file's folder; {name} in a path is the member's name."},
-		{Key: "defaults", Form: keys.Section, Of: "defaults", About: "What all members have, unless they say otherwise."},
+		{Key: "defaults", Form: keys.Section, Of: "defaults", About: "Settings of all members; a member can override them."},
 		{Key: "update", Form: keys.Section, Of: "update", About: "The rules by which members are updated."},
 	}},
 	{Name: "members[]", Read: append([]keys.Field{

@@ -58,7 +58,7 @@ const (
 	Rescoped    ReasonKind = "rescoped"     // From and To are scopes
 	Retyped     ReasonKind = "retyped"      // From and To are kinds of reservations
 	StaticAsked ReasonKind = "static asked" // static_ips asks for To instead of From
-	NotListed   ReasonKind = "not listed"   // From is not in the list static or of the vip network
+	NotListed   ReasonKind = "not listed"   // From is not in a list static, or not in the list of the vip network
 	Listed      ReasonKind = "listed"       // From is in a list static, and the group has no static_ips
 	Outside     ReasonKind = "outside"      // From is in none of the subnets To
 	Restricted  ReasonKind = "restricted"   // From may not be given to instances; To is the reason: reserved, the gateway, …

@@ -111,7 +111,7 @@ func (c Client) Fetch(ctx context.Context, from File, path string, want digest.D
 		var stall *stallError
 		if errors.As(err, &stall) {
 			if stalled++; stalled >= try.Stalls {
-				return fmt.Errorf("%w (tried %d times); %s is kept and the next run goes on from there where the server allows it: look at the network and the proxies, or fetch the file by other means and name it by a file:// URL",
+				return fmt.Errorf("%w (tried %d times); %s is kept, and the next run continues there if the server supports that: look at the network and the proxies, or fetch the file by other means and name it by a file:// URL",
 					err, stalled, part.come())
 			}
 		}

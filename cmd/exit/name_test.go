@@ -184,8 +184,8 @@ func problem(name, message string) error {
 	return &document.Problems{{Message: "a warning", Name: "yaml", Warning: true}, {Pos: document.Position{File: "x", Line: 1, Column: 1}, Name: name, Message: message}}
 }
 
-// byScripts lists the names that errors get where they are made (internal/failure): the
-// scripts of testdata/script produce most of them.
+// byScripts lists the names of errors that are made with failure.Named; most of these
+// errors are produced by the scripts of testdata/script.
 func byScripts() []sample {
 	plain := func(name, text string) sample { return sample{name, Failed, failure.Named(name, errors.New(text))} }
 	return []sample{

@@ -20,7 +20,7 @@ type Selection struct {
 	Record *record.Record
 	List   []*record.Instance // in the order of the record
 
-	width int // how many at the same time; 0: atOnce
+	width int // number of instances at the same time; 0: atOnce
 }
 
 // Looks reports whether the options name a deployment with several instances, and returns
@@ -63,8 +63,8 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	return s, nil
 }
 
-// atOnce is for how many instances a command works at the same time: it mostly waits for
-// agents, and with logs --follow until a person ends it.
+// atOnce is the number of instances for which a command works at the same time. It is large
+// because a command mostly waits: for agents, and with logs --follow for the user.
 const atOnce = 256
 
 // Each calls do for each selected instance, many at the same time, with the options for

@@ -70,7 +70,7 @@ func validateAll(ctx context.Context, c *cli.Console, opts deployer.Options, nam
 			found[i], err = deployer.Validate(ctx, opts)
 			return err
 		})
-		var problems document.Problems // of all, each once
+		var problems document.Problems // those of all instances, without duplicates
 		for i, err := range errs {
 			if list, ok := errors.AsType[*document.Problems](err); ok {
 				problems, errs[i] = united(problems, *list), nil

@@ -50,7 +50,7 @@ type text struct {
 	begun      bool                 // something was written
 	lastLine   time.Time            // when a line was last written
 	warned     map[string]bool
-	logs       map[string]string // by instance: the log whose lines were written last
+	logs       map[string]string // for each instance, the log from which the last lines were written
 }
 
 // quietFor is how long a plain output stays silent while data flows, and waitEvery is the

@@ -66,7 +66,7 @@ properties:
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("/bin/bash", inst.Path) // the program itself may be open in the child of another test
+		cmd := exec.Command("/bin/bash", inst.Path) // a child of another test may have the program open for writing
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "BOSH_PACKAGES_DIR=" + inst.PackagesDir}
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -26,7 +26,8 @@ func (a *Artifacts) provided(job manifest.JobRef) bool {
 	return a.provider(job) != ""
 }
 
-// provider names what provides the programs of the job; empty: its own packages do.
+// provider returns the stemcell or CPI that provides the programs of the job; empty: they
+// are in the packages of the job.
 func (a *Artifacts) provider(job manifest.JobRef) string {
 	switch {
 	case a.Stemcell != nil && slices.Contains(a.Stemcell.ProvidedJobs, job.Name):

@@ -51,7 +51,7 @@ func (o Options) StateName(path string) string {
 // StateArgument returns the place of the state, for --state in a command that can be
 // pasted.
 func (o Options) StateArgument() string {
-	if o.Of != nil { // --instance names the state in the folder of this one
+	if o.Of != nil { // with --instance, the state is in the folder of the instance
 		return record.StateOf(o.Manifest, o.Of.Record.Dir())
 	}
 	if o.Team != nil {

@@ -79,7 +79,7 @@ func (j *Journal) dropLeftover(l state.Leftover, why string) error {
 		return nil
 	})
 	if err == nil {
-		j.Report.Info(fmt.Sprintf("The leftover of an earlier %s is settled: %s", l.Method, why))
+		j.Report.Info(fmt.Sprintf("The leftover of an earlier %s is removed from the list: %s", l.Method, why))
 	}
 	return err
 }

@@ -24,19 +24,19 @@ func TestLookAtLeftovers(t *testing.T) {
 		calls   string
 		reports string
 	}{
-		"delete, does not exist":   {state.Intent{Method: "delete_vm", CID: "vm-9"}, no, null, false, `has_vm ["vm-9"]`, "settled: vm-9 does not exist any more"},
+		"delete, does not exist":   {state.Intent{Method: "delete_vm", CID: "vm-9"}, no, null, false, `has_vm ["vm-9"]`, "removed from the list: vm-9 does not exist any more"},
 		"delete, exists":           {state.Intent{Method: "delete_disk", CID: "disk-9"}, yes, null, false, `has_disk ["disk-9"]; delete_disk ["disk-9"]`, "Deleting 'disk-9', a leftover of an earlier run"},
 		"delete, unknown":          {state.Intent{Method: "delete_disk", CID: "disk-9"}, garbage, null, false, `has_disk ["disk-9"]; delete_disk ["disk-9"]`, "Deleting 'disk-9'"},
 		"delete fails again":       {state.Intent{Method: "delete_disk", CID: "disk-9"}, yes, refuses(cpi.TypeCloudError), true, `has_disk ["disk-9"]; delete_disk ["disk-9"]; has_disk ["disk-9"]`, "warning: cannot settle the leftover delete_disk of 0001-01-01 00:00 UTC: the CPI refuses delete_disk"},
-		"delete, recorded":         {state.Intent{Method: "delete_vm", CID: "vm-1"}, yes, null, false, "", "settled: vm-1 is recorded"},
-		"delete, an orphan":        {state.Intent{Method: "delete_disk", CID: "disk-0"}, yes, null, false, "", "settled: disk-0 is recorded"},
+		"delete, recorded":         {state.Intent{Method: "delete_vm", CID: "vm-1"}, yes, null, false, "", "removed from the list: vm-1 is recorded"},
+		"delete, an orphan":        {state.Intent{Method: "delete_disk", CID: "disk-0"}, yes, null, false, "", "removed from the list: disk-0 is recorded"},
 		"delete a stemcell":        {state.Intent{Method: "delete_stemcell", CID: "sc-9"}, no, null, false, `delete_stemcell ["sc-9"]`, "Deleting 'sc-9'"},
 		"missing stemcell":         {state.Intent{Method: "delete_stemcell", CID: "sc-9"}, no, refuses(cpi.TypeStemcellNotFound), false, `delete_stemcell ["sc-9"]`, ""},
-		"VM, does not exist":       {state.Intent{Method: "create_vm", CID: "vm-9"}, no, null, false, `has_vm ["vm-9"]`, "settled: vm-9 does not exist any more"},
+		"VM, does not exist":       {state.Intent{Method: "create_vm", CID: "vm-9"}, no, null, false, `has_vm ["vm-9"]`, "removed from the list: vm-9 does not exist any more"},
 		"VM, exists":               {state.Intent{Method: "create_vm", CID: "vm-9"}, yes, null, true, `has_vm ["vm-9"]`, ""},
 		"disk, unknown":            {state.Intent{Method: "create_disk", CID: "disk-9"}, refuses(cpi.TypeNotImplemented), null, true, `has_disk ["disk-9"]`, ""},
 		"snapshot":                 {state.Intent{Method: "snapshot_disk", CID: "snap-9", Disk: "disk-1"}, no, null, true, "", ""},
-		"VM of the recorded agent": {state.Intent{Method: "create_vm", AgentID: "agent-1"}, yes, null, false, "", "settled: VM vm-1 is recorded"},
+		"VM of the recorded agent": {state.Intent{Method: "create_vm", AgentID: "agent-1"}, yes, null, false, "", "removed from the list: VM vm-1 is recorded"},
 		"VM without a CID":         {state.Intent{Method: "create_vm", AgentID: "agent-9"}, no, null, true, "", ""},
 		"disk without a CID":       {state.Intent{Method: "create_disk", Size: 1}, no, null, true, "", ""},
 	} {

@@ -52,9 +52,9 @@ type DiskGoneError struct {
 
 func (e *DiskGoneError) Error() string {
 	if e.Mounted {
-		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
+		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or continue with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 	}
-	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to go on with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
+	return fmt.Sprintf("disk %s is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to continue with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 }
 
 func (e *DiskGoneError) Name() string { return "disk-gone" }

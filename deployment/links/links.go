@@ -176,7 +176,7 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 	asked := request{from: wanted.Name}
 	if explicit {
 		if given == "nil" {
-			link.Why = "the manifest says that there is none"
+			link.Why = "the manifest sets it to nil"
 			if !wanted.Optional {
 				r.fail(link.Consumer, "the manifest says nil, but the job needs this link")
 			}

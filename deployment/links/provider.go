@@ -13,7 +13,7 @@ type Provider struct {
 	End
 	Properties map[string]any `json:"properties,omitempty"`
 	Networks   []string       `json:"networks,omitempty"`
-	Default    string         `json:"default_network,omitempty"` // whose addresses consumers see
+	Default    string         `json:"default_network,omitempty"` // consumers see the addresses on this network
 	Instances  []Instance     `json:"instances,omitempty"`
 
 	shared bool // other deployments may consume it

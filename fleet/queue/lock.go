@@ -24,7 +24,7 @@ type TakenOverError struct {
 }
 
 func (e *TakenOverError) Error() string {
-	return fmt.Sprintf("%s@%s has taken over the run of %s while this process could not reach the database; the members go on", e.Holder.User, e.Holder.Host, e.Fleet)
+	return fmt.Sprintf("%s@%s has taken over the run of %s while this process could not reach the database; the members continue", e.Holder.User, e.Holder.Host, e.Fleet)
 }
 
 func (e *TakenOverError) ExitCode() failure.Code { return failure.Locked }

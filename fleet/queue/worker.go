@@ -145,7 +145,7 @@ func (w *worker) leave() {
 		r.here.Interrupt("")
 	}
 	w.mu.Unlock()
-	w.say(Event{Status: Noticed, Message: "Interrupted: the running members end at their next safe step, and other workers go on with them; a third Ctrl-C leaves them alone and ends this process"})
+	w.say(Event{Status: Noticed, Message: "Interrupted: the running members end at their next safe step, and other workers continue with them; a third Ctrl-C leaves them alone and ends this process"})
 }
 
 // enlist records that this worker is running.
@@ -181,7 +181,7 @@ func (w *worker) beat(ctx context.Context, over <-chan struct{}) {
 		switch {
 		case err != nil:
 			if !away {
-				w.say(Event{Status: Noticed, Message: fmt.Sprintf("Cannot reach the database %s: %s; members that run go on", w.db.place, w.db.explain(err))})
+				w.say(Event{Status: Noticed, Message: fmt.Sprintf("Cannot reach the database %s: %s; running members continue", w.db.place, w.db.explain(err))})
 			}
 			away, beaten = true, time.Time{}
 			next = pauses.Next()

@@ -374,7 +374,7 @@ func (c *coordinator) sync(i int) {
 func (c *coordinator) save() error {
 	c.unsaved = false
 	if err := c.record.save(); err != nil {
-		return fmt.Errorf("%w; running members end alone, and the same command goes on", err)
+		return fmt.Errorf("%w; running members finish without this process; run the same command again to continue", err)
 	}
 	return nil
 }

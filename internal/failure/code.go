@@ -1,9 +1,10 @@
-// Package failure has what an error tells the program about itself: its exit code, which
-// scripts may rely on, and the page that explains it. docs/troubleshooting.md has both.
+// Package failure has exit codes, which scripts may rely on, and names of documentation
+// pages; an error has one of each. docs/troubleshooting.md lists both.
 package failure
 
-// Code is what the method ExitCode of an error returns. It is not an int: the ExitCode of
-// an *exec.ExitError is that of another program.
+// Code is the result of the method ExitCode of an error. It is not an int, because an
+// *exec.ExitError has a method ExitCode, too, which returns the exit code of another
+// program.
 type Code int
 
 // The exit codes.

@@ -1,13 +1,13 @@
 package failure
 
-// Error is an error with the name of its page.
+// Error is an error with the name of the documentation page that explains it.
 type Error struct {
 	name string
 	err  error
 }
 
-// Named gives err the name of a page, such as port-taken, where no caller needs a type of
-// its own.
+// Named returns err with the name of a page, such as port-taken. It is for errors whose
+// type no caller needs.
 func Named(name string, err error) error { return &Error{name, err} }
 
 // Error returns the text of the error alone.

@@ -71,7 +71,7 @@ func (b *messageBus) serveHTTP(ctx context.Context, listener net.Listener) error
 	served := guard.Start(ctx, func() error { return server.Serve(secured) })
 	select {
 	case err = <-served:
-		return fmt.Errorf("cannot go on listening: %w", err)
+		return fmt.Errorf("cannot continue to listen: %w", err)
 	case <-ctx.Done():
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)

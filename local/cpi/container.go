@@ -27,8 +27,8 @@ import (
 	"bootstrap/local/network"
 )
 
-// containerTools are programs for the agent of a stemcell, whose PATH begins with their
-// folder.
+// containerTools contains programs for the agent of a stemcell. The PATH of the agent begins
+// with their folder.
 //
 //go:embed tools
 var containerTools embed.FS

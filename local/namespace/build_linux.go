@@ -243,7 +243,8 @@ func (b *builder) system() error {
 	return nil
 }
 
-// systemDepth is how deep the VM can add files to a folder.
+// systemDepth returns the number of levels below a folder of the machine to which the VM
+// can add files.
 func systemDepth(dir string) int {
 	if dir == "/usr" {
 		return 2

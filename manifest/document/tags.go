@@ -10,7 +10,7 @@ import (
 // loneTags finds the tag "!", which turns any scalar into text. yaml.v3 does not
 // report it.
 type loneTags struct {
-	none  bool // the data has no "!"
+	none  bool // the data contains no "!", so it has no tags
 	data  []byte
 	lines []int // where each line begins; nil until it is needed
 }

@@ -50,8 +50,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The number of keys that are generated at the same time is the number of processors, and
-// after Close no other one is begun.
+// As many keys are generated at the same time as there are processors, and after Close no
+// further key is begun.
 func TestKeysAtATime(t *testing.T) {
 	t.Parallel()
 	var keys Keys

@@ -132,7 +132,7 @@ func (w *web) Get(ctx context.Context, name string) (Document, error) {
 	}
 	version := answer.Header.Get("ETag")
 	if version == "" || strings.HasPrefix(version, "W/") {
-		return Document{}, &RefusedError{errors.New("the server gives no ETag that names one version of a document, so it cannot keep two people from overwriting each other's")}
+		return Document{}, &RefusedError{errors.New("the server gives no ETag that names one version of a document, so two people could overwrite the changes of each other")}
 	}
 	return Document{Data: data, Version: version, Age: age(answer.Header)}, nil
 }
