@@ -179,6 +179,11 @@ func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, dep
 		}
 		c.Start()
 		opts.Inputs.Lenient = true
+		if opts.Instance == "" && opts.StateFile == "" {
+			if err := refuseSeveral(cmd, opts.Manifest); err != nil {
+				return err
+			}
+		}
 		return c.Deployment(cmd.Context(), opts, run)
 	}
 	flags(cmd, &opts)
