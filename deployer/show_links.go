@@ -35,7 +35,7 @@ func (r *run) viewLinks(view *links.View, show bool) error {
 	}
 	found := map[[2]string]links.Seen{}
 	for _, l := range all {
-		seen := links.Seen{Consumer: l.Consumer, Optional: l.Optional, Provider: l.Provider, Content: l.Content, Why: l.Why}
+		seen := links.Seen(l)
 		found[[2]string{l.Consumer.Job, l.Consumer.Name}] = seen
 		if r.in.Deployment != nil {
 			view.Links = append(view.Links, seen)
