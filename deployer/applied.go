@@ -78,7 +78,7 @@ func (r *run) findPrevious(ctx context.Context) error {
 	case a.VM != st.CurrentVMCID:
 		return &NoWayBackError{Why: fmt.Sprintf("it was applied to VM %s, and the VM is now %s", a.VM, st.CurrentVMCID)}
 	case !r.jobs.hasPrevious():
-		return &NoWayBackError{Why: "this machine has no record of the last deploy, which another one made; go back on that machine"}
+		return &NoWayBackError{Why: "another machine made the last deploy, so this one has no record of it; run the command on that machine"}
 	case !a.SameDisk(d):
 		return &NoWayBackError{Why: "the persistent disk was replaced or resized since then"}
 	}

@@ -48,7 +48,7 @@ func TestOpenAddress(t *testing.T) {
 	}
 }
 
-// Addresses are chosen only on networks for which the manifest names none.
+// Addresses are chosen only on manual networks for which the group has no static_ips.
 func TestOpenAddressBesideOthers(t *testing.T) {
 	t.Parallel()
 	m := mustLoad(t, replaced(t, "networks:\n- {name: default, type: dynamic}\n", openNetworks+"- {name: cloud, type: dynamic}\n",

@@ -126,7 +126,7 @@ var sections = keys.Table{
 	{Name: "addons[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the addon."},
 		{Key: "jobs", Form: keys.Section, Of: "instance_groups[].jobs[]", List: true, About: "Jobs of the addon."},
-		{Key: "include", Form: keys.Section, Of: "addons[].include", About: "Rules that an instance group must fit to have the jobs; without them, all have."},
+		{Key: "include", Form: keys.Section, Of: "addons[].include", About: "Rules that select the instance groups with these jobs; without rules, all groups have them."},
 		{Key: "exclude", Form: keys.Section, Of: "addons[].include", About: "Rules for instance groups that do not have the jobs."},
 		{Key: "properties", Form: keys.Map, About: "Properties of those jobs of the addon that have none."},
 	}},

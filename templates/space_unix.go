@@ -18,6 +18,6 @@ func CheckSpace() error {
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil || limit.Cur >= leastSpace {
 		return nil
 	}
-	return fmt.Errorf("cannot start the embedded Ruby: a process may have %d MB of address space (ulimit -v), and it needs %d MB: run ulimit -v unlimited, or in a new shell",
+	return fmt.Errorf("cannot start the embedded Ruby: a process may have %d MB of address space (ulimit -v), and it needs %d MB: run `ulimit -v unlimited`, or start bootstrap in a new shell",
 		limit.Cur>>20, leastSpace>>20)
 }

@@ -60,7 +60,7 @@ func table() []key {
 		{Field: text("cloud_provider", "Path of a file with the cloud_provider of manifests that have none: --cloud-provider."), flag: "cloud-provider", path: true},
 		{Field: keys.Field{Key: "release_sources", Form: keys.Tags, About: "Releases without a URL, and where each is looked for: --release. The name * stands for all others."}, flag: "release", path: true},
 		{Field: keys.Field{Key: "stemcell_sources", Form: keys.Tags, About: "Operating systems or names of stemcells without a URL, and where each is looked for: --stemcell. The name * stands for all others."}, flag: "stemcell", path: true},
-		{Field: text("lock_file", "Path of the file that keeps which versions were found, NAME.lock.yml beside the manifest unless given: --lock-file."), flag: "lock-file", path: true},
+		{Field: text("lock_file", "Path of the file that records the versions that were found; default: NAME.lock.yml beside the manifest: --lock-file."), flag: "lock-file", path: true},
 		{Field: keys.Field{Key: document.VarsKey, Form: keys.Map, About: "Variables and their values, of any type: --var."}},
 		{Field: keys.Field{Key: "var_files", Form: keys.Tags, About: "Variables, and the path of the file with the value of each: --var-file."}, flag: "var-file", path: true},
 		{Field: list("vars_files", "Path of a file of variables, or a list of paths: --vars-file."), flag: "vars-file", path: true},

@@ -56,7 +56,7 @@ func (a *Addresses) ReleaseAll(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			a.rec.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; then release them: bootstrap addresses release %s --database %s --force", err, a.rec.Installation, addresses.Place(address)))
+			a.rec.Out.Warning(fmt.Sprintf("addresses of this deployment stay reserved in a ledger that it used before: %v; when the ledger can be used, run: bootstrap addresses release %s --database %s --force", err, a.rec.Installation, addresses.Place(address)))
 		}
 	}
 	if a.LedgerLost() {

@@ -13,7 +13,7 @@ import (
 type handOver struct {
 	to, from int // indexes of members
 	address  address
-	refused  Member // the member that gets it, with the verdict that its plan was refused
+	refused  Member // the member that gets the address; its plan was refused
 }
 
 // address is an address or a block, and the member that holds it.

@@ -88,7 +88,7 @@ func compareTexts(a, b []rune) int {
 		numberA, endA := digits(a, i)
 		numberB, endB := digits(b, i)
 		if (a[i] == '0' || b[i] == '0') && withinNumber(a, i) {
-			// A single zero is a number, and not a leading zero.
+			// The zero is inside of a number, and not a leading zero.
 			numberA, numberB = leading(numberA, endA-i), leading(numberB, endB-i)
 		}
 		return cmp.Or(cmp.Compare(numberA, numberB), cmp.Compare(endA, endB), cmp.Compare(a[i], b[i]))
