@@ -289,7 +289,7 @@ With --workers, members are updated on the machines where bootstrap fleet worker
 with the same database; --database alone names the address ledger.
 
 The first Ctrl-C starts no other member and waits for the running ones. A second
-one asks these to end at their next safe step. After a third, they go on alone.`,
+one asks these to end at their next safe step. After a third, they continue alone.`,
 		Example: "  bootstrap fleet deploy fleet.yml\n  bootstrap fleet deploy fleet.yml --only failed",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {

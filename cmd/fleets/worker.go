@@ -44,7 +44,7 @@ fleet.key in ~/.bosh. See "On several machines" in docs/fleet.md.
 
 The first Ctrl-C takes no other member and waits for the running ones. A second one
 asks these to end at their next safe step; other workers continue them. After a
-third, they go on alone.`,
+third, they continue alone.`,
 		Example: "  bootstrap fleet worker --database 'postgres://bootstrap@db.internal/fleets?sslmode=verify-full'",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -45,7 +45,7 @@ func Parse(text string) (u URL, found bool, err error) {
 	if slash := strings.Index(path, "/"); at > slash && slash >= 0 {
 		u.Ref, path = path[at+1:], path[:at]
 		if !ref.MatchString(u.Ref) {
-			return URL{}, true, errors.New("must end with @ and a branch, a tag or a commit, or with neither")
+			return URL{}, true, errors.New("after @ there must be a branch, a tag or a commit")
 		}
 	}
 	u.Address = scheme + "://" + path
