@@ -41,7 +41,9 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	save := func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
 		file.View = r.view
-		file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))
+		if !opts.Previous { // which reads no manifest
+			file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))
+		}
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
