@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"bootstrap/artifact"
 	"bootstrap/cpi"
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/instance"
@@ -101,18 +100,6 @@ func refuses(kind string) string {
 }
 
 func emptyManifest() *manifest.Manifest { return &manifest.Manifest{Name: "simple"} }
-
-// reads makes m the manifest of the run, as if it was read.
-func (r *run) reads(m *manifest.Manifest) {
-	in := &instance.Inputs{Request: r.t.Request}
-	in.UseManifest(m)
-	r.take(in)
-}
-
-// fetched makes these the artifacts of the run, as if they were fetched.
-func (r *run) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
-	r.use(&instance.Artifacts{Inputs: r.in, Releases: releases, Stemcell: stemcell})
-}
 
 // lost means that the reply's file does not exist, as after restoring an older state.
 const lost = "lost"

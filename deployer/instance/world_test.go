@@ -85,12 +85,6 @@ func newWorld(t *testing.T, from Options, cpi map[string]string) *world {
 	return w
 }
 
-// reads makes m the manifest of the instance, as if it was read.
-func reads(d *Instance, m *manifest.Manifest) *Inputs {
-	d.read = &Inputs{Request: d.Request, Manifest: m}
-	return d.read
-}
-
 // fetched gives the CPI artifacts, as if they were fetched.
 func (w *world) fetched(releases map[string]*artifact.Release, stemcell *artifact.Stemcell) {
 	w.CPI.Use(&Artifacts{Inputs: w.in, Releases: releases, Stemcell: stemcell})
