@@ -353,9 +353,10 @@ func TestRefused(t *testing.T) {
 	source, destination := newJob(t, "job", nil), newJob(t, "job", nil)
 	source.Templates = []artifact.Template{{Source: "../../x", Destination: "x"}}
 	destination.Templates = []artifact.Template{{Source: "x", Destination: "../../../x"}}
-	missing, nomonit := newJob(t, "job", nil), newJob(t, "job", nil)
+	missing, monit := newJob(t, "job", nil), newJob(t, "job", nil)
 	missing.Templates = []artifact.Template{{Source: "gone", Destination: "x"}}
-	if err := os.Remove(filepath.Join(nomonit.Dir, "monit")); err != nil {
+	file := filepath.Join(monit.Dir, "monit")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	named := newJob(t, "../job", nil)
@@ -366,7 +367,7 @@ func TestRefused(t *testing.T) {
 		"source leaves":      {[]Job{source}, "leaves the job's folder"},
 		"destination leaves": {[]Job{destination}, "leaves the job's folder"},
 		"template missing":   {[]Job{missing}, "cannot read template 'gone' of job 'job' of release 'rel'"},
-		"monit missing":      {[]Job{nomonit}, "cannot read template 'monit'"},
+		"monit a folder":     {[]Job{monit}, "cannot read template 'monit'"},
 		"job name":           {[]Job{named}, "cannot be a file name"},
 		"twice":              {[]Job{good, good}, "given twice"},
 	} {
