@@ -38,7 +38,7 @@ func Parse(text string) (u URL, found bool, err error) {
 		return URL{}, false, nil
 	}
 	scheme, path, _ := strings.Cut(rest, "://")
-	if !slices.Contains([]string{"https", "ssh", "file"}, scheme) {
+	if !slices.Contains([]string{"https", "ssh", "file"}, scheme) || path == "" {
 		return URL{}, true, errors.New("must begin with git+https://, git+ssh:// or git+file://")
 	}
 	at := strings.LastIndex(path, "@")

@@ -40,6 +40,7 @@ func TestParse(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("git+https://h/p@v1")
+	f.Add("git+https")
 	f.Fuzz(func(t *testing.T, text string) {
 		u, found, err := Parse(text)
 		if found && err == nil && (u.String() != text || strings.HasPrefix(u.Ref, "-") || strings.HasPrefix(u.Address, "-")) {
