@@ -5,7 +5,7 @@ GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 FLAGS = -trimpath
 LDFLAGS = -s -w
 
-.PHONY: build dist site release-check platforms image profile check-image quickstart unit e2e test full lint sizes vulncheck fuzz bench clean
+.PHONY: build dist site release-check platforms image profile ruby check-image quickstart unit e2e test full lint upstream sizes vulncheck fuzz bench clean
 
 build: image ## the program, as ./bootstrap
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -ldflags '$(LDFLAGS)' -o bootstrap .
