@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
-	"bootstrap/deployment/links"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -176,15 +174,32 @@ func rowOf(in *record.Instance) Row {
 
 // UnplannedError says which instances cannot be planned.
 type UnplannedError struct {
-	Reasons []string // one for each instance, beginning with its name
+	Failed []Unplanned // in the order of the plan
+}
+
+// Unplanned is an instance that cannot be planned.
+type Unplanned struct {
+	Instance, Reason string
 }
 
 func (e *UnplannedError) Error() string {
 	what := "instance"
-	if len(e.Reasons) != 1 {
+	if len(e.Failed) != 1 {
 		what += "s"
 	}
-	return fmt.Sprintf("%d %s cannot be planned, so nothing was changed:\n- %s", len(e.Reasons), what, strings.Join(e.Reasons, "\n- "))
+	var reasons []string
+	of := map[string][]string{}
+	for _, f := range e.Failed {
+		if of[f.Reason] == nil {
+			reasons = append(reasons, f.Reason)
+		}
+		of[f.Reason] = append(of[f.Reason], f.Instance)
+	}
+	text := fmt.Sprintf("%d %s cannot be planned, so nothing was changed:", len(e.Failed), what)
+	for _, reason := range reasons {
+		text += "\n- " + strings.Join(of[reason], ", ") + ": " + reason
+	}
+	return text
 }
 
 func (e *UnplannedError) Name() string { return "instances-unplanned" }
@@ -258,7 +273,10 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	if err != nil {
 		return err
 	}
-	var reasons []string
+	if err := p.sameForAll(made); err != nil {
+		return err
+	}
+	var failed []Unplanned
 	for i := range p.Rows {
 		row, view := &p.Rows[i], &made[i].file.View
 		row.scripts = made[i].file.PostDeploy
@@ -267,14 +285,11 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 		case silent(err):
 			row.Action, row.Why = Unreachable, err.Error()
 		case err != nil:
-			if wrong, ok := errors.AsType[*links.Unresolved](err); ok {
-				return wrong // the same for all instances
-			}
-			reason := row.Name + ": " + err.Error()
+			reason := err.Error()
 			if advice := o.Advice(err); advice != "" {
 				reason += " (" + advice + ")"
 			}
-			reasons = append(reasons, reason)
+			failed = append(failed, Unplanned{row.Name, reason})
 		case !view.Nothing():
 			row.Action = Change
 			if draft.New[row.ID] || creates(view) {
@@ -283,8 +298,8 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
 		}
 	}
-	if len(reasons) > 0 {
-		return &UnplannedError{Reasons: reasons}
+	if len(failed) > 0 {
+		return &UnplannedError{Failed: failed}
 	}
 	p.plans = map[string]deployer.PlanFile{}
 	for i, row := range p.Rows {
@@ -294,6 +309,22 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	}
 	p.share(keptStemcells(made))
 	return nil
+}
+
+// sameForAll returns the error of the instances that were planned, if all have the same
+// one: it is about the manifest or this machine, and not about an instance.
+func (p *Plan) sameForAll(made []planned) error {
+	var same error
+	for i := range made {
+		switch err := made[i].err; {
+		case p.Rows[i].Action != Keep, silent(err):
+		case err == nil, same != nil && same.Error() != err.Error():
+			return nil
+		default:
+			same = err
+		}
+	}
+	return same
 }
 
 // creates reports whether a plan creates a VM and replaces none.

@@ -1,11 +1,13 @@
 package deployment
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/order"
+	"bootstrap/manifest"
 )
 
 // row returns the row of an instance.
@@ -97,5 +99,26 @@ func TestServe(t *testing.T) {
 		if len(p.Groups) != 1 || p.Groups[0] != c.want {
 			t.Errorf("%s: %+v", c.about, p.Groups)
 		}
+	}
+}
+
+// One mistake of the manifest is one error, with its own exit code; different reasons are
+// listed once each, with their instances.
+func TestUnplanned(t *testing.T) {
+	t.Parallel()
+	wrong, other := &manifest.SeveralError{Path: "x"}, errors.New("other")
+	rows := func() *Plan { return &Plan{Rows: []Row{{Action: Keep}, {Action: Delete}, {Action: Keep}}} }
+	same := []planned{{err: wrong}, {}, {err: &manifest.SeveralError{Path: "x"}}}
+	if err := rows().sameForAll(same); !errors.Is(err, same[2].err) {
+		t.Errorf("got %v", err)
+	}
+	for _, made := range [][]planned{{{err: wrong}, {}, {}}, {{}, {}, {err: wrong}}, {{err: wrong}, {}, {err: other}}, {{}, {}, {}}} {
+		if err := rows().sameForAll(made); err != nil {
+			t.Errorf("%+v: %v", made, err)
+		}
+	}
+	err := &UnplannedError{Failed: []Unplanned{{"web/0", "no room"}, {"db/0", "no disk"}, {"web/1", "no room"}}}
+	if want := "3 instances cannot be planned, so nothing was changed:\n- web/0, web/1: no room\n- db/0: no disk"; err.Error() != want {
+		t.Errorf("got %s", err)
 	}
 }

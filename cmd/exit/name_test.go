@@ -91,7 +91,7 @@ func samples() []sample {
 		{"instance-unknown", NoState, &instance.NoInstancesError{Manifest: "x", Dir: "x-state"}},
 		{"instance-group-gone", Failed, &instance.GroupGoneError{Instance: "web/0"}},
 		{"instance-moved", Failed, &instance.MovedInstanceError{Instance: "web/0", Network: "default"}},
-		{"instances-unplanned", Failed, &deployment.UnplannedError{Reasons: []string{"web/0: x"}}},
+		{"instances-unplanned", Failed, &deployment.UnplannedError{Failed: []deployment.Unplanned{{Instance: "web/0", Reason: "x"}}}},
 		{"instances-failed", Failed, &deployment.EndedError{Deployment: "x"}},
 		{"instances-failed", Failed, &deployment.EndedError{Deployment: "x", Does: deployment.Stop}},
 		{"links-unresolved", Manifest, &links.Unresolved{Deployment: "x"}},
