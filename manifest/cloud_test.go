@@ -181,6 +181,11 @@ func TestPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !slices.ContainsFunc(m.Warnings, func(w document.Problem) bool {
+		return w.Path == "instance_groups[0].networks[1].nic_group" && strings.Contains(w.Message, "not used")
+	}) {
+		t.Errorf("no warning of the nic_group of a dynamic network: %v", m.Warnings)
+	}
 	ip, unknown := placed.Address()
 	if ip != "10.0.2.3" || unknown || placed.CPI.MBusURL.Host != "10.0.2.3:6868" || placed.CPI.MBus != "https://mbus:sesame@10.0.2.3:6868" ||
 		placed.ResourcePool.CloudProperties["zone"] != "b" || len(placed.Placement.Open()) != 0 {

@@ -280,6 +280,9 @@ func (r *reader) readGroupNetworks(list document.Value) []GroupNetwork {
 				place.Fail("the network %q is listed twice", document.Literal(name))
 			}
 		}
+		if network := r.manifest.network(ref.Name); network != nil && network.Type == typeDynamic {
+			warnNICGroup(item)
+		}
 		primary := len(items) == 1 || slices.Contains(ref.Default, "gateway")
 		network, static := r.manifest.network(ref.Name), item.Get("static_ips")
 		ref.StaticIPs = r.readStaticIPs(static, network, primary)

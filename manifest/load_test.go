@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,11 @@ func TestNetworks(t *testing.T) {
 	}
 	if got := m.Interfaces(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if !slices.ContainsFunc(m.Warnings, func(w document.Problem) bool {
+		return w.Path == "instance_groups[0].networks[2].nic_group" && strings.Contains(w.Message, "not used")
+	}) {
+		t.Errorf("no warning of the nic_group of a dynamic network: %v", m.Warnings)
 	}
 	if ip, dynamic := m.Address(); ip != "fd00::7" || dynamic {
 		t.Errorf("address %q, dynamic %t", ip, dynamic)

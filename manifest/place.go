@@ -264,7 +264,7 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	for i, w := range group.Wishes {
 		r.use(w.Network)
 		if items := networks.Items(); len(items) == len(group.Wishes) {
-			r.checkSecondary(items[i].Get("name"), w, p)
+			r.checkWish(items[i], w, p)
 		}
 	}
 	r.manifest.Placement = p
@@ -282,15 +282,17 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 	}
 }
 
-// checkSecondary reports a problem if VMs get blocks on the network that has the VM's own
-// address: the agent would be expected at the first address of the block.
-func (r *reader) checkSecondary(place document.Value, w network.Wish, p *Placement) {
+// checkWish warns of a nic_group that is not used, and reports a network with the VM's own
+// address on which VMs get blocks: the agent would be expected at the first address of the
+// block.
+func (r *reader) checkWish(item document.Value, w network.Wish, p *Placement) {
 	n, found := network.Find(p.Networks, w.Network)
+	place := item.Get("name")
 	if !found || place.Unsettled() {
 		return
 	}
-	if w.NICGroup != "" && n.Type == network.Dynamic {
-		place.Warn("the nic_group is not used, because %q is a dynamic network", document.Literal(w.Network))
+	if n.Type == network.Dynamic {
+		warnNICGroup(item)
 	}
 	main, _ := p.main()
 	if main.Network != w.Network && !slices.Contains(w.Default, "gateway") {
@@ -301,6 +303,14 @@ func (r *reader) checkSecondary(place document.Value, w network.Wish, p *Placeme
 			place.Fail("cannot be the network of the VM's own address, because VMs get blocks of /%d on it (prefix): add a network without prefix, with default: [dns, gateway]", s.Prefix)
 			return
 		}
+	}
+}
+
+// warnNICGroup warns of the nic_group of a dynamic network, if it has one: as with the
+// Director, the CPI does not get it.
+func warnNICGroup(item document.Value) {
+	if place := item.Get("nic_group"); !place.IsNull() {
+		place.Warn("is not used, because the network is dynamic")
 	}
 }
 
