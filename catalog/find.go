@@ -58,7 +58,7 @@ func (f *Finder) lookUpCommit(ctx context.Context, w want, u git.URL, e *Entry) 
 	}
 	switch {
 	case w.kind == Stemcell:
-		return errors.New("a stemcell is no repository of git")
+		return errors.New("a stemcell cannot come from a git repository; name a file, a folder, an index or a URL")
 	case u.IsCommit():
 		e.Version, e.URL = u.Ref[:12], u.String()
 		return nil

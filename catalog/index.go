@@ -94,7 +94,7 @@ func absolute(ref, place string) (string, error) {
 	}
 	to, err := base.Parse(ref)
 	if err != nil || !isRemote(to.String()) {
-		return "", fmt.Errorf("an item has the url %q, which is none of a server", ref)
+		return "", fmt.Errorf("an item has the url %q, which is not the URL of a server", ref)
 	}
 	return to.String(), nil
 }

@@ -79,7 +79,7 @@ func UpdateLock(ctx context.Context, opts Options, names []string) ([]Relocked, 
 func unknownNames(known, names []string) error {
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("the manifest has no release and no stemcell %q with a source%s", name, spelling.Suggest(name, known))
+			return fmt.Errorf("the manifest has no release or stemcell %q that comes from a source%s", name, spelling.Suggest(name, known))
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ type Draft struct {
 type TakenError struct{}
 
 func (*TakenError) Error() string {
-	return "an address of the plan was reserved by another deployment meanwhile; nothing was changed: run the same command again"
+	return "another deployment has reserved an address of the plan; nothing was changed: run the same command again"
 }
 
 // reserve reserves the addresses of all instances. The error is a *TakenError if they are

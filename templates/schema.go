@@ -168,7 +168,7 @@ func checkCertificate(value any) error {
 		}
 	}
 	if found == 0 && !isCertificate([]byte(text)) {
-		return errors.New("it is no certificate")
+		return errors.New("it is not a certificate")
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ func (s *someInstances) choose(to *several) error {
 func (s *someInstances) refused(cmd *cobra.Command) error {
 	switch {
 	case s.skip:
-		return cli.WrongUsage(cmd, errors.New("--skip-unreachable is for several instances, and this is one"))
+		return cli.WrongUsage(cmd, errors.New("--skip-unreachable is only for several instances: leave it out"))
 	case s.only != "":
-		return cli.WrongUsage(cmd, errors.New("--only is for several instances, and this is one"))
+		return cli.WrongUsage(cmd, errors.New("--only is only for several instances: leave it out"))
 	}
 	return nil
 }

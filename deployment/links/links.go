@@ -263,7 +263,7 @@ func (r *resolver) orElsewhere(typed []Provider, kind string) []Provider {
 func (r *resolver) otherType(name string) string {
 	for _, p := range r.providers {
 		if p.called() == name {
-			return fmt.Sprintf("; %s has the type %q", p.provider(r.deployment), p.Type)
+			return fmt.Sprintf("; %s, but with the type %q", p.provides(r.deployment), p.Type)
 		}
 	}
 	return ""

@@ -96,7 +96,7 @@ func TestResolve(t *testing.T) {
 		"an alias hides the name": {func(g []Group) {
 			g[0].Jobs[0].Context.Provides = map[string]any{"conn": map[string]any{"as": "main"}}
 			g[1].Jobs[0].Context.Consumes = consumes(map[string]any{"from": "conn"})
-		}, "", `as "main" ("conn" in the job's spec) provides it; to choose it: consumes: {db: {from: main}}`, nil},
+		}, "", `provides it as "main" ("conn" in the job's spec); to choose it: consumes: {db: {from: main}}`, nil},
 		"the old spelling": {func(g []Group) { g[1].Jobs[0].Context.Consumes = consumes(map[string]any{"from": "dep.conn"}) }, "db conn", "", nil},
 		"an empty entry asks for the consumer's name": {func(g []Group) { g[1].Jobs[0].Context.Consumes = consumes(map[string]any{}) }, "", `no job provides a link "db"`, nil},
 		"two of a type": {func(g []Group) { g[1].Jobs[0].Provides = g[0].Jobs[0].Provides }, "", "provides: {conn: {as: web-conn}}", nil},
@@ -194,7 +194,7 @@ func TestCandidatesElsewhere(t *testing.T) {
 	groups := deployment(func(g []Group) { g[0].Jobs[0].Provides = nil })
 	data := others{"data": {{End: End{Deployment: "data", Group: "db", Job: "postgres", Name: "conn", As: "main", Type: "sql"}}}}
 	_, err := Resolve("dep", groups, data.known())
-	const want = `the job "postgres" in the group "db" of the deployment "data" as "main" ("conn" in the job's spec) provides it; to choose it: consumes: {db: {from: main, deployment: data}}`
+	const want = `the job "postgres" in the group "db" of the deployment "data" provides it as "main" ("conn" in the job's spec); to choose it: consumes: {db: {from: main, deployment: data}}`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

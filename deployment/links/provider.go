@@ -50,7 +50,7 @@ func (r *resolver) provided(g *Group) []Provider {
 		for _, l := range job.Provides {
 			p := Provider{End: r.end(g, job, l), Networks: g.Networks, Default: g.Default, Instances: g.Instances}
 			if seen[l.Name] {
-				r.fail(p.End, "custom_provider_definitions has it, but the job provides a link of this name already: choose another name")
+				r.fail(p.End, "custom_provider_definitions defines it, but the spec of the job already provides a link of this name: choose another name")
 				continue
 			}
 			seen[l.Name] = true
@@ -103,14 +103,14 @@ func (p *Provider) read(given any) (why string) {
 		switch key {
 		case "as":
 			if p.As, ok = value.(string); !ok || p.As == "" {
-				return "its as must be a text"
+				return "its key \"as\" must be a text"
 			}
 			if p.As == p.Name {
 				p.As = ""
 			}
 		case "shared":
 			if p.shared, ok = value.(bool); !ok && value != nil {
-				return "its shared must be true or false"
+				return "its key \"shared\" must be true or false"
 			}
 		default:
 			if !slices.Contains(providesKeys[:], key) {

@@ -31,7 +31,7 @@ func unknownKey(key string, known []string) string {
 	if hint := spelling.Suggest(key, known); hint != "" {
 		return fmt.Sprintf("it has the unknown key %q%s", key, hint)
 	}
-	return fmt.Sprintf("it has the unknown key %q; known are %s", key, strings.Join(known, ", "))
+	return fmt.Sprintf("it has the unknown key %q; the known keys are %s", key, strings.Join(known, ", "))
 }
 
 // read reads an entry of consumes. why says what is wrong with it; empty: nothing.
@@ -43,11 +43,11 @@ func (q *request) read(m map[string]any) (why string) {
 		case "from": // DEPLOYMENT.LINK is an old spelling
 			text = strings.TrimRight(text, ".")
 			if q.from = text[strings.LastIndex(text, ".")+1:]; q.from == "" {
-				return "its from must be the name of a link"
+				return "its key \"from\" must be the name of a link"
 			}
 		case "deployment", "network":
 			if !isText && value != nil {
-				return fmt.Sprintf("its %s must be a text", key)
+				return fmt.Sprintf("its key %q must be a text", key)
 			}
 			if key == "network" {
 				q.network = text
@@ -56,7 +56,7 @@ func (q *request) read(m map[string]any) (why string) {
 			}
 		case "ip_addresses":
 			if _, ok := value.(bool); !ok {
-				return "its ip_addresses must be true or false"
+				return "its key \"ip_addresses\" must be true or false"
 			}
 		case "instances", "properties", "address":
 			q.manual = true
@@ -72,9 +72,9 @@ func (q *request) read(m map[string]any) (why string) {
 	case from && (instances || properties):
 		return "it has both from and a description by hand (instances, properties): remove one of them"
 	case properties && !instances:
-		return "it has properties without instances; add the list instances, which may be empty"
+		return "it has properties without instances; add the key instances with a list, which may be empty"
 	case instances && !isList:
-		return "its instances must be a list"
+		return "its key \"instances\" must be a list"
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func (p *Problem) text(of End) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", of, p.Why)
 	for _, c := range p.Candidates {
-		fmt.Fprintf(&b, "\n    %s provides it; to choose it: %s", c.provider(of.Deployment), p.line(c))
+		fmt.Fprintf(&b, "\n    %s; to choose it: %s", c.provides(of.Deployment), p.line(c))
 	}
 	return b.String()
 }
@@ -91,17 +91,18 @@ func (e End) String() string {
 	return text
 }
 
-// provider describes a providing end for people. deployment is that of the consumer.
-func (e End) provider(deployment string) string {
+// provides returns the sentence that a job or disk provides the link, without a full stop.
+// deployment is that of the consumer.
+func (e End) provides(deployment string) string {
 	name := fmt.Sprintf("%q", e.Name)
 	if e.As != "" {
 		name = fmt.Sprintf("%q (%q in the job's spec)", e.As, e.Name)
 	}
 	if e.Job == "" {
-		return fmt.Sprintf("the disk %s of the group %q", name, e.Group)
+		return fmt.Sprintf("the disk of the group %q provides it as %s", e.Group, name)
 	}
 	if e.Deployment != deployment {
-		return fmt.Sprintf("the job %q in the group %q of the deployment %q as %s", e.Job, e.Group, e.Deployment, name)
+		return fmt.Sprintf("the job %q in the group %q of the deployment %q provides it as %s", e.Job, e.Group, e.Deployment, name)
 	}
-	return fmt.Sprintf("the job %q in the group %q as %s", e.Job, e.Group, name)
+	return fmt.Sprintf("the job %q in the group %q provides it as %s", e.Job, e.Group, name)
 }

@@ -110,7 +110,7 @@ func Make(groups []Group, recorded []Recorded, networks []network.Network) (Rost
 		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == cmp.Or(migrating[r.Group], r.Group) })
 		if i < 0 && r.Ignored {
 			return Roster{}, &Refused{Kind: IgnoredDeleted, Group: r.Group, Instance: r.ID,
-				Why: "the instance is ignored, and the manifest has no such group; keep the group, or stop to ignore the instance"}
+				Why: "the instance is ignored, and the manifest has no such group; keep the group, or stop ignoring the instance"}
 		}
 		going := Going{Recorded: r, Why: GroupGone}
 		if i >= 0 {

@@ -112,7 +112,7 @@ func (l Links) read(path string) (*Entry, error) {
 		return nil, err
 	}
 	if !folder.IsDir() {
-		return nil, errors.New("its folder is a link")
+		return nil, errors.New("its folder is a symbolic link: replace it with a folder")
 	}
 	if runtime.GOOS != "windows" && (info.Mode().Perm()&0o077 != 0 || folder.Mode().Perm()&0o022 != 0) {
 		return nil, fmt.Errorf("other users may read or write it; its mode must be 0600: chmod 600 %s; chmod 700 %s", path, l.dir)

@@ -93,6 +93,9 @@ func (u URL) Commit(ctx context.Context, refs ...string) (id, of string, err err
 			}
 		}
 	}
+	if len(refs) == 0 || refs[0] == "" {
+		return "", "", errors.New("the repository has no default branch; add @ and a branch, a tag or a commit")
+	}
 	return "", "", fmt.Errorf("the repository has neither a tag nor a branch %s", strings.Join(refs, " or "))
 }
 
@@ -161,7 +164,7 @@ func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 		if len(words) > 500 {
 			words = "…" + strings.ToValidUTF8(words[len(words)-500:], "")
 		}
-		return nil, fmt.Errorf("git %s fails: %s", args[0], cmp.Or(words, err.Error()))
+		return nil, fmt.Errorf("git %s failed: %s", args[0], cmp.Or(words, err.Error()))
 	}
 	return stdout.Bytes(), nil
 }

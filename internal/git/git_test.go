@@ -91,7 +91,7 @@ func TestCheckout(t *testing.T) {
 	if _, _, err := u.Commit(t.Context(), "v2", "2"); err == nil || !strings.Contains(err.Error(), "neither a tag nor a branch v2 or 2") {
 		t.Error(err)
 	}
-	if _, _, err := (URL{Address: "file://" + repo + "/none"}).Commit(t.Context()); err == nil || !strings.Contains(err.Error(), "git ls-remote fails: ") {
+	if _, _, err := (URL{Address: "file://" + repo + "/none"}).Commit(t.Context()); err == nil || !strings.Contains(err.Error(), "git ls-remote failed: ") {
 		t.Error(err)
 	}
 }
