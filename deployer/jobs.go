@@ -196,7 +196,7 @@ func propertiesPath(ref manifest.JobRef) string {
 func (j *jobs) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range j.in.Manifest.Interfaces() {
-		if n["ip"] == nil && (len(j.in.Manifest.Group.Networks) == 1 || isDefault(n)) {
+		if n["ip"] == nil && j.isMain(n) {
 			n["ip"] = j.address // Only the VM knows the address.
 		}
 		nets[name] = n
@@ -204,9 +204,11 @@ func (j *jobs) templateNetworks() map[string]any {
 	return nets
 }
 
-func isDefault(network map[string]any) bool {
+// isMain reports whether others reach the instance by its address on the network: that of
+// the default gateway, or the only one.
+func (j *jobs) isMain(network map[string]any) bool {
 	defaults, _ := network["default"].([]string)
-	return slices.Contains(defaults, "gateway")
+	return len(j.in.Manifest.Group.Networks) == 1 || slices.Contains(defaults, "gateway")
 }
 
 func pack(ctx context.Context, dir, file string) (multi string, err error) {

@@ -1,7 +1,6 @@
 package deployer
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -127,19 +126,13 @@ func (r *run) sharedProviders() ([]links.Provider, error) {
 
 // onlyGroup returns the group of a manifest with one instance.
 func (r *run) onlyGroup(jobs []templates.Job) links.Group {
-	address := r.address
-	if address == "" { // a deploy with nothing to do
-		address = r.t.State.Get().Own.Address
-	}
 	g := r.jobs.groupOf(jobs)
-	in := links.Instance{ID: r.rec.InstanceID(r.t.About.Group), Index: r.in.Manifest.Index(), Zone: r.in.Manifest.Zone(), Bootstrap: true, Addresses: map[string]string{}}
+	in := links.Instance{ID: r.rec.InstanceID(r.t.About.Group), Index: r.in.Manifest.Index(), Zone: r.in.Manifest.Zone(), Bootstrap: true, Addresses: r.jobs.dnsAddresses()}
 	for name, n := range r.in.Manifest.Interfaces() {
-		ip, _ := n["ip"].(string)
-		main := len(r.in.Manifest.Group.Networks) <= 1 || isDefault(n)
-		if main {
-			g.Default, ip = name, cmp.Or(ip, address)
+		if r.jobs.isMain(n) {
+			g.Default = name
 		}
-		g.Networks, in.Addresses[name] = append(g.Networks, name), ip
+		g.Networks = append(g.Networks, name)
 	}
 	slices.Sort(g.Networks)
 	g.Instances = []links.Instance{in}
