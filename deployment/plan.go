@@ -329,7 +329,7 @@ func (p *Plan) sameForAll(made []planned) error {
 
 // creates reports whether a plan creates a VM and replaces none.
 func creates(v *plan.View) bool {
-	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == "vm" })
+	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == plan.VM })
 }
 
 // changesOf lists the changes of a plan.

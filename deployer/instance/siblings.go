@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/deployment/record"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/wait"
@@ -29,7 +30,7 @@ func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error)
 		return nil, fmt.Errorf("cannot lock the stemcells of the deployment: %w", err)
 	}
 	for waiting := false; ; waiting = true {
-		lock, err := lockfile.Try(filepath.Join(dir, "stemcells.lock"))
+		lock, err := lockfile.Try(filepath.Join(dir, record.StemcellLock))
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("cannot lock the stemcells of the deployment: %w", err)
