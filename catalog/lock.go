@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/failure"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
 
@@ -86,19 +88,32 @@ func ReadLock(path string) (*Lock, error) {
 	if path == "" {
 		return lock, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := readLock(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return lock, nil
 	case err != nil:
 		return nil, &LockError{path, document.Cause(err)}
-	case len(data) > maxLock:
-		return nil, &LockError{path, errors.New("it is larger than the limit of 1 MiB")}
 	}
 	if err := document.Check(path, data, lock.read); err != nil {
 		return nil, &LockError{path, err}
 	}
 	return lock, nil
+}
+
+// readLock returns the bytes of a lock file. It waits for no writer of a named pipe, and
+// holds no more than the limit in memory.
+func readLock(path string) ([]byte, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxLock+1))
+	if err == nil && len(data) > maxLock {
+		err = errors.New("it is larger than the limit of 1 MiB")
+	}
+	return data, err
 }
 
 // lists are the keys of a lock file.
