@@ -271,6 +271,9 @@ func (r *reader) readMany(top document.Value) {
 	}
 }
 
+// someShare is a number of instances, or a percentage of them.
+var someShare = regexp.MustCompile(`^([0-9]+|0*([0-9]{1,2}|100)%)$`)
+
 // readRules reads the rules of a group. The manifest's rules apply where it has none.
 func (r *reader) readRules(all, own document.Value) Rules {
 	rules := Rules{Canaries: "1", MaxInFlight: "1", Serial: true}
@@ -283,6 +286,9 @@ func (r *reader) readRules(all, own document.Value) Rules {
 		number(c.Get("canaries"), &rules.Canaries)
 		number(c.Get("max_in_flight"), &rules.MaxInFlight)
 		number(c.Get("min_healthy"), &rules.MinHealthy)
+		if text := rules.MinHealthy; text != "" && !someShare.MatchString(text) && !c.Get("min_healthy").IsNull() {
+			c.Get("min_healthy").Fail("must be a number of instances or a percentage up to 100%%, such as 2 or 50%%, but is %q", text)
+		}
 		if place := c.Get("serial"); !place.IsNull() {
 			rules.Serial = place.LenientFlag(true)
 		}

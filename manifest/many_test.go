@@ -164,3 +164,18 @@ func TestVariableConsumes(t *testing.T) {
 	}
 	t.Errorf("%v", d.Common.Warnings)
 }
+
+// A min_healthy that is neither a number nor a percentage is refused where it is written.
+func TestMinHealthy(t *testing.T) {
+	t.Parallel()
+	for _, right := range []string{"0", "3", "50%", "100%", "null", `""`} {
+		deploymentOf(t, "update_watch_time: 0-1000", "min_healthy: "+right)
+	}
+	for _, wrong := range []string{"200%", "-1", "some", "2.5", "5 %"} {
+		path, opts := written(t, "update_watch_time: 0-1000", "min_healthy: "+wrong)
+		_, err := LoadDeployment(t.Context(), path, opts)
+		if err == nil || !strings.Contains(err.Error(), "update.min_healthy: must be a number of instances or a percentage up to 100%, such as 2 or 50%, but is") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
