@@ -297,7 +297,7 @@ func (s *several) delete() error {
 			if opts.SkipIfMissing {
 				return nil
 			}
-			return fmt.Errorf("the deployment of %s has no instances: there is nothing to delete", opts.Manifest)
+			return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", &instance.NoInstancesError{Manifest: opts.Manifest, Dir: s.dir})
 		}
 		unlock, err := s.command().Lock(opts)
 		if err != nil {

@@ -88,6 +88,7 @@ func samples() []sample {
 		{"instance-needed", Usage, &instance.ManySelectedError{Selection: "web", Names: []string{"web/0", "web/1"}}},
 		{"instance-needed", Usage, &instance.ManySelectedError{Names: []string{"web/0", "web/1"}}},
 		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Known: []string{"web/0"}, Dir: "x-state"}},
+		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Dir: "x-state"}},
 		{"instance-unknown", NoState, &instance.NoInstancesError{Manifest: "x", Dir: "x-state"}},
 		{"instance-group-gone", Failed, &instance.GroupGoneError{Instance: "web/0"}},
 		{"instance-moved", Failed, &instance.MovedInstanceError{Instance: "web/0", Network: "default"}},

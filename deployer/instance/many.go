@@ -30,14 +30,14 @@ type UnknownInstanceError struct {
 }
 
 func (e *UnknownInstanceError) Error() string {
-	what, known := "instance", "none"
+	what := "instance"
 	if !strings.Contains(e.Instance, "/") {
 		what = "instance group"
 	}
 	if len(e.Known) > 0 {
-		known = listed(e.Known)
+		return fmt.Sprintf("there is no %s %s: the deployment has %s", what, e.Instance, listed(e.Known))
 	}
-	return fmt.Sprintf("there is no %s %s: %s records %s", what, e.Instance, e.Dir, known)
+	return fmt.Sprintf("there is no %s %s: the folder %s has no record of instances; `bootstrap deploy MANIFEST` without --instance creates all", what, e.Instance, filepath.Clean(e.Dir))
 }
 
 func (e *UnknownInstanceError) Name() string { return "instance-unknown" }
