@@ -67,31 +67,13 @@ func (o *Options) status(ctx context.Context, all *record.Record, in *record.Ins
 // silent agent.
 const lookedAtOnce = 32
 
-// sideBySide calls do for each number below n, several at the same time. It returns
-// early if ctx ends.
+// sideBySide calls do for each number below n, several at the same time. It calls do for
+// no other one after the end of ctx, which is an error.
 func sideBySide(ctx context.Context, n int, do func(i int)) error {
-	next := make(chan int)
-	var workers []<-chan error
-	for range min(lookedAtOnce, n) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			for i := range next {
-				do(i)
-			}
-			return nil
-		}))
-	}
-	for i := range n {
-		select {
-		case next <- i:
-			continue
-		case <-ctx.Done():
+	err := guard.Each(ctx, lookedAtOnce, n, func(i int) {
+		if ctx.Err() == nil {
+			do(i)
 		}
-		break
-	}
-	close(next)
-	errs := []error{}
-	for _, w := range workers {
-		errs = append(errs, <-w)
-	}
-	return errors.Join(append(errs, ctx.Err())...)
+	})
+	return errors.Join(err, ctx.Err())
 }

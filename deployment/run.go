@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bootstrap/deployer"
@@ -198,28 +199,17 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 // each calls do for the named instances, at most width at the same time. After a failure
 // it starts no other one.
 func (r *runner) each(ctx context.Context, names []string, width int, do func(context.Context, *Row) error) error {
-	next := make(chan string)
-	var workers []<-chan error
-	for range min(width, len(names)) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			var first error
-			for name := range next {
-				if first == nil {
-					first = do(ctx, r.rows[name])
-				}
-			}
-			return first
-		}))
-	}
-	for _, name := range names {
-		next <- name
-	}
-	close(next)
-	var errs []error
-	for _, w := range workers {
-		errs = append(errs, <-w)
-	}
-	return errors.Join(errs...)
+	errs := make([]error, len(names))
+	var failed atomic.Bool
+	err := guard.Each(ctx, width, len(names), func(i int) {
+		if failed.Load() {
+			return
+		}
+		if errs[i] = do(ctx, r.rows[names[i]]); errs[i] != nil {
+			failed.Store(true)
+		}
+	})
+	return errors.Join(append(errs, err)...)
 }
 
 // create creates the VM of an instance, and leaves its jobs to its turn.

@@ -71,28 +71,13 @@ const atOnce = 256
 // the instance, and returns the errors in the order of the instances.
 func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx context.Context, i int, opts deployer.Options) error) []error {
 	errs := make([]error, len(s.List))
-	next := make(chan int)
-	var workers []<-chan error
-	for range min(cmp.Or(s.width, atOnce), len(s.List)) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			for i := range next {
-				errs[i] = do(ctx, i, s.Options(opts, i))
-			}
-			return nil
-		}))
-	}
-	for i := range s.List {
-		select {
-		case next <- i:
-		case <-ctx.Done():
-			errs[i] = ctx.Err()
+	panicked := guard.Each(ctx, cmp.Or(s.width, atOnce), len(s.List), func(i int) {
+		if errs[i] = ctx.Err(); errs[i] == nil {
+			errs[i] = do(ctx, i, s.Options(opts, i))
 		}
-	}
-	close(next)
-	for _, w := range workers {
-		if err := <-w; err != nil { // a panic
-			errs = append(errs, err)
-		}
+	})
+	if panicked != nil {
+		errs = append(errs, panicked)
 	}
 	return errs
 }

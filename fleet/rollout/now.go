@@ -52,32 +52,19 @@ type NowMember struct {
 // AskNow runs `bootstrap status` for every member of a fleet. It changes nothing.
 func AskNow(ctx context.Context, p Program, f *fleet.Fleet, members []fleet.Member, removed []Removed) (*Now, error) {
 	now := &Now{Fleet: f.Name, File: f.Path, Asked: time.Now().UTC().Truncate(time.Millisecond), Well: true, Members: make([]NowMember, len(members)), Removed: removed}
-	next := make(chan int)
-	var workers []<-chan error
 	var mu sync.Mutex
-	for range min(atOnce, len(members)) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			for i := range next {
-				one := p.Status(ctx, members[i])
-				mu.Lock()
-				now.Members[i] = one
-				now.Well = now.Well && one.State == Runs
-				mu.Unlock()
-			}
-			return nil
-		}))
-	}
-	for i := range members {
-		select {
-		case next <- i:
-		case <-ctx.Done():
+	err := guard.Each(ctx, atOnce, len(members), func(i int) {
+		if ctx.Err() != nil {
+			return
 		}
-	}
-	close(next)
-	for _, w := range workers {
-		if err := <-w; err != nil {
-			return nil, err
-		}
+		one := p.Status(ctx, members[i])
+		mu.Lock()
+		defer mu.Unlock()
+		now.Members[i] = one
+		now.Well = now.Well && one.State == Runs
+	})
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, &InterruptedError{Asking: true}

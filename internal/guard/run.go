@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,27 @@ func Start(ctx context.Context, fn func() error) <-chan error {
 		ended <- Do(ctx, fn)
 	}()
 	return ended
+}
+
+// Each calls fn for each number below n, at most width at the same time, as parts of the
+// run of ctx. It returns when all calls have ended; the error is a panic of fn. It also
+// calls fn after the end of ctx: fn decides what that means.
+func Each(ctx context.Context, width, n int, fn func(i int)) error {
+	var next atomic.Int64
+	workers := make([]<-chan error, min(width, n))
+	for w := range workers {
+		workers[w] = Start(ctx, func() error {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				fn(int(i))
+			}
+			return nil
+		})
+	}
+	var errs []error
+	for _, w := range workers {
+		errs = append(errs, <-w)
+	}
+	return errors.Join(errs...)
 }
 
 // AfterFunc is like time.AfterFunc, for a part of the run of ctx.
