@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -133,14 +134,14 @@ func Exists(dir string) bool {
 const maxSize = 64 << 20
 
 // Load reads the record in a folder. Without one, it returns a new record without
-// instances.
+// instances, unless the folder has states: their VMs would be forgotten.
 func Load(dir string) (*Record, error) {
 	path := filepath.Join(dir, fileName)
 	r := &Record{Format: Format, dir: dir}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return r, nil
+		return r, lost(dir)
 	case err != nil:
 	case !info.Mode().IsRegular(): // Opening a pipe would wait for its writer.
 		err = errors.New("it is not a regular file")
@@ -164,19 +165,45 @@ func Load(dir string) (*Record, error) {
 		err = failure.Err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w", path, err)
+		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w; %s", path, err, restore)
 	}
 	return r, nil
 }
 
+// restore is what to do without a usable record.
+const restore = "put a copy of it back, or delete the VM of each state file in its folder with `bootstrap delete --state FILE`, and then the folder"
+
+// stateFile is how Draft names the states in the folder.
+var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
+
+// lost returns an error if a folder without a record has states.
+func lost(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look for the record of the deployment in %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() && stateFile.MatchString(e.Name()) {
+			return fmt.Errorf("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, fileName), e.Name(), restore)
+		}
+	}
+	return nil
+}
+
 // check refuses a record if two instances have the same name or id, if one lacks an id,
-// group or state, or if a state is outside of the folder.
+// group or state, if an id or group is no name of a file, or if a state is outside of the
+// folder.
 func (r *Record) check() error {
 	seen := map[string]bool{}
 	for _, in := range r.Instances {
 		switch {
 		case in == nil || in.ID == "" || in.Group == "" || in.State == "":
 			return errors.New("it is damaged: an instance has no id, group or state")
+		case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
+			return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
 		case seen[in.ID] || seen[in.Name()]:
 			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
 		case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State:
