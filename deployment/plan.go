@@ -138,9 +138,9 @@ func DeleteOf(all *record.Record, list []*record.Instance, keepDisks bool) *Plan
 	for _, in := range all.Instances {
 		chosen := slices.Contains(list, in)
 		if chosen {
-			in.Going = "deployment deleted"
+			in.Going = record.DeploymentDeleted
 			if len(list) < len(all.Instances) {
-				in.Going = "selected"
+				in.Going = record.Chosen
 			}
 			p.Gone = append(p.Gone, in.Name())
 		}

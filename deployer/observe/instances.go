@@ -54,8 +54,12 @@ func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
 	for name, block := range in.Addresses {
 		s.Addresses[name] = block.Addr().String()
 	}
-	if in.Going != "" {
-		s.Problems = append(s.Problems, fmt.Sprintf("it is not deleted yet (%s); `bootstrap deploy MANIFEST` for all instances deletes it", in.Going))
+	switch in.Going {
+	case "":
+	case record.DeploymentDeleted, record.Chosen:
+		s.Problems = append(s.Problems, "a delete of it did not finish; `bootstrap delete MANIFEST` continues it, and a deploy keeps the instance")
+	default:
+		s.Problems = append(s.Problems, fmt.Sprintf("it is not deleted yet (%s); the next deploy of all instances deletes it", in.Going))
 	}
 	if err != nil {
 		s.Status = nil

@@ -65,6 +65,12 @@ type Group struct {
 	Serial      bool   `json:"serial,omitempty"`
 }
 
+// Why an instance is deleted by a delete; other reasons are those of a deploy.
+const (
+	DeploymentDeleted = "deployment deleted"
+	Chosen            = "selected" // with --instance
+)
+
 // Name returns the name of the instance for people: web/0.
 func (in *Instance) Name() string { return fmt.Sprintf("%s/%d", in.Group, in.Index) }
 
