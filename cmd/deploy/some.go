@@ -17,7 +17,7 @@ type someInstances struct {
 }
 
 func (s *someInstances) flags(f *pflag.FlagSet) {
-	f.BoolVar(&s.skip, "skip-unreachable", false, "leave out instances, of several, whose agent is silent")
+	f.BoolVar(&s.skip, "skip-unreachable", false, "of several: leave out instances whose agent is silent")
 	f.StringVar(&s.only, "only", "", "with the `WORD` failed: change only instances that do not run")
 }
 
