@@ -209,10 +209,7 @@ func (g *Group) width(size int) (int, error) {
 	return max(n, 1), nil
 }
 
-var (
-	whole   = regexp.MustCompile(`^[-+]?[0-9]+$`)
-	percent = regexp.MustCompile(`^([0-9]+)%$`)
-)
+var percent = regexp.MustCompile(`^([0-9]+)%$`)
 
 // number reads a number, or a percentage of size. A percentage is at most size.
 func number(text string, size int) (int, error) {
@@ -222,7 +219,7 @@ func number(text string, size int) (int, error) {
 		}
 		return size, nil
 	}
-	if n, err := strconv.Atoi(text); err == nil && whole.MatchString(text) {
+	if n, err := strconv.Atoi(text); err == nil {
 		return n, nil
 	}
 	return 0, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
