@@ -62,6 +62,9 @@ type locker struct {
 // theState is the name of the state in messages.
 const theState = "the deployment state"
 
+// theDeployment is the name of a deployment of several instances in messages.
+const theDeployment = "the deployment"
+
 const lockRetry = 100 * time.Millisecond
 
 // acquire locks a file. The error is a *LockedError if another process holds the lock
@@ -119,8 +122,11 @@ func lockRefused(what, path string, err error) error {
 	if errors.As(err, &at) {
 		cause = at.Err
 	}
-	if what != theState || !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
+	if what != theState && what != theDeployment || !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("cannot lock %s: %w", what, err)
+	}
+	if what == theDeployment { // Another place has other instances.
+		return failure.Named("state-unwritable", fmt.Errorf("cannot lock %s: this user cannot write to the folder %s (%w); run the same command as its owner, or make the folder writable", what, filepath.Dir(path), cause))
 	}
 	return failure.Named("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
@@ -139,7 +145,7 @@ func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 // instances. The error is a *LockedError if another process holds the lock.
 func LockDeployment(path string, who state.Holder) (*lockfile.Lock, error) {
 	l := locker{who: who}
-	return l.try("the deployment", path)
+	return l.try(theDeployment, path)
 }
 
 // lockInstallation locks the folder of the installation, which copies of the state file
