@@ -198,6 +198,7 @@ func byScripts() []sample {
 		plain("disk-not-mounted", "disk d is not mounted on VM v: the jobs would start without their data; x"),
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
 		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
+		plain("state-unwritable", "cannot lock the deployment: this user cannot write to the folder x-state (permission denied); run the same command as its owner, or make the folder writable"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),
 		plain("database-password", "cannot use the deployment state postgres://h/d: the server h:5432 does not let the user u in (no): it was not given a password"),
 		plain("database-encryption", "cannot use the deployment state postgres://h/d: the server h is on another machine, and without sslmode the password and the data could be sent unencrypted: add"),
