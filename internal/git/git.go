@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"bootstrap/internal/printable"
 	"bootstrap/internal/process"
@@ -49,8 +51,17 @@ func Parse(text string) (u URL, found bool, err error) {
 		}
 	}
 	u.Address = scheme + "://" + path
-	if host, _, _ := strings.Cut(path, "/"); scheme == "https" && strings.Contains(host, "@") {
+	host, _, _ := strings.Cut(path, "/")
+	if scheme == "https" && strings.Contains(host, "@") {
 		return URL{}, true, errors.New("must not contain a user or a password; git asks its credential helpers")
+	}
+	// ssh and git would read a host with a hyphen as an option.
+	parsed, err := url.Parse(u.Address)
+	if strings.HasPrefix(host, "-") || scheme != "file" && (err != nil || parsed.Hostname() == "" || strings.HasPrefix(parsed.Hostname(), "-")) {
+		return URL{}, true, errors.New("has no valid host: expected git+https://HOST/PATH or git+ssh://USER@HOST/PATH")
+	}
+	if strings.ContainsFunc(u.Address, unicode.IsControl) {
+		return URL{}, true, errors.New("must not contain control characters")
 	}
 	return u, true, nil
 }
@@ -72,7 +83,7 @@ const limit = 15 * time.Minute
 // Commit returns the commit of one of the refs, the first that exists; an empty one is
 // the default branch. It returns which one that is.
 func (u URL) Commit(ctx context.Context, refs ...string) (id, of string, err error) {
-	out, err := run(ctx, "", "ls-remote", "--quiet", u.Address)
+	out, err := run(ctx, "", "ls-remote", "--quiet", "--", u.Address)
 	if err != nil {
 		return "", "", err
 	}
@@ -101,14 +112,17 @@ func (u URL) Commit(ctx context.Context, refs ...string) (id, of string, err err
 
 // Checkout writes the files of the commit and its submodules into an empty folder.
 func (u URL) Checkout(ctx context.Context, dir string) error {
+	if !u.IsCommit() {
+		return fmt.Errorf("%s is no commit", u.Ref)
+	}
 	steps := [][]string{
-		{"init", "--quiet"}, {"fetch", "--quiet", "--depth", "1", u.Address, u.Ref}, {"checkout", "--quiet", u.Ref},
-		{"submodule", "--quiet", "update", "--init", "--recursive", "--depth", "1"},
+		{"init", "--quiet"}, {"fetch", "--quiet", "--depth", "1", "--", u.Address, u.Ref}, {"checkout", "--quiet", u.Ref},
+		{"submodule", "--quiet", "update", "--checkout", "--init", "--recursive", "--depth", "1"},
 	}
 	for i, args := range steps {
 		_, err := run(ctx, dir, args...)
 		if err != nil && i == 1 && ctx.Err() == nil { // old servers give only the refs that they list
-			_, err = run(ctx, dir, "fetch", "--quiet", "--tags", u.Address, "+refs/heads/*:refs/remotes/origin/*")
+			_, err = run(ctx, dir, "fetch", "--quiet", "--tags", "--", u.Address, "+refs/heads/*:refs/remotes/origin/*")
 		}
 		if err != nil {
 			return err
@@ -131,8 +145,9 @@ func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// Nothing in the repository starts a program.
-	fixed := []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never", "-c", "core.fsmonitor=false"}
+	// Nothing in the repository starts a program, and no submodule is a folder of this
+	// machine: "user" allows files only for the address itself.
+	fixed := []string{"-c", "core.hooksPath=" + os.DevNull, "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=user", "-c", "core.fsmonitor=false"}
 	cmd := exec.Command(path, append(fixed, args...)...) // #nosec G204 -- the git of this machine; no shell reads the arguments
 	cmd.Dir = dir
 	for _, setting := range os.Environ() {
