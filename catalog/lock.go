@@ -70,7 +70,14 @@ type LockError struct {
 	Err  error
 }
 
+// errNoFile says that something else than a file has the name of the lock file: a person
+// may need it.
+var errNoFile = errors.New("it is not a regular file")
+
 func (e *LockError) Error() string {
+	if errors.Is(e.Err, errNoFile) {
+		return fmt.Sprintf("cannot use the lock file %s: %v; name another file with --lock-file FILE", e.Path, e.Err)
+	}
 	return fmt.Sprintf("cannot use the lock file %s: %v; delete it, and `bootstrap update-lock MANIFEST` writes it again, with the newest versions", e.Path, e.Err)
 }
 
@@ -106,6 +113,9 @@ func ReadLock(path string) (*Lock, error) {
 func readLock(path string) ([]byte, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
+		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+			err = errNoFile
+		}
 		return nil, err
 	}
 	defer f.Close()
