@@ -40,6 +40,9 @@ func (p *Plan) Save(ctx context.Context, opts deployer.Options, old *record.Reco
 	return s, err
 }
 
+// Whole reports whether nothing lacks that Save writes.
+func (s *Saved) Whole() bool { return s.Plan != nil && !slices.Contains(s.Instances, nil) }
+
 // digestOf returns the digest of a record.
 func digestOf(r *record.Record) (string, error) {
 	data, err := json.Marshal(r)

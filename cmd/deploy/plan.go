@@ -152,6 +152,9 @@ func readPlan(path string) (*deployer.PlanFile, error) {
 // readSeveralPlan reads a saved plan of a deployment with several instances.
 func readSeveralPlan(path string) (*deployment.Saved, error) {
 	plan, several, err := readPlanFile[deployment.Saved](path)
+	if err == nil && several && !plan.Whole() {
+		return nil, noPlan(path)
+	}
 	if err == nil && !several {
 		err = &document.FileError{Err: fmt.Errorf("cannot use the plan %s for a deployment with several instances: it is for one of them: name that with --instance GROUP/INDEX", path)}
 	}
@@ -173,7 +176,12 @@ func readPlanFile[T any](path string) (*T, bool, error) {
 	}
 	plan := new(T)
 	if err := json.Unmarshal(data, plan); err != nil || head.Format == 0 {
-		return nil, false, &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
+		return nil, false, noPlan(path)
 	}
 	return plan, head.Several, nil
+}
+
+// noPlan is the error for a file that is no saved plan.
+func noPlan(path string) error {
+	return &document.FileError{Err: fmt.Errorf("cannot read the plan %s: it is not a plan that bootstrap plan --out wrote", path)}
 }
