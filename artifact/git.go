@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"bootstrap/internal/git"
 )
@@ -20,9 +22,8 @@ func (s *Store) checkout(ctx context.Context, f *File) error {
 		return errors.New("its url has no commit (@ and 40 letters and digits)")
 	}
 	f.Folder, f.Path = true, s.dir.Path("git", u.Ref)
-	f.fsys = os.DirFS(f.Path)
 	if _, err := os.Stat(f.Path); err == nil {
-		return nil
+		return f.confine()
 	}
 	if s.offline {
 		return ErrOffline
@@ -33,7 +34,7 @@ func (s *Store) checkout(ctx context.Context, f *File) error {
 	}
 	defer unlock()
 	if _, err := os.Stat(f.Path); err == nil {
-		return nil
+		return f.confine()
 	}
 	dir, done, err := s.dir.Work(ctx)
 	if err != nil {
@@ -50,5 +51,36 @@ func (s *Store) checkout(ctx context.Context, f *File) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 		return err
 	}
-	return os.Rename(made, f.Path)
+	if err := os.Rename(made, f.Path); err != nil {
+		return err
+	}
+	return f.confine()
+}
+
+// confine lets the files of a checkout be read only through links that stay in it. Links
+// of other folders may lead anywhere: their author has this machine.
+func (f *File) confine() error {
+	root, err := os.OpenRoot(f.Path) // closed when nothing refers to it any more
+	if err != nil {
+		return err
+	}
+	f.fsys = root.FS()
+	for _, part := range releaseParts() { // releaseStamp walks these
+		links := []string{part}
+		if list, err := fs.ReadDir(f.fsys, part); err == nil {
+			for _, d := range list {
+				links = append(links, part+"/"+d.Name())
+			}
+		}
+		for _, name := range links {
+			info, err := root.Lstat(name)
+			if err != nil || info.Mode()&fs.ModeSymlink == 0 || strings.Contains(name, "/") && part != "jobs" && part != "packages" {
+				continue
+			}
+			if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s in the repository is a link that leads out of it", name)
+			}
+		}
+	}
+	return nil
 }
