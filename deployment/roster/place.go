@@ -15,6 +15,8 @@ type placement struct {
 	networks []network.Network
 	existing []*Recorded // by index
 	placed   []Instance
+	counts   map[string]int     // of placed, by zone
+	taken    map[*Recorded]bool // those of existing that are placed
 }
 
 // place chooses which instances stay, and the zones of new ones.
@@ -62,11 +64,13 @@ func (p *placement) add(was *Recorded, zone string) {
 		in.ID, in.Index, in.Bootstrap = was.ID, was.Index, was.Bootstrap
 	}
 	p.placed = append(p.placed, in)
+	p.counts[zone]++
+	p.taken[was] = true
 }
 
 // has reports whether the instance is placed.
 func (p *placement) has(r *Recorded) bool {
-	return slices.ContainsFunc(p.placed, func(in Instance) bool { return in.Was == r })
+	return p.taken[r]
 }
 
 // waiting returns the instances that are not placed, by index.
@@ -78,15 +82,7 @@ func (p *placement) waiting() []*Recorded {
 func (p *placement) left() int { return p.group.Instances - len(p.placed) }
 
 // count returns how many instances are placed in the zone.
-func (p *placement) count(zone string) int {
-	n := 0
-	for _, in := range p.placed {
-		if in.Zone == zone {
-			n++
-		}
-	}
-	return n
-}
+func (p *placement) count(zone string) int { return p.counts[zone] }
 
 // checkIgnored refuses what would change ignored instances.
 func (p *placement) checkIgnored() error {

@@ -91,7 +91,7 @@ func Make(groups []Group, recorded []Recorded, networks []network.Network) (Rost
 	}
 	stays := map[string]bool{}
 	for _, g := range groups {
-		p := &placement{group: g, networks: networks, existing: existing(g, recorded)}
+		p := &placement{group: g, networks: networks, existing: existing(g, recorded), counts: map[string]int{}, taken: map[*Recorded]bool{}}
 		if err := p.place(); err != nil {
 			return Roster{}, err
 		}
@@ -168,13 +168,17 @@ func existing(g Group, recorded []Recorded) []*Recorded {
 // number gives an index to instances that have none in this group: first to migrated
 // ones, then to new ones.
 func (p *placement) number(taken map[string]map[int]bool) {
+	lowest := 0 // indexes below it are taken
 	for _, migrating := range []bool{true, false} {
 		for i := range p.placed {
 			in := &p.placed[i]
 			if migrating != (in.Was != nil) || in.Was != nil && in.Was.Group == p.group.Name {
 				continue
 			}
-			in.Index = lowestFree(taken[p.group.Name])
+			for taken[p.group.Name][lowest] {
+				lowest++
+			}
+			in.Index = lowest
 			take(taken, p.group.Name, in.Index)
 		}
 	}
@@ -186,15 +190,6 @@ func take(taken map[string]map[int]bool, group string, index int) {
 		taken[group] = map[int]bool{}
 	}
 	taken[group][index] = true
-}
-
-// lowestFree returns the lowest index that is not taken.
-func lowestFree(taken map[int]bool) int {
-	index := 0
-	for taken[index] {
-		index++
-	}
-	return index
 }
 
 // elect chooses the instance that bootstraps its group: the only one that does so

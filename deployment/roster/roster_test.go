@@ -217,3 +217,14 @@ func TestWhyInstancesGo(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkMake places many new instances in three zones.
+func BenchmarkMake(b *testing.B) {
+	group := Group{Group: network.Group{Name: "web", Instances: 100_000, Zones: []string{"z1", "z2", "z3"}}}
+	for b.Loop() {
+		made, err := Make([]Group{group}, nil, nil)
+		if err != nil || len(made.Instances) != group.Instances || made.Instances[99_999].Index != 99_999 {
+			b.Fatal(len(made.Instances), err)
+		}
+	}
+}
