@@ -8,23 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
-	"bootstrap/state/team"
-	"bootstrap/tunnel"
 )
 
 // Refusal is an error about a flag's value that already names the flag; other
@@ -33,74 +26,6 @@ type Refusal string
 
 // Error returns the text.
 func (e Refusal) Error() string { return string(e) }
-
-// Day is 24 hours.
-const Day = 24 * time.Hour
-
-// Time is a time in Go's notation, such as 90s or 2h, optionally with days
-// and weeks before it, such as 30d or 3w.
-type Time time.Duration
-
-// Type returns the word for the value in help texts.
-func (t *Time) Type() string { return "TIME" }
-
-// String returns the time in the form in which a person writes it.
-func (t *Time) String() string {
-	d := time.Duration(*t)
-	switch {
-	case d == 0:
-		return "0"
-	case d%Day == 0:
-		return strconv.FormatInt(int64(d/Day), 10) + "d"
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// Set reads a time.
-func (t *Time) Set(text string) error {
-	if _, err := strconv.ParseUint(text, 10, 64); err == nil && strings.Trim(text, "0") != "" {
-		return errors.New("say the unit, for example 5m or 30s")
-	}
-	rest, sum := text, time.Duration(0)
-	for _, unit := range []struct {
-		letter string
-		length time.Duration
-	}{{"w", 7 * Day}, {"d", Day}} {
-		number, after, found := strings.Cut(rest, unit.letter)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseUint(number, 10, 63)
-		if err != nil {
-			return errNoTime
-		}
-		if n > uint64((math.MaxInt64-sum)/unit.length) {
-			return errors.New("it is too long")
-		}
-		rest, sum = after, sum+time.Duration(n)*unit.length
-	}
-	if rest != "" || text == "" {
-		d, err := time.ParseDuration(rest)
-		switch {
-		case err != nil || d < 0:
-			return errNoTime
-		case d > math.MaxInt64-sum:
-			return errors.New("it is too long")
-		}
-		sum += d
-	}
-	*t = Time(sum)
-	return nil
-}
-
-var errNoTime = errors.New("a time is written as in 30s, 10m, 2h, 30d or 3w")
 
 // Lines is the number of lines of a flag.
 type Lines int
@@ -194,26 +119,6 @@ func (v *Instances) Set(list string) error {
 	return nil
 }
 
-// Paths is a list of files, whose names may contain commas.
-type Paths []string
-
-// Type returns the word for the value in help texts.
-func (v *Paths) Type() string { return "FILE" }
-
-// String returns the default for help texts.
-func (v *Paths) String() string { return "" }
-
-// Set adds a file. A ~ that the shell has not replaced, as in --flag=~/file, is the home
-// folder.
-func (v *Paths) Set(path string) error {
-	expanded, err := document.ExpandHome(path)
-	if err != nil || path == "" {
-		return Refusal(fmt.Sprintf("cannot use the file %q", path))
-	}
-	*v = append(*v, expanded)
-	return nil
-}
-
 // Recipients is a list of public keys, to which files are encrypted.
 type Recipients struct {
 	To   *[]string
@@ -257,57 +162,6 @@ func (v *Sources) Set(text string) error {
 	return nil
 }
 
-// maxCA limits the size of the CA file that a flag names.
-const maxCA = 1 << 20
-
-// File is the content of the file that the flag names.
-type File string
-
-// Type returns the word for the value in help texts.
-func (v *File) Type() string { return "FILE" }
-
-// String returns the default for help texts.
-func (v *File) String() string { return "" }
-
-// Set reads the file.
-func (v *File) Set(path string) error {
-	data, err := ReadFile(path, maxCA, PipeTime)
-	*v = File(data)
-	return err
-}
-
-// PipeTime limits the time for reading a pipe that a flag names.
-const PipeTime = time.Minute
-
-// ReadFile reads a file of at most max bytes. If it is a pipe, it waits at
-// most wait for the end; a pipe that no process writes to is empty.
-func ReadFile(path string, max int64, wait time.Duration) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err // the callers name the file
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, errors.New("it is a folder")
-	}
-	_ = f.SetReadDeadline(time.Now().Add(wait)) // only pipes have deadlines
-	data, err := io.ReadAll(io.LimitReader(f, max+1))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("it is a pipe that did not end within %v", wait)
-	}
-	if err == nil && int64(len(data)) > max {
-		err = fmt.Errorf("it is larger than the limit of %d MiB", max>>20)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
-}
-
 // Pairs contains NAME=VALUE pairs. A text without = may be a secret value,
 // so errors do not repeat it.
 type Pairs struct {
@@ -343,81 +197,6 @@ func (v Pairs) example() string {
 		return v.Flag + " ubuntu-jammy=../stemcells"
 	}
 	return v.Flag + " region=eu-1"
-}
-
-// Via contains URLs of jumpboxes.
-type Via []string
-
-// Type returns the word for the value in help texts.
-func (v *Via) Type() string { return "URL" }
-
-// String returns the default for help texts.
-func (v *Via) String() string { return "" }
-
-// Set adds URLs separated by commas. Errors do not repeat passwords.
-func (v *Via) Set(text string) error {
-	for one := range strings.SplitSeq(text, ",") {
-		if tunnel.IsVia(one) {
-			continue
-		}
-		shown := ""
-		if !strings.ContainsAny(one, "@?") {
-			shown = fmt.Sprintf(" %q", strings.TrimSpace(one))
-		}
-		return Refusal(fmt.Sprintf("--via%s: expected ssh://user@host[:port][?private-key=PATH], several with commas between them", shown))
-	}
-	*v = append(*v, text)
-	return nil
-}
-
-// StateKey is the fingerprint of the key with which the store of a team is signed.
-type StateKey string
-
-// Type names the value in help texts.
-func (v *StateKey) Type() string { return "KEY" }
-
-// String is empty: help texts show no default.
-func (v *StateKey) String() string { return "" }
-
-// Set accepts only fingerprints: other users of the machine could read the key itself.
-func (v *StateKey) Set(text string) error {
-	given, err := team.ParseGiven(text)
-	switch {
-	case given.IsSecret():
-		return errors.New("--state-key takes the fingerprint, SHA256:…; give the key itself as BOOTSTRAP_STATE_KEY, which others cannot see")
-	case err != nil:
-		return fmt.Errorf("--state-key: %w", err)
-	}
-	*v = StateKey(text)
-	return nil
-}
-
-// Database is the address ledger: an absolute path or a postgres:// URL, perhaps with a
-// password.
-type Database string
-
-// Type returns the word for the value in help texts.
-func (v *Database) Type() string { return "PATH" }
-
-// String returns the default for help texts.
-func (v *Database) String() string { return "" }
-
-// Set reads the path or the URL.
-func (v *Database) Set(text string) error {
-	scheme, _, isURL := strings.Cut(text, "://")
-	switch {
-	case scheme == "postgres" || scheme == "postgresql":
-	case isURL:
-		return Refusal("--database: expected a path, or postgres://user@host/database")
-	case text != "":
-		path, err := filepath.Abs(text)
-		if err != nil {
-			return err
-		}
-		text = path
-	}
-	*v = Database(text)
-	return nil
 }
 
 // MBus is the URL of an agent, with its password.
