@@ -21,6 +21,13 @@ import (
 //go:embed testdata/cases.json
 var cases []byte
 
+// directorCases were computed by the classes of BOSH's Director at cloudfoundry/bosh
+// 96f913526a (2026-08-22): the situations of its specs of 2025 and 2026 for reserved
+// ranges and prefixes, and random networks.
+//
+//go:embed testdata/director.json
+var directorCases []byte
+
 // testCase is a case: its networks, the ledger at the beginning, and what deployments do
 // one after the other.
 type testCase struct {
@@ -66,8 +73,12 @@ type step struct {
 // addresses are given out last.
 func Run(t *testing.T, memory bool, open func(t *testing.T) *addresses.Ledger) {
 	var all []testCase
-	if err := json.Unmarshal(cases, &all); err != nil {
-		t.Fatal(err)
+	for _, file := range [][]byte{cases, directorCases} {
+		var some []testCase
+		if err := json.Unmarshal(file, &some); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
 	}
 	kind := "database"
 	if memory {
