@@ -248,9 +248,11 @@ func imports() map[string][]string {
 		"deployment": {
 			"deployer",
 			"deployer/instance",
+			"deployer/kept",
 			"deployer/observe",
 			"deployer/plan",
 			"deployer/report",
+			"deployer/timeline",
 			"deployment/links",
 			"deployment/order",
 			"deployment/record",

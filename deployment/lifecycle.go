@@ -25,11 +25,16 @@ const (
 
 // RunLifecycle runs a command about jobs for instances of a record: stop in the reverse order
 // of the groups, start in their order, in both all instances of a group at the same time; and
-// restart as a deploy changes them, by the rules of the last deploy. The error is an
-// *EndedError if an instance fails.
-func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Record, list []*record.Instance) error {
+// restart as a deploy changes them, by the rules of the last deploy. selected are the names
+// of the instances; empty: all. If the last command was the same and did not end well, it
+// is continued. The error is an *EndedError if an instance fails.
+func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Record, selected string, list []*record.Instance) error {
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)
+	}
+	list, err := o.begin(ctx, does, all, selected, list)
+	if err != nil {
+		return err
 	}
 	p, err := lifecyclePlan(does, all, list)
 	if err != nil {
@@ -48,7 +53,10 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 		if err != nil {
 			return err
 		}
-		return r.ended(ctx, row, outcome, Done)
+		if err := r.ended(ctx, row, outcome, Done); err != nil {
+			return err
+		}
+		return r.done(row)
 	}
 	stop := guard.AfterDone(ctx, func() { hands.Interrupt("") })
 	defer stop()
@@ -63,7 +71,11 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	if len(r.failure) > 0 || ctx.Err() != nil && (err != nil || r.left > 0) {
 		return &EndedError{Deployment: all.Name, Does: does, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	all.Run = nil
+	return all.Save()
 }
 
 // lifecyclePlan returns the plan of a command about jobs.

@@ -132,6 +132,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	case err != nil:
 		return err
 	}
+	r.record.Run = nil
 	if len(r.record.Instances) == 0 || draft.Alone && !p.partial() {
 		return r.record.Forget()
 	}

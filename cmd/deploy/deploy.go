@@ -57,6 +57,7 @@ docs/deployments.md.`,
 	ask.Flags(cmd.Flags())
 	f := cmd.Flags()
 	adoptFlags(f, &opts)
+	createdFlag(f, &opts)
 	templatesFlag(f, &opts)
 	some.flags(f)
 	c.TimingsFlag(f)
@@ -71,8 +72,8 @@ docs/deployments.md.`,
 	return cmd
 }
 
-// createdFlag adds the flag with which a fleet continues a recreate that was killed,
-// without replacing a VM twice.
+// createdFlag adds the flag with which a recreate of a fleet or of several instances, which
+// was killed or has failed, is continued without replacing a VM twice.
 func createdFlag(f *pflag.FlagSet, opts *deployer.Options) {
 	const name = "created-before"
 	f.TimeVar(&opts.CreatedBefore, name, time.Time{}, []string{time.RFC3339}, "replace the VM only if it was created before this `DATE`")

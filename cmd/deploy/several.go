@@ -40,6 +40,8 @@ type several struct {
 	ruby   string               // variable of the environment for finding the shared Ruby; empty: none
 	skip   bool                 // leave out unreachable instances
 	failed bool                 // leave out instances that run
+
+	recreates *record.Run // the recreate that runs or is planned; nil: it is no recreate
 }
 
 // severalOf returns the command about a deployment, and true; false if the options name
@@ -85,6 +87,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 	if err := s.saved.CheckInputs(ctx, opts, old); err != nil {
 		return nil, nil, err
 	}
+	s.continueRecreate(&opts, old)
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
 		s.read = of.Deployment
 		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved); err != nil {
@@ -225,10 +228,10 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err := p.Refused(s.skip); err != nil {
 		return err
 	}
-	switch {
-	case p.Nothing() && (s.only != "" || s.failed || s.skip):
-		return nil
-	case p.Nothing():
+	if p.Nothing() {
+		if err := forgetRun(s.dir); err != nil || s.only != "" || s.failed || s.skip {
+			return err
+		}
 		if err := draft.Settle(); err != nil {
 			return err
 		}
@@ -238,6 +241,9 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 		if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
 			return err
 		}
+	}
+	if err := s.beginRecreate(ctx, draft.Record); err != nil {
+		return err
 	}
 	if err := s.run(ctx, opts, draft, p); err != nil {
 		return err
@@ -311,6 +317,7 @@ func (s *several) delete() error {
 		if len(list) == 0 {
 			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(old.Instances), Dir: s.dir}
 		}
+		old.Run = nil
 		p := deployment.DeleteOf(old, list, opts.KeepDisk)
 		s.show(p)
 		if err := s.agreed(ctx, p, true); err != nil {

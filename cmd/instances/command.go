@@ -16,6 +16,7 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
@@ -109,12 +110,20 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			return err
 		}
 		defer unlock()
-		if err := all.Await(ctx, opts, s.Record); err != nil {
+		now, err := record.Load(all.Dir) // Another run may have changed it before the lock.
+		if err != nil {
 			return err
 		}
-		known := deployment.Recorded(s.Record, opts.Home)
+		if err := all.Await(ctx, opts, now); err != nil {
+			return err
+		}
+		known := deployment.Recorded(now, opts.Home)
+		selected, unknown := now.Select(s.Names)
+		if len(selected) == 0 {
+			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(now.Instances), Dir: all.Dir}
+		}
 		var list []*record.Instance
-		for _, in := range s.List {
+		for _, in := range selected {
 			if known(in).CID == "" {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s has no VM: nothing to %s", in.Name(), does)})
 				continue
@@ -123,6 +132,6 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		}
 		o := all.Options(opts, nil)
 		_ = os.RemoveAll(o.Logs) // from an earlier run
-		return deployment.RunLifecycle(ctx, o, does, s.Record, list)
+		return deployment.RunLifecycle(ctx, o, does, now, s.Names, list)
 	})
 }

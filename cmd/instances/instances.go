@@ -19,6 +19,7 @@ import (
 type Selection struct {
 	Record *record.Record
 	List   []*record.Instance // in the order of the record
+	Names  string             // as they were given with --instance; empty: all
 
 	width int // number of instances at the same time; 0: atOnce
 }
@@ -58,7 +59,7 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	case len(list) == 0:
 		return nil, &instance.NoInstancesError{Manifest: from.Manifest, Dir: dir}
 	}
-	s := &Selection{Record: all, List: list}
+	s := &Selection{Record: all, List: list, Names: from.Instance}
 	from.Instance = ""
 	return s, nil
 }

@@ -83,9 +83,12 @@ func (s Span) IsTop() bool { return s.Kind == Phase || s.Kind == Step }
 func (s Span) Until() float64 { return s.At + s.Seconds }
 
 // IsDeploy reports whether the run was a deploy.
-func (t *Timeline) IsDeploy() bool {
+func (t *Timeline) IsDeploy() bool { return t.IsOf("deploy") || t.IsOf("recreate") }
+
+// IsOf reports whether the run was one of the named command.
+func (t *Timeline) IsOf(command string) bool {
 	word, _, _ := strings.Cut(t.Command, " ")
-	return word == "deploy" || word == "recreate"
+	return word == command
 }
 
 // End returns when the run ended.

@@ -32,6 +32,7 @@ type Record struct {
 	// the rules by which their instances change.
 	Groups    []Group     `json:"instance_groups,omitempty"`
 	Instances []*Instance `json:"instances"`
+	Run       *Run        `json:"run,omitempty"` // nil: the last command about several instances ended well, or is a deploy or delete
 
 	dir string
 }
