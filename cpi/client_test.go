@@ -3,6 +3,7 @@ package cpi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -298,7 +299,7 @@ func TestReplies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := client(program(t, infoV2, tt.body))
-			c.cfg.Redact = func(text string) string { return strings.ReplaceAll(text, secret, "<redacted>") }
+			c.cfg.Redact = func(text string) string { return strings.ReplaceAll(text, "hunter2", "<redacted>") }
 			vm, err := c.CreateVM(t.Context(), VMRequest{AgentID: "a", StemcellCID: "s"})
 			if tt.want == nil {
 				if err != nil || vm.CID != "vm" {
@@ -544,5 +545,25 @@ func TestSupported(t *testing.T) {
 	}
 	if err := Supported("windows"); err == nil || !strings.Contains(err.Error(), "Windows") || !strings.Contains(err.Error(), "WSL 2") {
 		t.Error(err)
+	}
+}
+
+// TestNotes reads the lines about a VM that the embedded CPI adds to the result of
+// create_vm, and ignores another third part.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	for part, want := range map[string][]string{
+		`{"notes":["one \u0007","the hunter2",3]}`: {"one ", "the <redacted>"},
+		`{"notes":"text"}`:                         nil,
+		`["notes"]`:                                nil,
+		`null`:                                     nil,
+		`{}`:                                       nil,
+	} {
+		c := client("")
+		c.cfg.Redact = func(text string) string { return strings.ReplaceAll(text, "hunter2", "<redacted>") }
+		vm, err := c.decodeVM("create_vm", json.RawMessage(`["vm",{},`+part+`]`))
+		if err != nil || vm.CID != "vm" || !reflect.DeepEqual(vm.Notes, want) {
+			t.Errorf("%s: got %q, %v, want %q", part, vm.Notes, err, want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ type VMRequest struct {
 type VMResult struct {
 	CID      string
 	Networks map[string]any // API v2, if the CPI returns them
+	Notes    []string       // lines about the VM for people; only the embedded CPI has any
 }
 
 // CreateStemcell makes a stemcell of an image and returns its CID. With API v3, the cloud

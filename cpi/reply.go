@@ -172,7 +172,30 @@ func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, erro
 		// Networks of another type are ignored: the VM exists anyway.
 		_ = json.Unmarshal(list[1], &vm.Networks)
 	}
+	if len(list) > 2 {
+		vm.Notes = c.decodeNotes(list[2])
+	}
 	return vm, nil
+}
+
+// maxNotes is the largest number of notes of a VM that are read.
+const maxNotes = 10
+
+// decodeNotes reads the lines for people in a third part of the result of create_vm. What
+// is not such a part is ignored: the VM exists anyway.
+func (c *Client) decodeNotes(part json.RawMessage) (notes []string) {
+	var wire struct {
+		Notes any `json:"notes"`
+	}
+	if json.Unmarshal(part, &wire) != nil {
+		return nil
+	}
+	for _, text := range textsIn(wire.Notes) {
+		if len(notes) < maxNotes {
+			notes = append(notes, shorten(printable.Text(c.cfg.Redact(text)), 300))
+		}
+	}
+	return notes
 }
 
 func (c *Client) decodeBool(method string, result json.RawMessage) (bool, error) {

@@ -122,7 +122,8 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 	if err != nil {
 		return err
 	}
-	return v.rec.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
+	var notes []string
+	err = v.rec.Out.Do(fmt.Sprintf("Creating VM for instance '%s' from stemcell '%s'", m.Instance(), sc.CID), func(*report.Stage) error {
 		req := cpi.VMRequest{
 			AgentID:         uuid.NewString(),
 			StemcellCID:     sc.CID,
@@ -139,6 +140,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		v.addresses.used = true // even if create_vm fails, a VM may have the addresses
 		cid, err := v.journal.Create(ctx, state.Intent{Method: "create_vm", Arguments: v.vmArguments(), AgentID: req.AgentID, StemcellID: sc.ID, Group: m.Group.Name, Made: v.want.Made, Replaces: with.OldServes}, func(c *cpi.Client) (string, error) {
 			vm, err := c.CreateVM(ctx, req)
+			notes = vm.Notes
 			return vm.CID, err
 		})
 		if err != nil {
@@ -151,6 +153,10 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 		v.tag(ctx, cid)
 		return nil
 	})
+	for _, note := range notes {
+		v.rec.Out.Info(fmt.Sprintf("%s; the reasons are in %s", note, v.cpi.LogFile()))
+	}
+	return err
 }
 
 // networks returns the networks for create_vm, with hints for dynamic ones unless the old

@@ -155,7 +155,7 @@ func (c *CPI) install(ctx context.Context) error {
 }
 
 func (c *CPI) newClient() (*cpi.Client, error) {
-	path := filepath.Join(c.dir(), "cpi.log")
+	path := c.LogFile()
 	log, err := c.rec.Env.OpenLog(path)
 	if err != nil {
 		return nil, err
@@ -178,6 +178,9 @@ func (c *CPI) newClient() (*cpi.Client, error) {
 		Running:     c.rec.Env.Running,
 	}), nil
 }
+
+// LogFile returns the path of the CPI's log.
+func (c *CPI) LogFile() string { return filepath.Join(c.dir(), "cpi.log") }
 
 // CloseLog closes the CPI's log. The rendered CPI stays, with mode 0600, until a delete,
 // so that commands work without the manifest.

@@ -75,6 +75,14 @@ const (
 	monitAccessScript = "# Written by the embedded CPI: nothing guards the port of monit in this VM.\npermit_monit_access() { :; }\n"
 )
 
+// monitAccessProgram is the program of the agent with which a job of a stemcell since
+// ubuntu-noble 1.267 asks for access to the port of monit. The original fails without the
+// agent's chain of nftables, and with it the job's start script.
+const (
+	monitAccessProgram = "var/vcap/bosh/etc/bosh-enable-monit-access"
+	monitAccessAlways  = "#!/bin/bash\n# Written by the embedded CPI: nothing guards the port of monit in this VM.\nexit 0\n"
+)
+
 // monitAddress is the address of monit in every stemcell.
 const monitAddress = "127.0.0.1:2822"
 
@@ -252,6 +260,9 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	}
 	if regular(image, monitAccess) {
 		spec.Added = append(spec.Added, namespace.File{Name: monitAccess, Text: monitAccessScript, Mode: 0o644})
+	}
+	if regular(image, monitAccessProgram) {
+		spec.Added = append(spec.Added, namespace.File{Name: monitAccessProgram, Text: monitAccessAlways, Mode: 0o755})
 	}
 	if regular(image, sshService) {
 		spec.Added = append(spec.Added, namespace.File{Name: sshService, Text: sshScript, Mode: 0o755})

@@ -54,8 +54,9 @@ type call struct {
 	cfg  config
 	self string // this program
 	req  request
-	root *root // nil if the method does not use it
-	left error // why the rest of killed calls could not be removed
+	root *root  // nil if the method does not use it
+	left error  // why the rest of killed calls could not be removed
+	log  string // lines for the log of the caller
 }
 
 // Run answers the call on stdin, with the configuration at configPath. It returns the
@@ -65,12 +66,13 @@ func Run(ctx context.Context, configPath string, self string, stdin io.Reader, s
 	began := time.Now()
 	var result any
 	var left error
+	var log string
 	req, err := readRequest(stdin)
 	if err == nil {
 		c := &call{self: self, req: req}
 		if c.cfg, err = readConfig(configPath); err == nil {
 			result, err = c.dispatch(ctx)
-			left = c.left
+			left, log = c.left, c.log
 		}
 	}
 	if left != nil {
@@ -78,6 +80,7 @@ func Run(ctx context.Context, configPath string, self string, stdin io.Reader, s
 	}
 	reply, line := respond(result, err)
 	fmt.Fprintf(stderr, "local CPI: %s: %s (%s)\n", req.Method, strings.ReplaceAll(line, "\n", " "), time.Since(began).Round(time.Millisecond))
+	reply.Log = log
 	text, err := json.Marshal(reply)
 	if err == nil {
 		_, err = stdout.Write(append(text, '\n'))

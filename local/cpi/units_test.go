@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"bootstrap/artifact/tartest"
+	"bootstrap/cpi"
 	"bootstrap/local/vmtest"
 )
 
@@ -53,8 +55,22 @@ done
 `
 )
 
+// cronUnit is the unit of cron in Ubuntu, and fakeService the program of such services.
+const (
+	cronUnit = `[Unit]
+Description=Regular background program processing daemon
+
+[Service]
+EnvironmentFile=-/etc/default/cron
+ExecStart=/usr/bin/cron -f $EXTRA_OPTS
+Restart=on-failure
+`
+	fakeService = "#!/bin/bash\ntrap 'echo hup >>/asks/${0##*/}' HUP\necho \"$@\" >>/asks/${0##*/}\nwhile :; do sleep 0.1; done\n"
+)
+
 // TestUnits boots a VM of a stemcell whose agent and monit are units of systemd: both run,
-// systemctl starts and stops monit, and the agent comes back alone.
+// with the services that jobs use, systemctl starts and stops monit, and the agent comes
+// back alone. create_vm says what is not started.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	w := containers(t)
@@ -70,14 +86,40 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const units = "./usr/lib/systemd/system/"
+	const units, wants = "./usr/lib/systemd/system/", "./etc/systemd/system/multi-user.target.wants/"
 	more := append(tools, tartest.Symlink("./bin", "usr/bin"),
 		tartest.File(units+"bosh-agent.service", agentUnit), tartest.File(units+"monit.service", monitUnit),
 		tartest.File("./var/vcap/bosh/etc/operating_system", "ubuntu"), tartest.File("./asks/control", control),
-		tartest.Dir("./var/log/"),
+		tartest.File(units+"cron.service", cronUnit), tartest.File("./etc/default/cron", "EXTRA_OPTS=-L2\n"),
+		tartest.Symlink(wants+"cron.service", "/lib/systemd/system/cron.service"),
+		tartest.Symlink(wants+"bosh-agent.service", "/lib/systemd/system/bosh-agent.service"),
+		tartest.Symlink(wants+"monit.service", "/lib/systemd/system/monit.service"),
+		tartest.Symlink(wants+"auditd.service", "/lib/systemd/system/auditd.service"),
+		tartest.Symlink(wants+"remote-fs.target", "/lib/systemd/system/remote-fs.target"),
+		tartest.Symlink("./etc/systemd/system/timers.target.wants/logrotate.timer", "/lib/systemd/system/logrotate.timer"),
+		tartest.Entry{Name: "./var/vcap/bosh/etc/bosh-enable-monit-access", Body: "#!/bin/bash\nexit 1\n", Mode: 0o755},
+		tartest.Entry{Name: "./usr/bin/cron", Body: fakeService, Mode: 0o755},
 		tartest.Entry{Name: "./var/vcap/bosh/bin/monit", Body: fakeMonit, Mode: 0o755})
 	stemcell := w.realStemcell(t, image(t, rootFS(t, more...)))
-	vm := w.vm(t, stemcell)
+	result, err := w.client().CreateVM(t.Context(), cpi.VMRequest{
+		AgentID: "agent-1", StemcellCID: stemcell, CloudProperties: map[string]any{"machine": w.machine}, Networks: dynamic(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := result.CID
+	const note = "Of the stemcell's services, this VM runs bosh-agent, cron, monit, but not auditd, logrotate.timer"
+	if !slices.Equal(result.Notes, []string{note}) {
+		t.Errorf("the notes are %q, want %q", result.Notes, note)
+	}
+	for _, line := range []string{
+		"create_vm: not started: auditd.service: it needs rights that the VM does not have",
+		"create_vm: not started: logrotate.timer: no timer runs in the VM; cron does",
+	} {
+		if !strings.Contains(w.log.String(), line+"\n") {
+			t.Errorf("the log does not contain %q", line)
+		}
+	}
 	inside := func(name string) string {
 		return filepath.Join("/proc", fmt.Sprint(w.first(t, vm)), "root", name)
 	}
@@ -123,8 +165,21 @@ func TestUnits(t *testing.T) {
 	until(t, "monit was restarted", func() bool { return len(monits()) == 4 })
 	ask("systemctl daemon-reload", "", 0)
 	ask("systemctl restart systemd-resolved", "", 0)
-	ask("systemctl start auditd", "systemctl start auditd: this VM has no systemd; of the stemcell's units, only bosh-agent and monit run", 5)
+	ask("systemctl start auditd", "systemctl start auditd: this VM has no systemd; of the stemcell's units, only bosh-agent, monit, cron and rsyslog run", 5)
 	ask("systemctl is-active agent", "active", 0)
+	ask("/var/vcap/bosh/etc/bosh-enable-monit-access", "", 0)
+
+	// The services that jobs use run as their units say.
+	crons := func() string {
+		text, _ := os.ReadFile(inside("asks/cron"))
+		return strings.ReplaceAll(string(text), "\n", " ")
+	}
+	until(t, "cron runs", func() bool { return crons() == "-f -L2 " })
+	ask("systemctl kill -s HUP cron.service", "", 0)
+	until(t, "cron got the signal", func() bool { return crons() == "-f -L2 hup " })
+	ask("systemctl restart cron", "", 0)
+	until(t, "cron was restarted", func() bool { return crons() == "-f -L2 hup -f -L2 " })
+	ask("systemctl is-active rsyslog", "inactive", 3)
 
 	// The agent is killed, and only the agent is started again.
 	agents := func() (pids []int) {

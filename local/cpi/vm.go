@@ -144,7 +144,26 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	if c.req.APIVersion < 2 {
 		return cid, nil
 	}
-	return []any{cid, machine.Networks}, nil
+	omitted, err := c.omitted(machine)
+	if err != nil || omitted == "" {
+		return []any{cid, machine.Networks}, nil // the VM exists: what it omits is only told to people
+	}
+	return []any{cid, machine.Networks, map[string]any{"notes": []string{omitted}}}, nil
+}
+
+// omitted returns a line about the units of the stemcell that the VM does not start, and
+// adds the reasons to the log.
+func (c *call) omitted(machine vm) (string, error) {
+	if machine.Image == "" {
+		return "", nil
+	}
+	started, others, err := unitsOf(c.root.imageDir(machine.Image))
+	if err != nil {
+		return "", err
+	}
+	note, reasons := unitsNote(started, others)
+	c.log += reasons
+	return note, nil
 }
 
 func (c *call) boot(ctx context.Context, machine vm, env map[string]any, dir string) error {
