@@ -131,7 +131,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		}
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.artifacts.Releases[rel.Name].Version})
 	}
-	if r.t.From.Inputs.Generate == document.Plan {
+	if r.t.From.Inputs.Generate == document.Plan || len(m.Own) > 0 {
 		w.Generated, w.Replaced = m.Generated, r.in.Replaced
 	}
 	return w, nil

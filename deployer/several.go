@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -65,6 +67,19 @@ func ReadSeveral(ctx context.Context, opts Options, all *deployed.Record, do fun
 		outcomes, err := ledger.Decide(ctx, networks, instances)
 		return outcomes, r.t.Env.Refused(err, address)
 	}})
+}
+
+// GenerateFor generates the values that instances lack of variables with scope: instance.
+func GenerateFor(ctx context.Context, opts Options, d *manifest.Deployment, list []*deployed.Instance) error {
+	var of []manifest.Member
+	for _, in := range list {
+		of = append(of, instance.MemberOf(in))
+	}
+	names, instances, err := d.GenerateFor(ctx, of)
+	if err == nil && len(names) > 0 {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("Generated variables of %s, kept in %s: %s", instance.Listed(instances), cmp.Or(opts.Inputs.StoreName, opts.Inputs.VarsStore), strings.Join(names, ", "))})
+	}
+	return err
 }
 
 // refuseGenerated refuses new values of variables for a vars store that is lost, and asks

@@ -114,6 +114,9 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	o.Base.Deployment = draft.deployment
+	if err := p.generate(ctx, o, draft); err != nil {
+		return err
+	}
 	r := newRunner(o, draft.Record, p, dir)
 	r.change = r.deploy
 	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)
@@ -141,6 +144,21 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		r.record.Deployed = &now
 	}
 	return r.record.Save()
+}
+
+// generate generates the values that instances of the plan lack of variables with scope:
+// instance.
+func (p *Plan) generate(ctx context.Context, o Options, draft *Draft) error {
+	if draft.deployment == nil { // all instances are deleted
+		return nil
+	}
+	var list []*record.Instance
+	for _, row := range p.Rows {
+		if row.Action == Create || row.Action == Change || row.Action == Keep {
+			list = append(list, row.in)
+		}
+	}
+	return deployer.GenerateFor(ctx, o.Base, draft.deployment, list)
 }
 
 // run does the parts of a plan, one after another.

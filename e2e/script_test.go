@@ -95,6 +95,7 @@ func TestScript(t *testing.T) {
 			"expand":    expand,
 			"page":      page,
 			"served":    served,
+			"agents":    agents,
 			"processes": processes,
 			"killall":   killAll,
 			"serve":     serve,

@@ -23,8 +23,10 @@ func load(ctx context.Context, path string, opts document.Options, many *Deploym
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
-	m := &Manifest{Path: absolute}
-	r := reader{manifest: m, dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile, many: many}
+	opts.Several = opts.Several || many != nil
+	blank := reader{dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile}
+	r := blank
+	r.manifest, r.many = &Manifest{Path: absolute}, many
 	d, err := document.Read(ctx, path, opts, r.read)
 	if err == nil && r.several {
 		err = &SeveralError{Path: path}
@@ -32,6 +34,15 @@ func load(ctx context.Context, path string, opts document.Options, many *Deploym
 	if err != nil {
 		return nil, err
 	}
+	if many != nil && d.HasScopes() {
+		many.scoped = &scoped{document: d, blank: blank}
+	}
+	return r.finish(d)
+}
+
+// finish completes the manifest with what only its document knows.
+func (r *reader) finish(d *document.Document) (m *Manifest, err error) {
+	m = r.manifest
 	if m.Digest, err = d.Digest(); err != nil {
 		return nil, err
 	}

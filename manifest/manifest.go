@@ -56,6 +56,8 @@ type Manifest struct {
 	// Generated are the variables that were generated or, with the mode Plan,
 	// will be, in their order.
 	Generated []string
+	// Own are those of Generated with scope: instance, which only this instance lacks.
+	Own []string
 	// Variables are the sorted names of the variables that can be generated; never nil.
 	Variables []string
 	Warnings  []document.Problem

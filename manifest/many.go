@@ -26,6 +26,8 @@ type Deployment struct {
 	Networks []network.Network
 	// Common is the manifest without its groups.
 	Common *Manifest
+
+	scoped *scoped // nil: no variable has scope: instance
 }
 
 // Group is an instance group of a Deployment.
@@ -60,6 +62,10 @@ type Identity struct {
 	ID        string // a UUID
 	Index     int
 	Bootstrap bool
+	// First is true for the instance that the manifest described when it had one: its
+	// values of variables with scope: instance keep their names.
+	First bool
+	Hosts []string // its addresses and host names, for certificates with scope: instance
 }
 
 // Single reports whether the deployment is one group with one instance, which a Manifest
@@ -123,6 +129,12 @@ func LoadDeployment(ctx context.Context, path string, opts document.Options) (*D
 	if err != nil {
 		return nil, err
 	}
+	d.complete(m)
+	return d, nil
+}
+
+// complete completes the groups with what the common part knows.
+func (d *Deployment) complete(m *Manifest) {
 	d.Path, d.Name, d.Common = m.Path, m.Name, m
 	for i := range d.Groups {
 		of := d.Groups[i].Manifest
@@ -133,7 +145,6 @@ func LoadDeployment(ctx context.Context, path string, opts document.Options) (*D
 		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
 		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
 	}
-	return d, nil
 }
 
 // DefaultNetwork returns the network whose addresses other groups use for the group's

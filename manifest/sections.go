@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
 	"bootstrap/manifest/keys"
 )
@@ -271,5 +272,6 @@ var sections = keys.Table{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the variable."},
 		{Key: "type", Form: keys.Choice, Values: gen.Types(), About: "Type of the generated value; without a type, the value must be given."},
 		{Key: "options", Form: keys.Map, About: "Options of the type."},
+		{Key: "scope", Form: keys.Choice, Values: document.Scopes(), About: "deployment: one value for all instances, the default; instance: a value of its own for each instance."},
 	}, Ignored: []string{"consumes", "update_mode"}},
 }

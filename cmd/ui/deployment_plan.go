@@ -185,10 +185,14 @@ func setPlan(s deployment.Set) string {
 func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
 	var lines []string
 	for _, s := range sets {
-		if s.Rows[0].Action != deployment.Change {
-			continue // a new instance has no other reason
+		action := s.Rows[0].Action
+		if action != deployment.Change && action != deployment.Create {
+			continue
 		}
 		for _, c := range s.Lines() {
+			if action == deployment.Create && c.What != plan.Variables {
+				continue // a new instance has no other reason
+			}
 			lines = append(lines, setName(s)+": "+changeLine(c))
 		}
 	}

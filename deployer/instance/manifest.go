@@ -22,7 +22,8 @@ func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
 		inputs := t.From.Inputs
 		var replaced []string
 		inputs.Generating = func(ctx context.Context, names []string, exists bool) (err error) {
-			replaced, err = t.generating(ctx, names, exists)
+			more, err := t.generating(ctx, names, exists)
+			replaced = append(replaced, more...)
 			return err
 		}
 		inputs.Waiting = func(top document.Value) { t.begin(ctx, manifest.Downloads(top)) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ func (e *UnknownInstanceError) Error() string {
 		what = "instance group"
 	}
 	if len(e.Known) > 0 {
-		return fmt.Sprintf("there is no %s %s: the deployment has %s", what, e.Instance, listed(e.Known))
+		return fmt.Sprintf("there is no %s %s: the deployment has %s", what, e.Instance, Listed(e.Known))
 	}
 	return fmt.Sprintf("there is no %s %s: the folder %s has no record of instances; `bootstrap deploy MANIFEST` without --instance creates all", what, e.Instance, filepath.Clean(e.Dir))
 }
@@ -67,9 +68,9 @@ type ManySelectedError struct {
 
 func (e *ManySelectedError) Error() string {
 	if e.Selection == "" {
-		return "this command works on one instance, and the deployment has " + listed(e.Names)
+		return "this command works on one instance, and the deployment has " + Listed(e.Names)
 	}
-	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, listed(e.Names))
+	return fmt.Sprintf("this command works on one instance, and --instance %s selects %s", e.Selection, Listed(e.Names))
 }
 
 func (e *ManySelectedError) Name() string { return "instance-needed" }
@@ -93,8 +94,8 @@ func (e *GroupGoneError) Name() string { return "instance-group-gone" }
 // mostNamed is how many instances an error names at most.
 const mostNamed = 10
 
-// listed joins names for the end of a message.
-func listed(list []string) string {
+// Listed joins names for a message, and leaves out those after the tenth.
+func Listed(list []string) string {
 	text := ""
 	for i, name := range list {
 		switch {
@@ -171,13 +172,51 @@ func (req *Request) load(ctx context.Context, inputs document.Options) (*Inputs,
 		if d.Groups[i].Name != one.Group {
 			continue
 		}
-		m, err := d.Groups[i].Identify(manifest.Identity{ID: one.ID, Index: one.Index, Bootstrap: one.Bootstrap}, one.Zone, one.Addresses)
+		m, err := req.identify(ctx, d, &d.Groups[i], inputs)
 		if err != nil {
 			return nil, err
 		}
 		return &Inputs{Request: req, Manifest: m, Deployment: d}, nil
 	}
 	return nil, &GroupGoneError{Instance: one.Name()}
+}
+
+// MemberOf returns an instance of a record in the form that package manifest takes.
+func MemberOf(in *record.Instance) manifest.Member {
+	who := manifest.Identity{ID: in.ID, Index: in.Index, Bootstrap: in.Bootstrap, First: in.Beside()}
+	for _, name := range slices.Sorted(maps.Keys(in.Addresses)) {
+		who.Hosts = append(who.Hosts, in.Addresses[name].Addr().String())
+	}
+	return manifest.Member{Group: in.Group, Identity: who}
+}
+
+// identify returns the manifest of the run's instance. A run that reads the manifest
+// itself generates the values of variables with scope: instance that the instance lacks;
+// otherwise the deployment generates them for all.
+func (req *Request) identify(ctx context.Context, d *manifest.Deployment, g *manifest.Group, inputs document.Options) (*manifest.Manifest, error) {
+	one := req.From.Of.Instance
+	who := MemberOf(one)
+	m, err := d.Identify(ctx, g, who.Identity, one.Zone, one.Addresses)
+	if err != nil || len(m.Own) == 0 {
+		return m, err
+	}
+	if inputs.Generating != nil {
+		if err := inputs.Generating(ctx, m.Own, d.StoreExists()); err != nil {
+			return nil, err
+		}
+	}
+	if req.From.Deployment != nil {
+		return m, nil
+	}
+	names, _, err := d.GenerateFor(ctx, []manifest.Member{who})
+	if err != nil || len(names) == 0 {
+		return m, err
+	}
+	m, err = d.Identify(ctx, g, who.Identity, one.Zone, one.Addresses)
+	if err == nil {
+		m.Generated = append(m.Generated, names...)
+	}
+	return m, err
 }
 
 // loadDeployment reads the manifest with all instances, unless it was read already.

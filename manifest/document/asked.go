@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"bootstrap/manifest/gen"
 )
 
 // Answers are the values from sources such as a credential server.
@@ -47,8 +45,10 @@ func (e *evaluation) ask(ctx context.Context) error {
 	var names []string
 	seen := map[string]bool{"": true}
 	e.used(func(name string) {
-		if !seen[name] && e.given(name) == nil {
-			names = append(names, name)
+		def := e.byName[name]
+		own := def != nil && def.each
+		if !seen[name] && own == (e.instance != nil) && e.given(name) == nil {
+			names = append(names, e.key(name))
 		}
 		seen[name] = true
 	})
@@ -59,7 +59,10 @@ func (e *evaluation) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.asked, e.sourced = answers.Asked, variables{}
+	e.asked = answers.Asked
+	if e.sourced == nil {
+		e.sourced = variables{}
+	}
 	for name, a := range answers.Values {
 		e.sourced[name] = &variable{value: toNode(a.Value), loose: true, secret: true, origin: "--var-source " + a.Source}
 	}
@@ -72,14 +75,8 @@ func (e *evaluation) used(visit func(name string)) {
 	e.root.variables(visit)
 	for _, def := range e.definitions {
 		visit(def.name)
-		wanted := gen.Definition{Name: def.name, Type: def.kind}
-		if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
-			wanted.Options, _ = place.node.plain().(map[string]any)
-		}
-		for _, name := range gen.Requires(wanted) {
-			if !unfilled(name) {
-				visit(name)
-			}
+		for _, name := range def.requires() {
+			visit(name)
 		}
 	}
 }

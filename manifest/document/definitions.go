@@ -35,6 +35,7 @@ type definition struct {
 	state      state
 	value      *variable // nil until it is generated
 	symbol     *variable // used in place of the value; nil until it is needed
+	each       bool      // true: each instance has a value of its own
 }
 
 // state is the progress of resolving a definition.
@@ -69,14 +70,22 @@ func (e *evaluation) readDefinitions() {
 		if e.byName[def.name] == nil {
 			e.byName[def.name] = def
 		}
+		e.readScope(def)
 		if v := e.given(def.name); v != nil && def.kind != "" {
 			v.secret = true
 		}
 	}
+	e.checkScopes()
 }
 
 // given returns the value from the flags, or from the store, or from a source.
 func (e *evaluation) given(name string) *variable {
+	if def := e.byName[name]; def != nil && def.each {
+		if e.instance == nil {
+			return nil
+		}
+		name = e.key(name)
+	}
 	if v := cmp.Or(e.vars[name], e.store.get(name)); v != nil {
 		return v
 	}
@@ -90,7 +99,7 @@ func (e *evaluation) resolve(name string) *variable {
 		return v
 	}
 	def := e.byName[name]
-	if def == nil || def.kind == "" || e.store == nil || e.opts.Generate == Refuse {
+	if def == nil || def.kind == "" || e.store == nil || e.opts.Generate == Refuse || def.each && e.instance == nil {
 		return nil
 	}
 	switch def.state {
@@ -109,7 +118,7 @@ func (e *evaluation) resolve(name string) *variable {
 // there are any.
 func (e *evaluation) expectKeys() (found bool) {
 	for _, def := range e.distinct() {
-		if def.kind != "" && e.given(def.name) == nil && e.expectKey(def) {
+		if def.kind != "" && def.each == (e.instance != nil) && e.given(def.name) == nil && e.expectKey(def) {
 			found = true
 		}
 	}
@@ -172,6 +181,7 @@ func (e *evaluation) generate(def *definition) {
 		}
 		wanted.Options, _ = options.plain().(map[string]any)
 	}
+	e.addHosts(def, &wanted)
 	var errs []error
 	for _, wrong := range gen.Validate(wanted) {
 		errs = append(errs, wrong)
@@ -198,7 +208,7 @@ func (e *evaluation) generate(def *definition) {
 	}
 	def.value = &variable{value: toNode(value), loose: true, secret: true, origin: "--vars-store"}
 	def.state = generated
-	e.store.add(def.name, value)
+	e.store.add(e.key(def.name), value)
 }
 
 // fillOptions returns a copy of a definition's options with variables filled in. open is
@@ -283,10 +293,10 @@ func (e *evaluation) checkStored() {
 	now, within := time.Now(), e.opts.WarningPeriod()
 	for _, def := range e.distinct() {
 		v := e.given(def.name)
-		if def.kind == "" || v == nil || v != e.store.get(def.name) {
+		if def.kind == "" || v == nil || v != e.store.get(e.key(def.name)) || def.each != (e.instance != nil) {
 			continue
 		}
-		for _, finding := range gen.Check(e.wanted(def), v.value.plain(), e.certificate, now, within) {
+		for _, finding := range e.findings(def, v, now, within) {
 			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate generates a new one", finding)
 		}
 	}

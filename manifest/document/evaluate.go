@@ -55,6 +55,10 @@ type Options struct {
 	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
 	// reports problems in the document; its error ends the evaluation.
 	Find func(ctx context.Context, top Value) error
+	// Several is true if the document describes instances of a deployment with several,
+	// even if it has only one: variables with scope: instance have no value before
+	// Document.For. Documents with several instances are recognized without it.
+	Several bool
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -90,12 +94,14 @@ type evaluation struct {
 	definitions []*definition
 	byName      map[string]*definition // the first definition of each name
 	chain       []string               // variables being generated, each one needed by the one before it
-	keys        gen.Keys
+	keys        *gen.Keys
 	missing     []*missing
 	missingBy   map[string]*missing // by name of the variable
 	generated   []string            // names, in the order of generation
 	secrets     Secrets             // values of the used variables
 	sketch      any                 // the document with secrets masked; nil unless Read made it
+	instance    *Instance           // nil: variables with scope: instance have no value
+	unchecked   Problems            // the problems before Read's caller checked the content
 }
 
 // missing is a variable without a value.
@@ -115,7 +121,7 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	if err != nil {
 		return nil, err
 	}
-	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, secrets: Secrets{}}
+	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, keys: &gen.Keys{}, secrets: Secrets{}}
 	var errs []error
 	var ops []operation
 	for _, path := range opts.Ops {
@@ -176,7 +182,7 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	e.root = f.fill(e.root, nil, 0)
 	e.flattenCloudConfig()
 	for _, def := range e.definitions {
-		if e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
+		if !def.each && e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
 			e.recordMissing(def.name, def.place.pos, def.place.at)
 		}
 	}
@@ -190,6 +196,9 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 		case planned, blocked, failed:
 			e.pending[name] = true
 		}
+		if def.each {
+			e.pending[name] = true
+		}
 	}
 	e.collectSecrets()
 	e.hide = e.secrets.replacer()
@@ -200,7 +209,7 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 func (e *evaluation) incomplete() []string {
 	var names []string
 	for _, def := range e.distinct() {
-		if def.kind != "" && e.given(def.name) == nil {
+		if def.kind != "" && def.each == (e.instance != nil) && e.given(def.name) == nil {
 			names = append(names, def.name)
 		}
 	}
@@ -230,7 +239,7 @@ func (d *Document) Typed() []string {
 // recordMissing records the use of a variable without a value, unless another
 // problem explains why it has none.
 func (e *evaluation) recordMissing(name string, pos Position, at *step) {
-	if def := e.byName[name]; def != nil && def.state != untouched {
+	if def := e.byName[name]; def != nil && (def.state != untouched || def.each && e.instance == nil) {
 		return
 	}
 	if m := e.missingBy[name]; m != nil {
@@ -309,7 +318,7 @@ func (e *evaluation) unused() []string {
 	}
 	if e.store != nil {
 		for name, v := range e.store.values {
-			if !v.used && e.byName[name] == nil && e.vars[name] == nil {
+			if !v.used && e.byName[name] == nil && e.vars[name] == nil && !e.ofInstance(name) {
 				names = append(names, name)
 			}
 		}
@@ -402,6 +411,7 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	}
 	if e.pending != nil { // nil: another process has damaged the vars store since
 		e.problems = append(e.problems, e.missingProblems()...)
+		e.unchecked = slices.Clone(e.problems)
 		check(e.top())
 	}
 	e.neededIn(sketch)

@@ -66,21 +66,31 @@ func (f *filler) fillMap(n *node, at *step, depth int) {
 	for i := range n.entries {
 		e := &n.entries[i]
 		e.value = f.fill(e.value, at.child(scalarText(e.key)), depth+1)
-		text, ok := e.key.(string)
-		if !ok || !strings.Contains(text, "((") {
-			continue
-		}
-		key := f.fillText(&node{value: text, pos: e.pos}, text, at)
-		if key.kind != scalarKind {
-			f.report(false, e.pos, at, "the key %s is %s, but keys must be text", text, key.describe())
-			continue
-		}
-		renamed = renamed || key.value != e.key
-		e.key = key.value
+		renamed = f.fillKey(e, at) || renamed
 	}
-	if !renamed {
-		return
+	if renamed {
+		f.checkKeys(n, at)
 	}
+}
+
+// fillKey fills in the variables of a key, and reports whether that changes the key.
+func (f *filler) fillKey(e *entry, at *step) (renamed bool) {
+	text, ok := e.key.(string)
+	if !ok || !strings.Contains(text, "((") {
+		return false
+	}
+	key := f.fillText(&node{value: text, pos: e.pos}, text, at)
+	if key.kind != scalarKind {
+		f.report(false, e.pos, at, "the key %s is %s, but keys must be text", text, key.describe())
+		return false
+	}
+	renamed = key.value != e.key
+	e.key = key.value
+	return renamed
+}
+
+// checkKeys reports keys that a map has twice after variables were filled in.
+func (f *filler) checkKeys(n *node, at *step) {
 	seen := make(map[any]bool, len(n.entries))
 	for _, e := range n.entries {
 		if seen[e.key] {

@@ -220,8 +220,14 @@ func publicValue(s string) bool {
 
 // collectSecrets collects the secrets of the used variables.
 func (e *evaluation) collectSecrets() {
+	own := map[string]bool{}
+	for _, def := range e.definitions {
+		if !def.each || e.instance != nil {
+			own[e.key(def.name)] = true
+		}
+	}
 	add := func(name string, v *variable) {
-		if v != nil && (v.used || e.byName[name] != nil) {
+		if v != nil && (own[name] || v.used && e.byName[name] == nil && !e.ofInstance(name)) {
 			e.secrets.addVariable(name, v, e.plainText)
 		}
 	}

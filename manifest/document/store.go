@@ -67,6 +67,17 @@ func (s *varsStore) get(name string) *variable {
 // add adds a generated value.
 func (s *varsStore) add(name string, value any) { s.added[name] = value }
 
+// keep makes the added values stored ones, after save.
+func (s *varsStore) keep() {
+	for name, value := range s.added {
+		if s.values[name] == nil {
+			s.names = append(s.names, name)
+		}
+		s.values[name] = &variable{value: toNode(value), loose: true, secret: true, origin: "--vars-store " + s.file.Shown}
+	}
+	clear(s.added)
+}
+
 // acquire locks the store until close and reads it again, so that two processes
 // do not generate the same variables.
 func (s *varsStore) acquire(ctx context.Context, d *document) error {

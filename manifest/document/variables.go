@@ -64,7 +64,7 @@ func Variables(ctx context.Context, path string, opts Options) ([]Variable, erro
 			v.Origin = Sourced
 		case value != nil:
 			v.Origin = Stored
-			v.Findings = gen.Check(e.wanted(def), value.value.plain(), e.certificate, now, opts.WarningPeriod())
+			v.Findings = e.findings(def, value, now, opts.WarningPeriod())
 		case def.state == planned:
 			v.Origin = ToGenerate
 		}
@@ -123,6 +123,15 @@ func (e *evaluation) wanted(def *definition) gen.Definition {
 		}
 	}
 	return wanted
+}
+
+// requires returns the names of the variables that are needed to generate a value.
+func (def *definition) requires() []string {
+	wanted := gen.Definition{Name: def.name, Type: def.kind}
+	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
+		wanted.Options, _ = place.node.plain().(map[string]any)
+	}
+	return slices.DeleteFunc(gen.Requires(wanted), func(name string) bool { return unfilled(name) })
 }
 
 // unfilled reports whether a value still contains a variable.

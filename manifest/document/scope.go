@@ -1,0 +1,308 @@
+package document
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/manifest/gen"
+)
+
+// The scopes of a variable.
+const (
+	deploymentScope = "deployment" // one value for all instances; the default
+	instanceScope   = "instance"   // a value of its own for each instance
+)
+
+// Scopes returns the scopes that a variable can have.
+func Scopes() []string { return []string{deploymentScope, instanceScope} }
+
+// Instance is one instance of a deployment with several, for variables with scope:
+// instance.
+type Instance struct {
+	Group, ID string
+	Name      string // for people, such as web/0
+	// Plain is true if its values have the names of the variables, as those of a manifest
+	// with one instance; otherwise they have the names NAME/GROUP/ID.
+	Plain bool
+	Hosts []string // its addresses and host names, which its certificates are for
+}
+
+// readScope reads the scope of a definition.
+func (e *evaluation) readScope(def *definition) {
+	place := def.place.Get("scope")
+	switch scope := place.raw(); {
+	case scope == instanceScope:
+		def.each = e.several() && e.vars[def.name] == nil
+	case scope != deploymentScope && !place.IsNull():
+		place.Fail("must be %s (one value for all instances, the default) or %s (a value of its own for each instance), but is %q", Literal(deploymentScope), Literal(instanceScope), Literal(cmp.Or(scope, place.Describe())))
+	}
+}
+
+// several reports whether the document describes several instances.
+func (e *evaluation) several() bool {
+	if e.opts.Several {
+		return true
+	}
+	groups := e.top().Get("instance_groups")
+	if !groups.IsList() {
+		return false
+	}
+	return len(groups.node.items) > 1 || slices.ContainsFunc(groups.Items(), func(g Value) bool {
+		n := g.Get("instances")
+		return n.IsScalar() && n.raw() != "1" && !placeholder.MatchString(n.raw())
+	})
+}
+
+// checkScopes reports variables with one value whose options use a variable with a value
+// for each instance.
+func (e *evaluation) checkScopes() {
+	for _, def := range e.definitions {
+		if def.each {
+			continue
+		}
+		for _, name := range slices.Concat(def.uses(), def.requires()) {
+			if of := e.byName[name]; of != nil && of.each {
+				def.place.Fail("the variable %q has one value for all instances, but its options use %q, which has a value of its own for each instance: add scope: instance", Literal(def.name), Literal(name))
+				def.state = failed
+			}
+		}
+	}
+}
+
+// key returns the name under which the value of a variable is kept: NAME/GROUP/ID for the
+// value of an instance. The group may have had another name when the value was generated.
+func (e *evaluation) key(name string) string {
+	def := e.byName[name]
+	if def == nil || !def.each || e.instance == nil || e.instance.Plain {
+		return name
+	}
+	full := name + "/" + e.instance.Group + "/" + e.instance.ID
+	if e.store == nil || e.store.values[full] != nil {
+		return full
+	}
+	for _, other := range e.store.names {
+		if strings.HasPrefix(other, name+"/") && strings.HasSuffix(other, "/"+e.instance.ID) {
+			return other
+		}
+	}
+	return full
+}
+
+// ofInstance reports whether a name is that of an instance's value of a variable.
+func (e *evaluation) ofInstance(key string) bool {
+	name, _, found := strings.Cut(key, "/")
+	def := e.byName[name]
+	return found && def != nil && def.each
+}
+
+// addHosts adds the addresses and host names of the instance to the options of its
+// certificates.
+func (e *evaluation) addHosts(def *definition, wanted *gen.Definition) {
+	if !def.each || e.instance == nil || def.kind != "certificate" || wanted.Options["is_ca"] == true {
+		return
+	}
+	names, isList := wanted.Options["alternative_names"].([]any)
+	if wanted.Options["alternative_names"] != nil && !isList {
+		return // gen reports what is wrong
+	}
+	names = slices.Clone(names)
+	for _, host := range e.instance.Hosts {
+		if !slices.Contains(names, any(host)) {
+			names = append(names, host)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	wanted.Options = maps.Clone(wanted.Options)
+	if wanted.Options == nil {
+		wanted.Options = map[string]any{}
+	}
+	wanted.Options["alternative_names"] = names
+}
+
+// findings returns the problems of a stored value.
+func (e *evaluation) findings(def *definition, v *variable, now time.Time, within time.Duration) []gen.Finding {
+	wanted := e.wanted(def)
+	wanted.Name = e.key(def.name)
+	list := gen.Check(wanted, v.value.plain(), e.certificate, now, within)
+	if !def.each {
+		return list
+	}
+	e.addHosts(def, &wanted)
+	if full := gen.Check(wanted, v.value.plain(), e.certificate, now, within); !e.instance.Plain || len(full) <= len(list) {
+		return full
+	}
+	return list // The value was generated for a manifest with one instance, without its address.
+}
+
+// StoreExists reports whether the vars store existed when it was last read.
+func (d *Document) StoreExists() bool { return d.store != nil && d.store.file.Exists() }
+
+// HasScopes reports whether variables have a value for each instance.
+func (d *Document) HasScopes() bool {
+	return slices.ContainsFunc(d.definitions, func(def *definition) bool { return def.each })
+}
+
+// For returns the document with the values that an instance has of variables with scope:
+// instance. Values that it lacks are symbols. It calls check as Read does. Not for several
+// goroutines at the same time.
+func (d *Document) For(ctx context.Context, of Instance, check func(top Value)) (*Document, error) {
+	e := d.of(of)
+	if err := e.ask(ctx); err != nil {
+		return nil, err
+	}
+	e.resolveEach()
+	f := filler{document: e.document, lookup: e.lookup, missing: e.recordMissing, broken: e.pending}
+	e.root = f.copied(e.root, nil, 0)
+	for _, def := range e.definitions {
+		if def.each && e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
+			e.recordMissing(def.name, def.place.pos, def.place.at)
+		}
+	}
+	for _, m := range e.missing {
+		e.pending[m.name] = true
+	}
+	e.checkStored()
+	e.collectSecrets()
+	e.hide = e.secrets.replacer()
+	e.problems = append(e.problems, e.missingProblems()...)
+	check(e.top())
+	return e.finish(ctx)
+}
+
+// resolveEach resolves the variables with a value for each instance.
+func (e *evaluation) resolveEach() {
+	for _, def := range e.definitions {
+		if !def.each || def.kind == "" {
+			continue
+		}
+		e.resolve(def.name)
+		if def.state == planned || def.state == blocked || def.state == failed {
+			e.pending[def.name] = true
+		}
+	}
+}
+
+// of returns the evaluation for an instance, before variables with scope: instance are
+// filled in. Without Write, it is like Plan.
+func (e *evaluation) of(of Instance) *evaluation {
+	doc := *e.document
+	doc.problems = slices.Clone(e.unchecked)
+	doc.pending = maps.Clone(e.pending)
+	own := &evaluation{
+		document: &doc, opts: e.opts, instance: &of, vars: e.vars, store: e.store, sourced: maps.Clone(e.sourced), asked: e.asked,
+		byName: map[string]*definition{}, keys: e.keys, secrets: maps.Clone(e.secrets), sketch: e.sketch,
+	}
+	if own.opts.Generate == Write {
+		own.opts.Generate = Plan
+	}
+	for _, def := range e.definitions {
+		fresh := *def
+		if def.each {
+			fresh.state, fresh.value, fresh.symbol = untouched, nil, nil
+			delete(doc.pending, def.name)
+		}
+		own.definitions = append(own.definitions, &fresh)
+		if own.byName[def.name] == nil {
+			own.byName[def.name] = &fresh
+		}
+	}
+	return own
+}
+
+// GenerateFor generates the values that instances lack of variables with scope: instance,
+// and writes them to the vars store, if the document was read with Write. It returns the
+// names of the variables, and of the instances. The error is a *Problems if values cannot
+// be generated.
+func (d *Document) GenerateFor(ctx context.Context, list []Instance) (names, of []string, err error) {
+	lacks := func() (lacking []*evaluation, err error) {
+		for _, of := range list {
+			e := d.of(of)
+			if err := e.ask(ctx); err != nil {
+				return nil, err
+			}
+			if len(e.incomplete()) > 0 {
+				e.opts.Generate = Write
+				lacking = append(lacking, e)
+			}
+		}
+		return lacking, nil
+	}
+	if d.store == nil || d.opts.Generate != Write {
+		return nil, nil, nil
+	}
+	if lacking, err := lacks(); err != nil || len(lacking) == 0 {
+		return nil, nil, err
+	}
+	defer d.close()
+	if err := d.store.acquire(ctx, d.document); err != nil {
+		return nil, nil, err
+	}
+	lacking, err := lacks() // another process may have generated some
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range lacking {
+		e.expectKeys()
+	}
+	for _, e := range lacking {
+		e.resolveEach()
+		if e.problems.failed() {
+			problems := e.problems.sorted()
+			return nil, nil, &problems
+		}
+		names, of = append(names, e.generated...), append(of, e.instance.Name)
+	}
+	if err := d.store.save(ctx); err != nil {
+		return nil, nil, err
+	}
+	d.store.keep()
+	slices.Sort(names)
+	return slices.Compact(names), of, nil
+}
+
+// copied is like fill, but does not change n: it copies the values that contain variables.
+func (f *filler) copied(n *node, at *step, depth int) *node {
+	c := *n
+	changed := false
+	switch n.kind {
+	case listKind:
+		for i, item := range n.items {
+			next := f.copied(item, at.item(i), depth+1)
+			if next != item && !changed {
+				c.items, changed = slices.Clone(n.items), true
+			}
+			if changed {
+				c.items[i] = next
+			}
+		}
+	case mapKind:
+		renamed := false
+		for i, e := range n.entries {
+			e.value = f.copied(e.value, at.child(scalarText(e.key)), depth+1)
+			renamed = f.fillKey(&e, at) || renamed
+			if e != n.entries[i] && !changed {
+				c.entries, changed = slices.Clone(n.entries), true
+			}
+			if changed {
+				c.entries[i] = e
+			}
+		}
+		if renamed {
+			f.checkKeys(&c, at)
+		}
+	default:
+		if text, ok := n.value.(string); ok && strings.Contains(text, "((") {
+			return f.fillText(n, text, at)
+		}
+	}
+	if !changed {
+		return n
+	}
+	return &c
+}

@@ -1,0 +1,89 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"bootstrap/manifest/document"
+)
+
+// scoped reads the manifest of a deployment again for an instance, with its values of
+// variables with scope: instance.
+type scoped struct {
+	mu       sync.Mutex
+	document *document.Document
+	blank    reader // without a manifest
+}
+
+// Identify returns the manifest of one instance of a group, in a zone, with its addresses
+// by network, and with its values of variables with scope: instance. Values that it lacks
+// are those of a plan; its Generated names them.
+func (d *Deployment) Identify(ctx context.Context, g *Group, who Identity, zone string, blocks map[string]netip.Prefix) (*Manifest, error) {
+	if d.scoped == nil {
+		return g.Identify(who, zone, blocks)
+	}
+	own, err := d.scoped.read(ctx, who.of(g.Name))
+	if err != nil {
+		return nil, err
+	}
+	for i := range own.Groups {
+		if own.Groups[i].Name == g.Name {
+			m := own.Groups[i].Manifest
+			m.Own = m.Generated
+			m.Generated = append(d.Common.Generated[:len(d.Common.Generated):len(d.Common.Generated)], m.Own...)
+			return own.Groups[i].Identify(who, zone, blocks)
+		}
+	}
+	return nil, fmt.Errorf("cannot read the instance group %s with the values of the instance %s", g.Name, who.of(g.Name).Name)
+}
+
+// Member is an instance of a group.
+type Member struct {
+	Group string
+	Identity
+}
+
+// GenerateFor generates the values that instances lack of variables with scope: instance,
+// if the manifest was read to generate values. It returns the names of the variables, and
+// of the instances.
+func (d *Deployment) GenerateFor(ctx context.Context, list []Member) (names, instances []string, err error) {
+	if d.scoped == nil {
+		return nil, nil, nil
+	}
+	of := make([]document.Instance, len(list))
+	for i, one := range list {
+		of[i] = one.of(one.Group)
+	}
+	d.scoped.mu.Lock()
+	defer d.scoped.mu.Unlock()
+	return d.scoped.document.GenerateFor(ctx, of)
+}
+
+// StoreExists reports whether the vars store existed when it was last read.
+func (d *Deployment) StoreExists() bool { return d.scoped != nil && d.scoped.document.StoreExists() }
+
+// of returns the instance in the form that package document takes.
+func (who Identity) of(group string) document.Instance {
+	return document.Instance{Group: group, ID: who.ID, Name: fmt.Sprintf("%s/%d", group, who.Index), Plain: who.First, Hosts: who.Hosts}
+}
+
+// read reads the deployment with the values of an instance.
+func (s *scoped) read(ctx context.Context, of document.Instance) (*Deployment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := &Deployment{}
+	r := s.blank
+	r.manifest, r.many = &Manifest{}, own
+	d, err := s.document.For(ctx, of, r.read)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.finish(d)
+	if err != nil {
+		return nil, err
+	}
+	own.complete(m)
+	return own, nil
+}
