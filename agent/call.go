@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,8 @@ const (
 	lostAfter = 30 * time.Second
 	// idWait is how long the client waits for the id of the task after the context has
 	// ended. It needs the id to cancel the task.
-	idWait     = 3 * time.Second
-	replyLimit = 8 << 20 // bytes
+	idWait           = 3 * time.Second
+	replyLimit int64 = 8 << 20 // bytes
 )
 
 // message is one request, and the words with which an error describes it.
@@ -42,6 +43,7 @@ type message struct {
 	repeat   bool          // the message may be sent twice without harm
 	since    time.Time     // when its task began; zero is now
 	untold   bool          // Config.Waiting is not called
+	reply    int64         // limit of the reply in bytes; 0: replyLimit
 }
 
 // Call sends any message, waits for its task if the agent answers with one, and returns
@@ -134,7 +136,7 @@ func (c *Client) await(ctx context.Context, m message, id string) (json.RawMessa
 			return nil, &TaskLeftError{Method: m.method, Ended: c.cancelLeft(ctx, m, id), Err: err, doing: m.doing}
 		}
 		asked := time.Now()
-		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true})
+		value, err := c.post(ctx, message{method: "get_task", doing: m.doing, args: []any{id}, repeat: true, reply: m.reply})
 		var refused *Error
 		switch {
 		case err == nil:
@@ -270,9 +272,10 @@ func (c *Client) exchange(ctx context.Context, m message, body []byte) (int, []b
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, replyLimit+1))
-	if err == nil && len(data) > replyLimit {
-		data, err = nil, fmt.Errorf("the reply is longer than the limit of %d MiB", replyLimit>>20)
+	limit := cmp.Or(m.reply, replyLimit)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		data, err = nil, fmt.Errorf("the reply is longer than the limit of %d MiB", limit>>20)
 	}
 	return resp.StatusCode, data, err
 }

@@ -168,6 +168,27 @@ func (c *Client) RunScript(ctx context.Context, name string, env map[string]stri
 	return c.do(ctx, message{method: "run_script", doing: "run the " + name + " scripts", args: []any{name, options}}, nil)
 }
 
+// ErrandResult is how an errand ended. ExitCode is 128 and the number of the signal if a
+// signal has ended it.
+type ErrandResult struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// errandLimit is the longest reply with the output of an errand, in bytes. An agent limits
+// it only by its memory.
+const errandLimit = 256 << 20
+
+// RunErrand runs bin/run of a job that is applied to the VM, and returns its output after
+// its end. If ctx ends, the agent is asked to cancel it: it sends TERM, and KILL ten seconds
+// later. The agent does nothing else that takes time as long as the errand runs.
+func (c *Client) RunErrand(ctx context.Context, job string) (ErrandResult, error) {
+	var r ErrandResult
+	err := c.do(ctx, message{method: "run_errand", doing: "run the errand " + job, args: []any{job}, reply: errandLimit}, &r)
+	return r, err
+}
+
 // ListDisk lists the CIDs of the persistent disks that are mounted.
 func (c *Client) ListDisk(ctx context.Context) ([]string, error) {
 	var cids []string

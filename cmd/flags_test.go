@@ -61,6 +61,7 @@ func together() [][2]string {
 		{"deploy plan", "adopt-vm recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "adopt-from recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "previous skip-drain"},
+		{"bootstrap-run-errand run-errand", "download-logs when-changed"},
 		{"deploy plan", "only recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "only plan"}, {"deploy plan", "only out"}, {"deploy plan", "only html"},
 		{"deploy plan", "only adopt-vm"}, {"deploy plan", "only adopt-from"}, {"deploy plan", "only previous"}, {"plan", "only created-before"},

@@ -137,6 +137,17 @@ func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {
 	}
 }
 
+// errandPhases returns the phases of run-errand. The state is locked: a deploy would stop the
+// jobs that the errand uses.
+func (r *run) errandPhases(do func(context.Context) error) []phase {
+	return append(r.localPhases(), []phase{
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "expect vm", do: r.expectVM},
+		{name: "expect jobs", do: r.expectJobs},
+		{name: "run errand", do: do},
+	}...)
+}
+
 // attachPhases returns the phases of disks attach.
 func (r *diskRecord) attachPhases() []phase {
 	return append(r.statePhases(), phase{name: "attach disk", do: r.attach})

@@ -62,3 +62,8 @@ func (r *run) reachAgent(ctx context.Context) error {
 	}
 	return err
 }
+
+// reached returns the VM whose agent a phase has found.
+func (r *run) reached() *access.VM {
+	return r.t.Agents.Reached(r.agent, r.t.State.Get().CurrentVMCID)
+}

@@ -120,7 +120,18 @@ func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (stat
 			return systemSSH(ctx, program, socket, login, what)
 		}
 	}
-	return tunnel.Run(ctx, tunnel.Config{
+	return tunnel.Run(ctx, v.config(login), tunnel.Session{
+		Command:  strings.Join(what.Command, " "),
+		Stdin:    what.Stdin,
+		Stdout:   what.Stdout,
+		Stderr:   what.Stderr,
+		Terminal: what.Terminal,
+	})
+}
+
+// config returns how the built-in client logs in.
+func (v *VM) config(login sshLogin) tunnel.Config {
+	return tunnel.Config{
 		Host:       login.host,
 		Port:       login.port,
 		User:       login.user,
@@ -128,13 +139,7 @@ func (v *VM) session(ctx context.Context, login sshLogin, what SSHOptions) (stat
 		HostKey:    login.hostKey,
 		HostName:   login.alias,
 		Dial:       v.Dial,
-	}, tunnel.Session{
-		Command:  strings.Join(what.Command, " "),
-		Stdin:    what.Stdin,
-		Stdout:   what.Stdout,
-		Stderr:   what.Stderr,
-		Terminal: what.Terminal,
-	})
+	}
 }
 
 // systemSSH runs the program ssh without the settings of this machine: it gets the key

@@ -55,7 +55,7 @@ func (e *NewerError) Name() string { return "newer-version" }
 // Check returns a *NewerError if a newer version of bootstrap has written files in the
 // folder: this version would lose their unknown keys.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, errandsFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := regular.Read(path)
 		if err != nil {
@@ -104,7 +104,7 @@ func withFormat(v any) ([]byte, error) {
 
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
-	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile} {
+	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile, errandsFile} {
 		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }

@@ -1,0 +1,263 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/exit"
+	"bootstrap/cmd/instances"
+	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
+	"bootstrap/deployer/access"
+	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
+)
+
+func newRunErrand(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	e := &errand{c: c}
+	cmd := &cobra.Command{
+		Use:   "run-errand {MANIFEST | --state FILE} NAME",
+		Short: "Run the script bin/run of a job, and show its output",
+		Long: `Run-errand runs the script bin/run of the job NAME as root on the VM, and shows its
+output while it runs, without the secrets of the manifest. The exit code is that of the
+script. Ctrl-C cancels it: the script gets TERM, and KILL ten seconds later. If
+bootstrap is killed, the script continues, and the same command shows its output.
+
+Of several instances it runs on all that have the job, or on those of --instance, at
+the same time: lines begin with the name of the instance, and the exit code is the
+highest one.`,
+		Example: "  bootstrap run-errand manifest.yml smoke-tests\n  bootstrap run-errand cluster.yml status --instance zookeeper/0 --when-changed",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch given := cmd.Flags().Changed("state"); {
+			case len(args) == 1 && given, len(args) == 2:
+				return nil
+			case given:
+				return cli.WrongUsage(cmd, errors.New("expected the name of the errand"))
+			}
+			return cli.WrongUsage(cmd, errors.New("expected a manifest and the name of an errand: bootstrap run-errand MANIFEST NAME"))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			e.cmd, e.what.Name = cmd, args[len(args)-1]
+			opts.Manifest = cli.Manifest(args[:len(args)-1])
+			if c.JSON() {
+				c.ReportOnly(report.Log)
+			} else {
+				c.ReportWarnings(c.Stderr)
+			}
+			c.Signals.End(true)
+			several, err := instances.Select(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				if several != nil {
+					return e.onAll(ctx, several, opts)
+				}
+				return e.onOne(ctx, opts)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&e.what.WhenChanged, "when-changed", false, "skip it where no job has changed since it succeeded")
+	f.StringVar(&e.logs, "download-logs", "", "after it, write an archive of the jobs' logs into this `FOLDER`")
+	cli.LockFlag(f, &opts.LockWait)
+	reachFlags(c, f, &opts)
+	return cmd
+}
+
+// errand is one run of an errand.
+type errand struct {
+	c    *cli.Console
+	cmd  *cobra.Command
+	what deployer.ErrandRun
+	logs string // folder for the archives; empty: none
+}
+
+// Errand is how an errand ended, by instance.
+type Errand struct {
+	Errand  string         `json:"errand"`
+	Results []ErrandResult `json:"results"`
+}
+
+// ErrandResult is how an errand ended on an instance.
+type ErrandResult struct {
+	Instance string `json:"instance"`
+	ExitCode int    `json:"exit_code"`
+	Skipped  bool   `json:"skipped,omitempty"` // nothing has changed since it succeeded
+	Logs     string `json:"logs,omitempty"`    // path of the archive of logs
+}
+
+// onOne runs the errand on the VM of a deployment with one instance.
+func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
+	result := ErrandResult{Instance: opts.Instance}
+	err := e.run(ctx, opts, &result, e.c.Writer(e.c.Out()), e.c.Writer(e.c.Stderr))
+	if err != nil {
+		return err
+	}
+	return e.ended([]ErrandResult{result})
+}
+
+// onAll runs the errand on the selected instances that have its job.
+func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deployer.Options) error {
+	all := &instances.Command{Console: e.c, Cobra: e.cmd, Dir: of.Record.Dir()}
+	unlock, err := all.Lock(opts)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	results := make([]ErrandResult, len(of.List))
+	out, problems := instances.NewPrefix(e.c.Writer(e.c.Out())), instances.NewPrefix(e.c.Writer(e.c.Stderr))
+	errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
+		results[i].Instance = of.List[i].Name()
+		stdout, stderr := out.Of(results[i].Instance), problems.Of(results[i].Instance)
+		return e.run(ctx, opts, &results[i], stdout, stderr)
+	})
+	var ran []ErrandResult
+	var missing *access.NoErrandError
+	for i := range of.List {
+		if other, ok := errors.AsType[*access.NoErrandError](errs[i]); ok && !other.HasJob() {
+			errs[i], missing = nil, other
+			continue
+		}
+		if errs[i] == nil {
+			ran = append(ran, results[i])
+		}
+	}
+	switch err := of.Failed(errs); {
+	case err != nil:
+		return err
+	case len(ran) == 0:
+		return &noErrandAnywhereError{name: e.what.Name, on: record.Names(of.List), one: missing}
+	}
+	return e.ended(ran)
+}
+
+// noErrandAnywhereError says that no selected instance has an errand.
+type noErrandAnywhereError struct {
+	name string
+	on   []string
+	one  *access.NoErrandError
+}
+
+func (e *noErrandAnywhereError) Error() string {
+	return fmt.Sprintf("cannot run the errand %s: none of %s has a job with this name; for example, %s", e.name, strings.Join(e.on, ", "), e.one.Has())
+}
+
+func (e *noErrandAnywhereError) Unwrap() error { return e.one }
+
+// flusher is a writer of lines.
+type flusher interface {
+	io.Writer
+	Flush() error
+}
+
+// run runs the errand on an instance.
+func (e *errand) run(ctx context.Context, opts deployer.Options, result *ErrandResult, stdout, stderr flusher) error {
+	if e.c.JSON() {
+		stdout, stderr = &logLines{name: "stdout", instance: result.Instance, to: e.c.Report}, &logLines{name: "stderr", instance: result.Instance, to: e.c.Report}
+	}
+	what := e.what
+	what.Stdout, what.Stderr = stdout, stderr
+	if e.logs != "" {
+		name := e.what.Name + "-" + time.Now().UTC().Format("20060102-150405")
+		if result.Instance != "" {
+			name += "-" + strings.ReplaceAll(result.Instance, "/", "-")
+		}
+		result.Logs = filepath.Join(e.logs, name+".tgz")
+		if err := os.MkdirAll(e.logs, 0o700); err != nil {
+			return fmt.Errorf("cannot keep the logs: %w", err)
+		}
+		what.Logs = result.Logs
+	}
+	out, err := deployer.RunErrand(ctx, opts, what)
+	result.Instance = out.Instance
+	result.ExitCode, result.Skipped = out.ExitCode, out.Skipped
+	if out.Skipped {
+		result.Logs = ""
+	}
+	return errors.Join(err, stdout.Flush(), stderr.Flush())
+}
+
+// ended prints how the errand ended, and returns the highest exit code.
+func (e *errand) ended(results []ErrandResult) error {
+	highest := 0
+	for _, r := range results {
+		highest = max(highest, r.ExitCode)
+	}
+	if e.c.JSON() {
+		e.c.PrintObject("errand", Errand{e.what.Name, results})
+	} else {
+		e.table(results)
+	}
+	e.c.Silent()
+	return exit.Code(highest)
+}
+
+// table prints a row for each result.
+func (e *errand) table(results []ErrandResult) {
+	out := e.c.Writer(e.c.Stderr)
+	columns := []string{"INSTANCE", "ERRAND", "EXIT CODE"}
+	if e.logs != "" {
+		columns = append(columns, "LOGS")
+	}
+	table := ui.NewTable(out, columns...)
+	for _, r := range results {
+		code := strconv.Itoa(r.ExitCode)
+		if r.Skipped {
+			code = "- (nothing has changed)"
+		}
+		table.Row(append([]string{r.Instance, e.what.Name, code}, r.Logs)[:len(columns)]...)
+	}
+	table.Print()
+	_ = out.Flush() // The results of the errand count, also if nobody reads them.
+}
+
+// logLines is a writer that reports each line as an event.
+type logLines struct {
+	name, instance string
+	to             func(report.Event)
+	mu             sync.Mutex
+	rest           []byte
+}
+
+func (l *logLines) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, data...)
+	for {
+		line, rest, whole := strings.Cut(string(l.rest), "\n")
+		if !whole {
+			return len(data), nil
+		}
+		l.report(line)
+		l.rest = []byte(rest)
+	}
+}
+
+// Flush reports the last line, if it is not complete.
+func (l *logLines) Flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rest) > 0 {
+		l.report(string(l.rest))
+	}
+	l.rest = nil
+	return nil
+}
+
+func (l *logLines) report(line string) {
+	l.to(report.Event{Time: time.Now(), Kind: report.Log, Name: l.name, Instance: l.instance, Message: line})
+}
