@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,17 +93,29 @@ func Share(ctx context.Context, cfg Config, folders ...string) *Shared {
 	return nil
 }
 
-// sweep removes the folders of processes that were killed together with their engines.
+// sweep removes the folders of processes that were killed. Their engines may outlive them
+// for a moment: an engine that has just been started creates its socket in the folder
+// while another process removes it.
 func sweep(folder string) {
-	list, _ := filepath.Glob(filepath.Join(folder, sharedPrefix+"*", askName)) // an error can only mean a wrong pattern
-	for _, socket := range list {
-		conn, err := net.DialTimeout("unix", socket, time.Second)
-		if err == nil {
-			conn.Close()
-		} else if errors.Is(err, syscall.ECONNREFUSED) {
-			_ = os.RemoveAll(filepath.Dir(socket))
+	list, _ := filepath.Glob(filepath.Join(folder, sharedPrefix+"*")) // an error can only mean a wrong pattern
+	for _, dir := range list {
+		sockets, _ := filepath.Glob(filepath.Join(dir, askName))
+		if sockets == nil {
+			sockets, _ = filepath.Glob(filepath.Join(dir, "[0-9]*"))
+		}
+		if len(sockets) > 0 && !slices.ContainsFunc(sockets, mayListen) {
+			_ = os.RemoveAll(dir)
 		}
 	}
+}
+
+// mayListen reports whether a process may still listen on a socket.
+func mayListen(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Entry returns the entry of the environment by which other processes find the engine;

@@ -210,20 +210,25 @@ func TestSharedElsewhere(t *testing.T) {
 			t.Errorf("silent: got %q and %v", got, err)
 		}
 	}
-	// A folder that another process has left behind is removed.
-	left, err := os.MkdirTemp(filepath.Dir(s.dir), sharedPrefix)
-	if err != nil {
-		t.Fatal(err)
+	// Folders that other processes have left behind are removed: those of a coordinator, and
+	// one in which its engine has created a socket since.
+	var left []string
+	for _, name := range []string{askName, "0"} {
+		dir, err := os.MkdirTemp(filepath.Dir(s.dir), sharedPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, dir)
 	}
-	stale, err := os.Create(filepath.Join(left, askName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale.Close()
 	second := Share(t.Context(), cfg, filepath.Dir(s.dir))
 	defer second.Close()
-	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("the folder is still there: %v", err)
+	for _, dir := range left {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("the folder is still there: %v", err)
+		}
 	}
 	if _, err := os.Stat(s.dir); err != nil || s.started != 0 {
 		t.Errorf("of another process that lives, it has started %d engines, and the folder is there: %v", s.started, err)
