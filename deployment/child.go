@@ -10,14 +10,15 @@ import (
 	"bootstrap/fleet/schedule"
 )
 
-// start starts a command about an instance and waits for its end. begins is what is
-// reported before.
+// start starts a command about an instance and waits for its end, which the caller must
+// pass to ended. begins is what is reported before.
 func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rollout.Task, begins Event) (rollout.Outcome, error) {
 	t.Member, t.Killed, t.Logs = r.member(row.in, r.dir), true, r.Logs
 	end := make(chan rollout.Outcome, 1)
 	r.mu.Lock()
 	if len(r.failure) > 0 || ctx.Err() != nil {
 		r.mu.Unlock()
+		r.release(row)
 		return rollout.Outcome{}, errStopped
 	}
 	if begins.Status != Creating {
@@ -27,17 +28,24 @@ func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rol
 	r.mu.Unlock()
 	r.report(row, begins)
 	if err := hands.Start(ctx, t); err != nil {
+		r.release(row)
 		return rollout.Outcome{}, err
 	}
-	outcome := <-end
+	return <-end, nil
+}
+
+// release marks an instance as one that does not change any more.
+func (r *runner) release(row *Row) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.busy, row.Name)
-	r.mu.Unlock()
-	return outcome, nil
+	close(r.someEnded)
+	r.someEnded = make(chan struct{})
 }
 
 // ended reports how a command about an instance ended.
 func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, well Status) error {
+	defer r.release(row) // after a failure is recorded: whoever waits for the release sees it
 	r.mu.Lock()
 	took := time.Since(r.begun[row.Name])
 	r.mu.Unlock()

@@ -34,47 +34,97 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 	if row.Action != Change || !runs {
 		return nil
 	}
-	text := r.rules[row.in.Group].MinHealthy
-	var others []*Row
-	size := 0
-	r.mu.Lock()
-	for name, other := range r.rows {
-		if other.in.Group != row.in.Group || other.Action == Delete {
-			continue
-		}
-		size++
-		if name != row.Name && !r.busy[name] && (r.ran[name] || text != "") {
-			others = append(others, other)
-		}
+	if r.rules[row.in.Group].MinHealthy != "" {
+		return r.claim(ctx, row)
 	}
-	r.mu.Unlock()
-	states, problems := make([]rollout.Condition, len(others)), make([]string, len(others))
-	err := sideBySide(ctx, len(others), func(i int) {
-		states[i], problems[i] = r.status(ctx, r.all, others[i].in)
+	others, _ := r.others(row)
+	others = slices.DeleteFunc(others, func(other *Row) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !r.ran[other.Name]
 	})
+	states, problems, err := r.statuses(ctx, others)
 	if err != nil {
 		return err
 	}
-	run := 0
 	for i, other := range others {
-		switch {
-		case states[i] == rollout.Runs:
-			run++
-		case text == "":
+		if states[i] != rollout.Runs {
 			r.fail("%s is %s (%s), so %s was not stopped", other.Name, states[i], problems[i], row.Name)
 			return errStopped
 		}
 	}
-	if text == "" {
-		return nil
-	}
-	least, err := order.Healthy(text, size)
-	if err != nil {
-		return err
-	}
-	if run < least {
-		r.fail("%d other instances of %s run, and update.min_healthy is %s, so %s was not stopped", run, row.in.Group, text, row.Name)
-		return errStopped
-	}
 	return nil
+}
+
+// claim marks an instance as changing if enough others run by update.min_healthy. If
+// some of its group change, it waits for their end. It claims one instance of a group
+// after another: two at the same time would each count the other one.
+func (r *runner) claim(ctx context.Context, row *Row) error {
+	group, text := row.in.Group, r.rules[row.in.Group].MinHealthy
+	r.claims[group].Lock()
+	defer r.claims[group].Unlock()
+	for {
+		r.mu.Lock()
+		ended, failed := r.someEnded, len(r.failure) > 0
+		r.mu.Unlock()
+		if failed {
+			return errStopped
+		}
+		others, changing := r.others(row)
+		states, _, err := r.statuses(ctx, others)
+		if err != nil {
+			return err
+		}
+		run := 0
+		for _, state := range states {
+			if state == rollout.Runs {
+				run++
+			}
+		}
+		least, err := order.Healthy(text, 1+len(others)+changing)
+		if err != nil {
+			return err
+		}
+		switch {
+		case run >= least:
+			r.mu.Lock()
+			r.busy[row.Name] = true
+			r.mu.Unlock()
+			return nil
+		case changing == 0:
+			r.fail("%d other instances of %s run, and update.min_healthy is %s, so %s was not stopped", run, group, text, row.Name)
+			return errStopped
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// others returns the other instances of the group that do not change at the moment, and
+// how many do. Instances that are deleted do not count.
+func (r *runner) others(row *Row) (others []*Row, changing int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, other := range r.rows {
+		switch {
+		case other.in.Group != row.in.Group, other.Action == Delete, other == row:
+		case r.busy[name]:
+			changing++
+		default:
+			others = append(others, other)
+		}
+	}
+	return others, changing
+}
+
+// statuses looks at several instances.
+func (r *runner) statuses(ctx context.Context, rows []*Row) (states []rollout.Condition, problems []string, err error) {
+	states, problems = make([]rollout.Condition, len(rows)), make([]string, len(rows))
+	err = sideBySide(ctx, len(rows), func(i int) {
+		states[i], problems[i] = r.status(ctx, r.all, rows[i].in)
+	})
+	return states, problems, err
 }

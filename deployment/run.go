@@ -70,11 +70,15 @@ type runner struct {
 	// change changes one instance of a lot.
 	change func(ctx context.Context, row *Row, canary bool) error
 
+	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
+
 	mu      sync.Mutex
 	ends    map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
 	begun   map[string]time.Time
 	ran     map[string]bool // instances that were running when the run began
 	busy    map[string]bool // instances that change
+	// someEnded is closed when the next instance has ended.
+	someEnded chan struct{}
 	left    int             // instances that are not started yet
 	halted  int             // instances that a signal ended
 	failure []string
@@ -85,9 +89,11 @@ func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
 		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
+		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{},
 	}
 	for i := range p.Rows {
 		row := &p.Rows[i]
+		r.claims[row.in.Group] = &sync.Mutex{}
 		r.rows[row.Name], r.of[r.member(row.in, dir).Name] = row, row
 		if row.changes() {
 			r.left++
