@@ -72,16 +72,16 @@ type runner struct {
 
 	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
 
-	mu      sync.Mutex
-	ends    map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
-	begun   map[string]time.Time
-	ran     map[string]bool // instances that were running when the run began
-	busy    map[string]bool // instances that change
+	mu    sync.Mutex
+	ends  map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
+	begun map[string]time.Time
+	ran   map[string]bool // instances that were running when the run began
+	busy  map[string]bool // instances that change
 	// someEnded is closed when the next instance has ended.
 	someEnded chan struct{}
-	left    int             // instances that are not started yet
-	halted  int             // instances that a signal ended
-	failure []string
+	left      int // instances that are not started yet
+	halted    int // instances that a signal ended
+	failure   []string
 }
 
 // newRunner returns a runner of a plan, without processes.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func (s *Command) Lock(opts deployer.Options) (unlock func(), err error) {
 	if err := s.Refused(opts); err != nil {
 		return nil, err
 	}
-	lock, err := file.LockDeployment(filepath.Join(s.Dir, "lock"), opts.Holder)
+	lock, err := file.LockDeployment(s.Cobra.Context(), record.LockPath(s.Dir), opts.Holder)
 	if err != nil {
 		return nil, err
 	}

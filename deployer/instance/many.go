@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
+	"bootstrap/state/file"
 )
 
 // Member is one instance of a deployment with several, and the record that has it.
@@ -115,6 +117,20 @@ func (o *Options) RecordFolder() string {
 		return cmp.Or(o.RecordDir, record.Dir(o.Manifest))
 	}
 	return record.DirOf(o.Manifest, o.StateFile)
+}
+
+// superseded returns an error if another run of the deployment has begun since the run
+// that started this process for one instance was killed: the other run decides what
+// happens to the instance. It waits only for processes that have locked their state.
+func (o *Options) superseded() error {
+	if o.RecordDir == "" {
+		return nil
+	}
+	by, err := file.DeploymentLockedBy(record.LockPath(o.RecordDir), os.Getpid(), os.Getppid())
+	if err == nil && by != nil {
+		return by
+	}
+	return err
 }
 
 // Selected returns the instances that the options name, all if they name none, and the

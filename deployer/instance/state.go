@@ -23,6 +23,9 @@ func (t *Instance) Lock(ctx context.Context) error {
 		return err
 	}
 	t.AtEnd(t.unlock)
+	if err := t.From.superseded(); err != nil {
+		return err
+	}
 	if err := t.findFolders(ctx); err != nil {
 		return err
 	}

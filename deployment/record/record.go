@@ -94,6 +94,9 @@ func (in *Instance) Beside() bool {
 	return ok && name != "" && name != ".." && filepath.Base(name) == name
 }
 
+// LockPath returns the path of the file that a run locks, for the folder of a record.
+func LockPath(dir string) string { return filepath.Join(dir, "lock") }
+
 // DirOf returns the folder of the states of a manifest's instances if a state file is named:
 // its path without .json. Without a name it is Dir(manifest).
 func DirOf(manifest, state string) string {

@@ -142,10 +142,11 @@ func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 }
 
 // LockDeployment locks the file at path for a run of a deployment with several
-// instances. The error is a *LockedError if another process holds the lock.
-func LockDeployment(path string, who state.Holder) (*lockfile.Lock, error) {
-	l := locker{who: who}
-	return l.try(theDeployment, path)
+// instances. The error is a *LockedError if another process holds the lock for longer than
+// DeploymentLockedBy does.
+func LockDeployment(ctx context.Context, path string, who state.Holder) (*lockfile.Lock, error) {
+	l := locker{who: who, until: time.Now().Add(2 * lockRetry)}
+	return l.acquire(ctx, theDeployment, path)
 }
 
 // lockInstallation locks the folder of the installation, which copies of the state file

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/gofrs/flock"
 
@@ -19,13 +20,29 @@ func LockedBy(path string) (*LockedError, error) {
 	if err != nil {
 		return nil, err
 	}
-	path += ".lock"
+	return lockedBy(theState, path+".lock", nil)
+}
+
+// DeploymentLockedBy returns which other run holds the lock file of a deployment with
+// several instances, or nil. mine are the processes of this run.
+func DeploymentLockedBy(path string, mine ...int) (*LockedError, error) {
+	return lockedBy(theDeployment, path, mine)
+}
+
+// lockedBy returns who holds the lock file at path, or nil. The lock is not touched if its
+// last holder was one of mine.
+func lockedBy(what, path string, mine []int) (*LockedError, error) {
 	data, err := regular.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot find out who has locked the deployment state: %w", err)
+		return nil, fmt.Errorf("cannot find out who has locked %s: %w", what, err)
+	}
+	locked := &LockedError{What: what, Path: path}
+	_ = json.Unmarshal(data, &locked.Holder) // the holder may be writing the lock file, which is empty then
+	if slices.Contains(mine, locked.Holder.PID) {
+		return nil, nil
 	}
 	// A shared lock can be taken if no process holds the exclusive one. It is released
 	// immediately.
@@ -33,12 +50,10 @@ func LockedBy(path string) (*LockedError, error) {
 	got, err := f.TryRLock()
 	defer func() { _ = f.Close() }()
 	if err != nil {
-		return nil, fmt.Errorf("cannot find out who has locked the deployment state with %s: %w", path, err)
+		return nil, fmt.Errorf("cannot find out who has locked %s with %s: %w", what, path, err)
 	}
 	if got {
 		return nil, nil
 	}
-	locked := &LockedError{What: theState, Path: path}
-	_ = json.Unmarshal(data, &locked.Holder) // the holder may be writing the lock file, which is empty then
 	return locked, nil
 }
