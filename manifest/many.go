@@ -74,8 +74,8 @@ func (d *Deployment) Single() bool {
 	return len(d.Groups) == 1 && d.Groups[0].Instances == 1 && !d.Groups[0].Errand
 }
 
-// instancesLine matches the line with the number of instances of a group.
-var instancesLine = regexp.MustCompile(`(?m)^\s+(?:-\s+)?["']?instances["']?:\s*(\S+)`)
+// instancesKey matches what may be the number of instances of a group.
+var instancesKey = regexp.MustCompile(`(?m)(?:^\s+(?:-\s+)?|[{,]\s*)["']?instances["']?:\s*([^\s,}]+)`)
 
 // hasCloudConfig is a line with the key cloud_config.
 var hasCloudConfig = regexp.MustCompile(`(?m)^["']?cloud_config["']?:`)
@@ -92,22 +92,44 @@ func LooksSeveral(ctx context.Context, path string, given document.Options) bool
 			given.Ops = nil // a pipe can be read only by the command itself
 		}
 	}
-	counts := instancesLine.FindAllSubmatch(data, 2)
+	counts := instancesKey.FindAllSubmatch(data, 2)
 	if len(given.Ops) == 0 && (len(counts) == 0 || len(counts) == 1 && string(counts[0][1]) == "1") {
 		return false
 	}
-	several := false
-	// Variables have no values here, so reading reports problems; the command reads the
-	// manifest again.
-	_, _ = document.Read(ctx, path, document.Options{Generate: document.Plan, Ops: given.Ops}, func(top document.Value) {
+	several, open := countsSeveral(ctx, path, document.Options{Ops: given.Ops})
+	if several || !open {
+		return several
+	}
+	// A variable says how many. Sources that may ask somebody, and pipes, are left to the
+	// command, which reads the manifest again.
+	regular := func(file string) bool { _, ok := regularFile(file); return ok || file == "-" }
+	values := document.Options{
+		Ops: given.Ops, Vars: given.Vars, VarsEnv: given.VarsEnv, Environ: given.Environ, FlagsFile: given.FlagsFile, Piped: given.Piped,
+	}
+	for _, file := range given.VarsFiles {
+		if regular(file) {
+			values.VarsFiles = append(values.VarsFiles, file)
+		}
+	}
+	several, _ = countsSeveral(ctx, path, values)
+	return several
+}
+
+// countsSeveral reports whether a manifest describes several instances, and whether that
+// depends on a variable without a value.
+func countsSeveral(ctx context.Context, path string, opts document.Options) (several, open bool) {
+	opts.Generate = document.Plan
+	// Other variables have no values, so reading reports problems.
+	_, _ = document.Read(ctx, path, opts, func(top document.Value) {
 		groups := top.Get("instance_groups").Items()
 		several = len(groups) > 1
 		for _, g := range groups {
 			n, ok := g.Get("instances").Whole()
 			several = several || ok && n != 1
+			open = open || g.Get("instances").Pending()
 		}
 	})
-	return several
+	return several, open
 }
 
 // regularFile returns the contents of a file that can be read twice. What cannot be read,
