@@ -142,6 +142,7 @@ func imports() map[string][]string {
 			"deployment/record",
 			"manifest",
 			"manifest/document",
+			"state",
 			"state/file",
 			"state/team",
 			"templates",
@@ -174,6 +175,7 @@ func imports() map[string][]string {
 			"cmd/exit",
 			"cmd/instances",
 			"cmd/ui",
+			"cmd/values",
 			"cpi",
 			"cpi/installation",
 			"deployer",
@@ -181,6 +183,7 @@ func imports() map[string][]string {
 			"deployer/ledger",
 			"deployer/observe",
 			"deployer/report",
+			"deployment",
 			"deployment/record",
 			"manifest/document",
 			"network",
@@ -804,7 +807,7 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 // files of the phases before the steps, and the files that run the steps.
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
-		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
+		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/orphans.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
 		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
 		"plan": {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
@@ -815,7 +818,7 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
 		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
-			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/putback.go", "deployer/remade.go",
+			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/orphans.go", "deployer/putback.go", "deployer/remade.go",
 		},
 	}
 	seen := map[string]bool{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
@@ -97,7 +98,13 @@ func Delete(ctx context.Context, opts Options) error {
 // deleteRecorded runs the steps that delete what the state records.
 func (r *run) deleteRecorded(ctx context.Context) error {
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()
-	err := r.runList(ctx, deleting, func(d plan.Decision) []plan.Step { return plan.DeleteSteps(d, r.asked.KeepDisk, ledger) })
+	var orphans []string
+	if r.asked.OrphanedDisks {
+		orphans = orphansOf(r.t.State.Get(), time.Time{})
+	}
+	err := r.runList(ctx, deleting, func(d plan.Decision) []plan.Step {
+		return plan.DeleteSteps(d, r.asked.KeepDisk, ledger, orphans)
+	})
 	if err != nil || r.t.From.Of != nil {
 		return err
 	}

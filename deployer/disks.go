@@ -21,8 +21,9 @@ func AttachDisk(ctx context.Context, opts Options) error {
 	return r.execute(ctx, d.attachPhases())
 }
 
-// DeleteDisk deletes the orphan with the CID opts.Disk and its data. It uses
-// the CPI that is installed on this machine, or installs it from the manifest.
+// DeleteDisk deletes the orphan with the CID opts.Disk and its data; if that is empty, all
+// orphans since before opts.OrphansBefore. It uses the CPI that is installed on this
+// machine, or installs it from the manifest.
 func DeleteDisk(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
@@ -46,7 +47,8 @@ func ForgetDisk(ctx context.Context, opts Options) error {
 // diskRecord changes the record of a disk.
 type diskRecord struct {
 	*run
-	cid string
+	cid     string
+	orphans []string // find orphans: CIDs of those that are deleted
 }
 
 // orphanOf returns the orphan with the CID.
@@ -85,6 +87,12 @@ func recordedDisks(st state.State) string {
 
 // attach makes the orphan the current disk.
 func (r *diskRecord) attach(context.Context) error {
+	if err := r.takeOrphan(); err != nil {
+		return err
+	}
+	if err := r.makeRoom(); err != nil {
+		return err
+	}
 	cid, st := r.cid, r.t.State.Get()
 	if _, err := orphanOf(st, cid); err != nil {
 		return err
@@ -102,26 +110,6 @@ func (r *diskRecord) attach(context.Context) error {
 	}
 	r.t.Out.Info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
 	return nil
-}
-
-// expectOrphan returns an error if the disk is not an orphan.
-func (r *diskRecord) expectOrphan(context.Context) error {
-	_, err := orphanOf(r.t.State.Get(), r.cid)
-	return err
-}
-
-// confirmDelete asks before an orphan is deleted.
-func (r *diskRecord) confirmDelete(ctx context.Context) error {
-	o, err := orphanOf(r.t.State.Get(), r.cid)
-	if err != nil {
-		return err
-	}
-	return r.question(ctx, Question{What: []string{fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)}, Data: true})
-}
-
-// deleteData runs the steps that delete the orphan.
-func (r *diskRecord) deleteData(ctx context.Context) error {
-	return r.runList(ctx, "deleting disk", func(plan.Decision) []plan.Step { return plan.DeleteDiskSteps(r.cid) })
 }
 
 // find finds the disk whose record is removed.

@@ -85,6 +85,11 @@ func (r *run) confirmDelete(ctx context.Context) error {
 		q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size))
 		q.Data = true
 	}
+	for _, o := range st.Own.Orphans {
+		if r.asked.OrphanedDisks {
+			q.What, q.Data = append(q.What, deletesOrphan(o)), true
+		}
+	}
 	if st.CurrentVMCID == "" && !q.Data {
 		return nil
 	}

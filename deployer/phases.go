@@ -156,12 +156,17 @@ func (r *diskRecord) attachPhases() []phase {
 // deletePhases returns the phases of disks delete.
 func (r *diskRecord) deletePhases() []phase {
 	return append(r.localPhases(), []phase{
-		{name: "expect orphan", do: r.expectOrphan},
+		{name: "find orphans", do: r.findOrphans},
 		{name: "confirm", do: r.confirmDelete},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "settle intents", do: r.settle},
 		{name: "delete disk", do: r.deleteData},
 	}...)
+}
+
+// dropPhases returns the phases of DropOrphans.
+func (r *run) dropPhases() []phase {
+	return append(r.localPhases(), phase{name: "drop orphans", do: r.dropOrphans})
 }
 
 // forgetPhases returns the phases of disks forget.

@@ -81,7 +81,7 @@ func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
 		return err
 	}
 	err = ds.rec.State.Update(func(st *state.State) error {
-		st.Orphan(d, "kept by delete --keep-disk", time.Now())
+		st.Orphan(d, ds.whyKept(), time.Now())
 		return nil
 	})
 	if err == nil {
@@ -116,6 +116,14 @@ func (ds *disks) delete(ctx context.Context, in *report.Stage, title string, d s
 // deleteOrphan deletes the orphan. It succeeds if an interrupted run has already deleted
 // it.
 func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
+	by, used, err := ds.usedBySibling(s.Name)
+	switch {
+	case err != nil:
+		return err
+	case used: // A killed run has attached it, and not removed this record.
+		ds.rec.Out.Info(fmt.Sprintf("Disk '%s' is kept: %s uses it", s.Name, by))
+		return ds.rec.State.Update(func(st *state.State) error { st.Forget("delete_disk", s.Name); return nil })
+	}
 	if o, err := orphanOf(ds.rec.State.Get(), s.Name); err == nil {
 		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting orphaned disk '%s'", state.Disk{CID: o.CID}); err != nil {
 			return err
@@ -128,7 +136,7 @@ func (ds *disks) deleteOrphan(ctx context.Context, s plan.Step) error {
 // data to another one.
 func (ds *disks) keepUnused(d state.Disk) error {
 	return ds.rec.State.Update(func(st *state.State) error {
-		st.Orphan(d, "kept with --keep-old-disk; disk "+plan.CurrentDisk(*st)+" is in use instead", time.Now())
+		st.Orphan(d, ds.whyUnused(*st), time.Now())
 		return nil
 	})
 }

@@ -3,6 +3,7 @@ package deployer
 import (
 	"context"
 	"errors"
+	"time"
 
 	"bootstrap/agent"
 	"bootstrap/deployer/instance"
@@ -25,9 +26,14 @@ type Options struct {
 	Existing      bool      // deploy: refuse to create a new deployment
 	Probe         bool      // deploy: warn if a reserved address answers already
 	KeepDisk      bool      // delete: keep the persistent disk as an orphan
+	OrphanedDisks bool      // delete: delete orphaned disks, too
 	SkipIfMissing bool      // delete: succeed if there is no state file
 	Disk          string    // disks: CID; disks forget: empty means the current disk
-	Force         bool      // disks forget: do not ask the CPI
+	OrphansBefore time.Time // disks delete without Disk: only orphans since before then; zero: all
+	// Attached are the CIDs of disks that other instances of the deployment use.
+	// DropOrphans removes these orphans from the state.
+	Attached map[string]bool
+	Force    bool // disks forget: do not ask the CPI
 	// Connections are the links of a deployment with several instances, for all runs about
 	// it in this process; nil: only for this run.
 	Connections *Connections

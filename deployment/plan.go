@@ -35,6 +35,8 @@ type Options struct {
 	Only string
 	// OnlyFailed leaves out the instances that run.
 	OnlyFailed bool
+	// KeepDisks makes the disks of deleted instances orphaned ones.
+	KeepDisks bool
 }
 
 // Action is what happens to an instance.
@@ -91,6 +93,8 @@ type Plan struct {
 	Stages []order.Stage `json:"stages,omitempty"`
 	Shared []Shared      `json:"shared,omitempty"`
 	Groups []Service     `json:"groups,omitempty"`
+	// Disks are the disks that a delete deletes.
+	Disks []GoneDisk `json:"disks,omitempty"`
 	// Create are the instances whose VMs are created before the stages, all at the same
 	// time.
 	Create []string `json:"create,omitempty"`
@@ -148,8 +152,8 @@ func DeleteOf(all *record.Record, list []*record.Instance, keepDisks bool) *Plan
 		if !chosen {
 			row.leave()
 		}
-		if row.Disk != "" && keepDisks {
-			row.Disk = DiskOrphaned
+		if row.Disk != "" && !keepDisks {
+			row.Disk = DiskDeleted
 		}
 		p.Rows = append(p.Rows, row)
 	}
@@ -166,7 +170,7 @@ func rowOf(in *record.Instance) Row {
 	if in.Going != "" {
 		row.Action, row.Why = Delete, in.Going
 		if in.Disk {
-			row.Disk = DiskDeleted
+			row.Disk = DiskOrphaned
 		}
 	}
 	return row

@@ -17,6 +17,7 @@ import (
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
+	"bootstrap/state/file"
 )
 
 // Event is a change of the status of an instance during a run.
@@ -127,7 +128,11 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	r.change = r.deploy
 	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)
 	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.tell)
-	r.deletes = rollout.NewHere(o.program("delete"), len(p.Rows), r.tell)
+	var keep []string
+	if o.KeepDisks {
+		keep = append(keep, "--keep-disk")
+	}
+	r.deletes = rollout.NewHere(o.program("delete", keep...), len(p.Rows), r.tell)
 	stop := guard.AfterDone(ctx, func() {
 		for _, hands := range []*rollout.Here{r.creates, r.deploys, r.deletes} {
 			hands.Interrupt("")
@@ -142,7 +147,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	r.record.Run = nil
-	if len(r.record.Instances) == 0 || draft.Alone && !p.partial() {
+	if !r.record.Needed() || draft.Alone && !p.partial() && len(r.record.Former) == 0 {
 		return r.record.Forget()
 	}
 	if !p.partial() {
@@ -262,7 +267,8 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	return r.ended(ctx, row, outcome, Done)
 }
 
-// delete deletes one instance, and removes it from the record.
+// delete deletes one instance, and removes it from the record. If its state has orphaned
+// disks, the record keeps it as a former one.
 func (r *runner) delete(ctx context.Context, row *Row) error {
 	outcome, err := r.start(ctx, row, r.deletes, rollout.Task{Action: fleet.DeleteStrategy}, Event{Status: Started})
 	if err != nil {
@@ -274,9 +280,17 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	if err := r.releaseUnused(ctx, row); err != nil {
 		return err
 	}
+	kept, err := file.Exists(r.record.StatePath(row.in))
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record.Remove(row.ID)
+	if kept {
+		r.record.Retire(row.ID)
+	} else {
+		r.record.Remove(row.ID)
+	}
 	return r.record.Save()
 }
 

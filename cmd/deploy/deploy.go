@@ -48,6 +48,9 @@ docs/deployments.md.`,
 					return err
 				}
 			}
+			if opts.Instance != "" {
+				keepOldDisk(cmd, &opts)
+			}
 			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}

@@ -61,6 +61,9 @@ the plan, its calls, and how long earlier runs took.`,
 			if err := some.refused(cmd); err != nil {
 				return err
 			}
+			if opts.Instance != "" {
+				keepOldDisk(cmd, &opts)
+			}
 			var made deployer.PlanFile
 			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
 				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {

@@ -26,6 +26,9 @@ func newRecreate(c *cli.Console) *cobra.Command {
 				s.opts.Existing = false // those that do not exist are created
 				return s.deploy("")
 			}
+			if opts.Instance != "" {
+				keepOldDisk(cmd, &opts)
+			}
 			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
 		},
 	}

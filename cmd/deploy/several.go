@@ -54,7 +54,16 @@ func severalOf(c *cli.Console, cmd *cobra.Command, opts deployer.Options, ask cl
 	}
 	s := &several{c: c, cmd: cmd, opts: opts, ask: ask, dir: dir, only: opts.Instance}
 	s.opts.Instance = ""
+	keepOldDisk(cmd, &s.opts)
 	return s, true
+}
+
+// keepOldDisk makes the old disk of a migration an orphan, as it is with a Director, unless
+// the flag says something else.
+func keepOldDisk(cmd *cobra.Command, opts *deployer.Options) {
+	if f := cmd.Flags().Lookup("keep-old-disk"); f != nil && !f.Changed {
+		opts.KeepOldDisk = true
+	}
 }
 
 // command returns what the command has in common with others that change instances.
@@ -72,7 +81,7 @@ func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end fu
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
 	o := s.command().Options(opts, s.flags)
-	o.Only, o.OnlyFailed = s.only, s.failed
+	o.Only, o.OnlyFailed, o.KeepDisks = s.only, s.failed, s.cmd.Name() != "delete"
 	if s.ruby != "" {
 		o.Env = append(o.Env, s.ruby)
 	}
@@ -289,17 +298,18 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 	return err
 }
 
-// delete deletes all instances of the record.
+// delete deletes the selected instances of the record.
 func (s *several) delete() error {
 	if err := s.refused(); err != nil {
 		return err
 	}
+	s.deleteOrphans()
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
 		old, err := deployment.Load(s.dir, opts)
 		if err != nil {
 			return err
 		}
-		if len(old.Instances) == 0 {
+		if !old.Needed() {
 			if opts.SkipIfMissing {
 				return nil
 			}
@@ -314,19 +324,37 @@ func (s *several) delete() error {
 			return err
 		}
 		list, unknown := old.Select(s.only)
-		if len(list) == 0 {
+		if unknown != "" || s.only != "" && len(list) == 0 {
 			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(old.Instances), Dir: s.dir}
 		}
 		old.Run = nil
 		p := deployment.DeleteOf(old, list, opts.KeepDisk)
+		if p.Disks, err = deployment.DisksOf(old, list, opts); err != nil {
+			return err
+		}
 		s.show(p)
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err
 		}
 		err = s.run(ctx, opts, &deployment.Draft{Record: old}, p)
+		if err == nil && s.only == "" && opts.OrphanedDisks {
+			opts.OrphansBefore = time.Time{}
+			err = instances.DeleteOrphans(ctx, opts, old, old.Former)
+		}
 		if err == nil && s.only == "" {
 			err = deployer.UnshareLinks(opts.Config, s.dir)
 		}
 		return err
 	})
+}
+
+// deleteOrphans makes a delete of all instances delete orphaned disks, too, unless a flag
+// says something else.
+func (s *several) deleteOrphans() {
+	if f := s.cmd.Flags().Lookup("orphaned-disks"); !f.Changed {
+		s.opts.OrphanedDisks = s.only == "" && !s.opts.KeepDisk
+	}
+	if s.opts.OrphanedDisks {
+		s.flags = map[string][]string{"delete": {"--orphaned-disks"}}
+	}
 }

@@ -43,13 +43,18 @@ func (s *Command) Lock(opts deployer.Options) (unlock func(), err error) {
 	if err := s.Refused(opts); err != nil {
 		return nil, err
 	}
-	lock, err := file.LockDeployment(s.Cobra.Context(), record.LockPath(s.Dir), opts.Holder)
+	return Lock(s.Cobra.Context(), s.Dir, opts)
+}
+
+// Lock locks the deployment whose record is in a folder.
+func Lock(ctx context.Context, dir string, opts deployer.Options) (unlock func(), err error) {
+	lock, err := file.LockDeployment(ctx, record.LockPath(dir), opts.Holder)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
 		lock.Remove()
-		_ = os.Remove(s.Dir) // It stays if it contains a record.
+		_ = os.Remove(dir) // It stays if it contains a record.
 	}, nil
 }
 

@@ -3,6 +3,8 @@ package records
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,73 +13,128 @@ import (
 	"bootstrap/cmd/environment"
 	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
-	"bootstrap/state/file"
+	"bootstrap/deployer/report"
+	"bootstrap/deployment"
+	"bootstrap/deployment/record"
+	"bootstrap/state/team"
 )
 
 func newDisks(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c}
-	cmd := &cobra.Command{
+	cmd := listsDisks(c, &cobra.Command{
 		Use:   "disks {MANIFEST | --state FILE}",
 		Short: "List the persistent disks; attach, delete or forget one",
 		Long: `Disks lists the persistent disks that the state file records: the current one; unused
 ones, which the next deploy deletes; and orphaned ones, which are kept until you
 delete them. A disk becomes orphaned when the manifest has no disk any more, by
-delete --keep-disk and by deploy --keep-old-disk. Disks locks nothing and does not
-ask the cloud. Of several instances it lists those of all, or of --instance.`,
-		Example: "  bootstrap disks manifest.yml\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Mistaken(cmd, args, 1); err != nil {
-				return err
-			}
-			opts := deployer.Options{Options: choice.one}
-			opts.Manifest, opts.StateFile = cli.Manifest(args), choice.file
-			several, err := instances.Select(cmd.Context(), c, &opts)
-			switch {
-			case err != nil:
-				return err
-			case several != nil && len(args) == 1:
-				return disksOfAll(c, several)
-			}
-			s, err := choice.open(cmd, args)
-			if err != nil {
-				return err
-			}
-			st, err := s.read()
-			if err != nil {
-				return err
-			}
-			printDisks(c, observe.Disks(st))
-			return nil
-		},
-	}
-	choice.flags(cmd.Flags(), false)
-	choice.instanceFlag(cmd.Flags())
-	cmd.AddCommand(newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
+delete --keep-disk and by deploy --keep-old-disk. Of several instances, those of
+deleted instances and old ones of migrations become orphaned, too. Disks locks nothing
+and does not ask the cloud. Of several instances it lists those of all, or of --instance.`,
+		Example: "  bootstrap disks manifest.yml\n  bootstrap disks manifest.yml --orphaned\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
+	})
+	list := listsDisks(c, &cobra.Command{
+		Use:     "list {MANIFEST | --state FILE}",
+		Short:   "The same as disks without a command",
+		Example: "  bootstrap disks list manifest.yml --orphaned",
+	})
+	cmd.AddCommand(list, newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
 	return cmd
 }
 
-// disksOfAll lists the disks of several instances.
-func disksOfAll(c *cli.Console, of *instances.Selection) error {
-	c.Start()
-	home, err := c.BoshHome()
-	if err != nil {
-		return err
-	}
-	var list []observe.SeenDisk
-	for _, in := range of.List {
-		st, _, err := file.Read(of.Record.StatePath(in), home)
+// listsDisks completes a command that lists disks.
+func listsDisks(c *cli.Console, cmd *cobra.Command) *cobra.Command {
+	choice := stateChoice{c: c}
+	orphaned := false
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.Mistaken(cmd, args, 1); err != nil {
+			return err
+		}
+		list, err := choice.disks(cmd, args)
 		if err != nil {
 			return err
 		}
-		for _, d := range observe.Disks(st) {
-			d.Instance = in.Name()
-			list = append(list, d)
+		if orphaned {
+			list = slices.DeleteFunc(list, func(d observe.SeenDisk) bool { return d.Use != observe.DiskOrphan })
 		}
+		printDisks(c, list)
+		return nil
 	}
-	printDisks(c, list)
-	return nil
+	choice.flags(cmd.Flags(), false)
+	choice.instanceFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&orphaned, "orphaned", false, "only orphaned disks")
+	return cmd
+}
+
+// disks returns the disks of the state that was chosen, or of several instances.
+func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDisk, error) {
+	from := s.one
+	from.Manifest, from.StateFile = cli.Manifest(args), s.file
+	all, list, err := severalWithDisks(s.c, from)
+	switch {
+	case err != nil:
+		return nil, err
+	case all != nil:
+		return disksOfAll(s.c, all, list)
+	}
+	chosen, err := s.open(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	st, err := chosen.read()
+	if err != nil {
+		return nil, err
+	}
+	return observe.Disks(st), nil
+}
+
+// severalWithDisks returns the record of a deployment with several instances, and those
+// that the options select: all, and the former ones, or several of them. The record is nil
+// if the options are about one instance.
+func severalWithDisks(c *cli.Console, from instance.Options) (*record.Record, []*record.Instance, error) {
+	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" || team.IsAddress(from.StateFile) {
+		return nil, nil, nil
+	}
+	c.NameTarget(&deployer.Options{Options: from})
+	if !record.Exists(from.RecordFolder()) {
+		return nil, nil, nil
+	}
+	all, list, err := from.Selected()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case from.Instance == "":
+		list = slices.Concat(all.Instances, all.Former)
+	case len(list) == 1:
+		return nil, nil, nil
+	}
+	return all, list, nil
+}
+
+// disksOfAll returns the disks of several instances. A disk that is attached to another
+// instance is no orphan of the former one any more, also if a run was killed before it
+// recorded that.
+func disksOfAll(c *cli.Console, all *record.Record, of []*record.Instance) ([]observe.SeenDisk, error) {
+	c.Start()
+	home, err := c.BoshHome()
+	if err != nil {
+		return nil, err
+	}
+	var list []observe.SeenDisk
+	used := map[string]bool{}
+	for _, in := range of {
+		disks, err := deployment.SeenDisks(all, in, home)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range disks {
+			used[d.CID] = used[d.CID] || d.Use != observe.DiskOrphan
+		}
+		list = append(list, disks...)
+	}
+	return slices.DeleteFunc(list, func(d observe.SeenDisk) bool { return d.Use == observe.DiskOrphan && used[d.CID] }), nil
 }
 
 // printDisks prints disks.
@@ -91,13 +148,14 @@ func printDisks(c *cli.Console, list []observe.SeenDisk) {
 
 func newDisksAttach(c *cli.Console) *cobra.Command {
 	return aboutDisk(c, &cobra.Command{
-		Use:   "attach {MANIFEST | --state FILE} CID",
+		Use:   "attach {MANIFEST | --state FILE} [GROUP/INDEX] CID",
 		Short: "Make an orphaned disk the current one; the next deploy attaches it",
 		Long: `Attach makes an orphaned disk the current disk again. It changes nothing in the
 cloud: the next deploy attaches the disk. It refuses while another disk is the
-current one.`,
-		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml",
-	}, deployer.AttachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
+current one. Of several instances, it attaches any orphaned disk of the deployment to
+the instance that is named, whose current disk becomes an orphan.`,
+		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml\n  bootstrap disks attach cluster.yml web/1 disk-6b7c && bootstrap deploy cluster.yml",
+	}, attachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
 		cli.StateFlag(cmd.Flags(), &opts.StateFile)
 		cli.InstanceFlag(cmd.Flags(), &opts.Options)
@@ -105,20 +163,119 @@ current one.`,
 	})
 }
 
+// attachDisk makes an orphan the current disk of an instance.
+func attachDisk(ctx context.Context, opts deployer.Options) error {
+	if opts.Of == nil {
+		return deployer.AttachDisk(ctx, opts)
+	}
+	all := opts.Of.Record
+	unlock, err := instances.Lock(ctx, all.Dir(), opts)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := deployer.AttachDisk(ctx, opts); err != nil {
+		return err
+	}
+	return instances.DropAttached(ctx, opts, all)
+}
+
 func newDisksDelete(c *cli.Console) *cobra.Command {
 	var ask cli.Asking
 	return aboutDisk(c, &cobra.Command{
-		Use:   "delete {MANIFEST | --state FILE} CID",
-		Short: "Delete an orphaned disk and its data",
-		Long: `Delete deletes an orphaned disk, WITH ITS DATA. On the machine that deployed, it
-needs neither the contents of the manifest nor variables nor downloads. With the
-last disk of a deleted deployment it removes the state file and the installed CPI.`,
-		Example: "  bootstrap disks delete manifest.yml disk-6b7c",
+		Use:   "delete {MANIFEST | --state FILE} {CID | --older-than TIME}",
+		Short: "Delete orphaned disks and their data",
+		Long: `Delete deletes an orphaned disk, WITH ITS DATA, or all that have been orphaned for
+longer than a time. On the machine that deployed, it needs neither the contents of
+the manifest nor variables nor downloads. With the last disk of a deleted deployment
+it removes the state file and the installed CPI. Of several instances, it finds the
+disk of the CID, or deletes the old ones of all, or of --instance.`,
+		Example: "  bootstrap disks delete manifest.yml disk-6b7c\n  bootstrap disks delete manifest.yml --older-than 5d",
 	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		diskFlags(c, cmd.Flags(), opts)
 		ask.Flags(cmd.Flags())
+		cmd.Flags().Var(&before{opts: opts}, "older-than", "all orphaned longer ago than this, for example 5d")
 		cmd.PreRun = func(*cobra.Command, []string) { opts.Confirm = c.Confirm(ask) }
 	})
+}
+
+// before is the flag --older-than.
+type before struct {
+	opts *deployer.Options
+	age  values.Time
+}
+
+func (b *before) Type() string   { return b.age.Type() }
+func (b *before) String() string { return "" }
+
+// Set sets the time since before which a disk is old enough.
+func (b *before) Set(text string) error {
+	err := b.age.Set(text)
+	b.opts.OrphansBefore = time.Now().Add(-time.Duration(b.age))
+	return err
+}
+
+// deleteOfSeveral deletes orphans of several instances: the one with the CID, or all old
+// ones. done is false if the options are about one instance.
+func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) (done bool, err error) {
+	all, list, err := severalWithDisks(c, opts.Options)
+	if all == nil || err != nil {
+		return err != nil, err
+	}
+	opts.Instance = ""
+	return true, c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+		unlock, err := instances.Lock(ctx, all.Dir(), opts)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := instances.DropAttached(ctx, opts, all); err != nil {
+			return err
+		}
+		disks, err := disksOfAll(c, all, list)
+		if err != nil {
+			return err
+		}
+		var lines []string
+		var of []*record.Instance
+		for _, d := range disks {
+			if d.CID != opts.Disk && (opts.Disk != "" || d.Use != observe.DiskOrphan || !d.Since.Before(opts.OrphansBefore)) {
+				continue
+			}
+			if d.Use != observe.DiskOrphan {
+				return fmt.Errorf("disk %s is the %s one of %s, not an orphan", d.CID, d.Use, d.Instance)
+			}
+			lines = append(lines, fmt.Sprintf("disk %s (%d MiB) of %s is deleted with its data", d.CID, d.Size, d.Instance))
+			i := slices.IndexFunc(list, func(in *record.Instance) bool { return in.ID == d.InstanceID })
+			if !slices.Contains(of, list[i]) {
+				of = append(of, list[i])
+			}
+		}
+		switch {
+		case len(of) > 0:
+		case opts.Disk != "":
+			return fmt.Errorf("there is no disk %q: `bootstrap disks MANIFEST` lists those of the deployment", opts.Disk)
+		default:
+			c.Say(report.Info, "No orphaned disk is that old: nothing to delete")
+			return nil
+		}
+		if err := confirmed(ctx, opts, lines); err != nil {
+			return err
+		}
+		return instances.DeleteOrphans(ctx, opts, all, of)
+	})
+}
+
+// confirmed asks before data is deleted.
+func confirmed(ctx context.Context, opts deployer.Options, lines []string) error {
+	if opts.Confirm == nil {
+		return nil
+	}
+	yes, err := opts.Confirm(ctx, deployer.Question{What: lines, Data: true})
+	if err == nil && !yes {
+		err = &deployer.NotConfirmedError{}
+	}
+	return err
 }
 
 func newDisksForget(c *cli.Console) *cobra.Command {
@@ -156,8 +313,13 @@ func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, dep
 	var opts deployer.Options
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		want := 1
-		if f := cmd.Flags().Lookup("current"); f != nil && f.Changed {
-			want = 0
+		for _, name := range []string{"current", "older-than"} {
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+				want = 0
+			}
+		}
+		if cmd.Name() == "attach" && len(args) == 3 {
+			opts.Instance, args = args[1], []string{args[0], args[2]}
 		}
 		switch {
 		case opts.StateFile == "" && len(args) == 0:
@@ -179,6 +341,11 @@ func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, dep
 		}
 		c.Start()
 		opts.Inputs.Lenient = true
+		if cmd.Name() == "delete" {
+			if done, err := deleteOfSeveral(cmd, c, opts); done {
+				return err
+			}
+		}
 		if opts.Instance == "" && opts.StateFile == "" {
 			if err := refuseSeveral(cmd, opts.Manifest); err != nil {
 				return err

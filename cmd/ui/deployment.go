@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/deployer/observe"
 	"bootstrap/deployment"
 	"bootstrap/deployment/order"
 )
@@ -85,12 +86,37 @@ func InstanceQuestion(p *deployment.Plan) []string {
 	for _, c := range []struct {
 		action deployment.Action
 		text   string
-	}{{deployment.Create, "created"}, {deployment.Change, "changed"}, {deployment.Delete, "DELETED with their disks"}} {
+	}{{deployment.Create, "created"}, {deployment.Change, "changed"}, {deployment.Delete, deletedHow(p)}} {
 		if n := p.Count(c.action); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d will be %s", n, c.text))
 		}
 	}
-	return []string{fmt.Sprintf("Of the instances of %s, %s", p.Deployment, strings.Join(parts, ", "))}
+	var lines []string
+	if len(parts) > 0 {
+		lines = append(lines, fmt.Sprintf("Of the instances of %s, %s", p.Deployment, strings.Join(parts, ", ")))
+	}
+	return append(lines, goneDisks(p)...)
+}
+
+// deletedHow describes the deletion of instances for a question.
+func deletedHow(p *deployment.Plan) string {
+	if slices.ContainsFunc(p.Rows, func(r deployment.Row) bool { return r.Disk == deployment.DiskOrphaned }) {
+		return "DELETED, and their disks become orphans"
+	}
+	return "DELETED with their disks"
+}
+
+// goneDisks has a line for each disk that a plan deletes.
+func goneDisks(p *deployment.Plan) []string {
+	var lines []string
+	for _, d := range p.Disks {
+		what := "disk"
+		if d.Use == observe.DiskOrphan {
+			what = "orphaned disk"
+		}
+		lines = append(lines, fmt.Sprintf("%s %s (%s) of %s is deleted with its data", what, d.CID, Size(int64(d.Size)<<20), d.Instance))
+	}
+	return lines
 }
 
 // DeploymentJSON returns a function that prints events as JSON.

@@ -28,6 +28,7 @@ func PlanOfDeployment(p *deployment.Plan) page.Plan {
 	if starred {
 		words.Notes = append(words.Notes, "* is the bootstrap instance of its group")
 	}
+	words.Notes = append(words.Notes, goneDisks(p)...)
 	if !p.Nothing() {
 		words.Why, words.Order, words.Service = planReasons(p, sets), instanceOrder(p), serviceLines(p)
 	}
@@ -163,8 +164,11 @@ func setPlan(s deployment.Set) string {
 	switch row.Action {
 	case deployment.Delete:
 		text := "delete: " + row.Why
-		if row.Disk != "" {
-			text += "; disk " + string(row.Disk)
+		switch row.Disk {
+		case deployment.DiskDeleted:
+			text += "; disk deleted"
+		case deployment.DiskOrphaned:
+			text += "; disk becomes an orphan, kept until deleted"
 		}
 		return text
 	case deployment.Keep:

@@ -16,7 +16,7 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 	several := slices.ContainsFunc(list, func(d observe.SeenDisk) bool { return d.Instance != "" })
 	columns := []string{"DISK", "SIZE", "USE", "SINCE", "WHY"}
 	if several {
-		columns = slices.Insert(columns, 0, "INSTANCE")
+		columns = slices.Insert(columns, 0, "INSTANCE", "AZ")
 	}
 	table := NewTable(out, columns...).
 		Yield("WHY", 12).Yield("SINCE", 12).Yield("WHY", 0).Yield("SIZE", 0).Yield("SINCE", 0)
@@ -27,7 +27,7 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 		}
 		cells := []string{d.CID, Size(int64(d.Size) << 20), string(d.Use), since, orDash(d.Why)}
 		if several {
-			cells = slices.Insert(cells, 0, d.Instance)
+			cells = slices.Insert(cells, 0, d.Instance, dash(d.Zone))
 		}
 		table.Row(cells...)
 	}

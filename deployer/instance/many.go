@@ -141,6 +141,9 @@ func (o *Options) Selected() (*record.Record, []*record.Instance, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if former, found := all.FindFormer(o.Instance); found {
+		return all, []*record.Instance{former}, nil
+	}
 	list, unknown := all.Select(o.Instance)
 	if unknown != "" || o.Instance != "" && len(list) == 0 {
 		return nil, nil, &UnknownInstanceError{Instance: cmp.Or(unknown, o.Instance), Known: record.Names(all.Instances), Dir: dir}

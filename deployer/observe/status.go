@@ -80,13 +80,15 @@ const (
 
 // SeenDisk is a recorded persistent disk.
 type SeenDisk struct {
-	Instance string     `json:"instance,omitempty"` // GROUP/INDEX, in the disks of several
-	CID      string     `json:"cid"`
-	Size     int        `json:"size_mib"`
-	Use      DiskUse    `json:"use"`
-	Mounted  *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
-	Since    *time.Time `json:"since,omitempty"`   // when it became an orphan
-	Why      string     `json:"why,omitempty"`     // why it is an orphan
+	Instance   string     `json:"instance,omitempty"`    // GROUP/INDEX, in the disks of several
+	InstanceID string     `json:"instance_id,omitempty"` // in the disks of several
+	Zone       string     `json:"az,omitempty"`          // in the disks of several
+	CID        string     `json:"cid"`
+	Size       int        `json:"size_mib"`
+	Use        DiskUse    `json:"use"`
+	Mounted    *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
+	Since      *time.Time `json:"since,omitempty"`   // when it became an orphan
+	Why        string     `json:"why,omitempty"`     // why it is an orphan
 }
 
 // SeenCall is a CPI call whose result is unknown.

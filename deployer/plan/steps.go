@@ -371,17 +371,25 @@ func Previous(seen Decision, group string, stopped bool) Plan {
 
 // DeleteSteps returns the steps that delete a deployment. keepDisk keeps the
 // current disk as an orphan. ledger is true if a ledger may contain addresses of
-// the deployment.
-func DeleteSteps(d Decision, keepDisk, ledger bool) []Step {
+// the deployment. orphans are the CIDs of the orphaned disks that are deleted.
+func DeleteSteps(d Decision, keepDisk, ledger bool, orphans []string) []Step {
 	l := list{d}
+	var deleteOrphans []Step
+	for _, cid := range orphans {
+		deleteOrphans = append(deleteOrphans, Step{Kind: DeleteOrphan, Name: cid})
+	}
 	return slices.Concat(
 		clearRecord(), l.stopReplaced(), l.deleteReplaced(),
 		l.stop(StopJobs, ending()), l.deleteCurrent(),
 		one(ledger, Step{Kind: ReleaseAddress}), one(keepDisk && d.Disk.CID != "", Step{Kind: KeepDisk, Name: d.Disk.CID}),
-		l.deleteDisks(keepDisk), []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
+		l.deleteDisks(keepDisk), deleteOrphans, []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
 }
 
-// DeleteDiskSteps returns the steps that delete an orphaned disk.
-func DeleteDiskSteps(cid string) []Step {
-	return []Step{{Kind: DeleteOrphan, Name: cid}, {Kind: LookAtLeftovers}, {Kind: UninstallRest}}
+// DeleteDiskSteps returns the steps that delete orphaned disks.
+func DeleteDiskSteps(cids []string) []Step {
+	var steps []Step
+	for _, cid := range cids {
+		steps = append(steps, Step{Kind: DeleteOrphan, Name: cid})
+	}
+	return append(steps, Step{Kind: LookAtLeftovers}, Step{Kind: UninstallRest})
 }

@@ -33,6 +33,9 @@ type Record struct {
 	Groups    []Group     `json:"instance_groups,omitempty"`
 	Instances []*Instance `json:"instances"`
 	Run       *Run        `json:"run,omitempty"` // nil: the last command about several instances ended well, or is a deploy or delete
+	// Former are deleted instances whose states have resources that are kept, such as
+	// orphaned disks.
+	Former []*Instance `json:"former_instances,omitempty"`
 
 	dir string
 }
@@ -209,17 +212,26 @@ func lost(dir string) error {
 func (r *Record) check() error {
 	seen := map[string]bool{}
 	for _, in := range r.Instances {
-		switch {
-		case in == nil || in.ID == "" || in.Group == "" || in.State == "":
-			return errors.New("it is damaged: an instance has no id, group or state")
-		case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
-			return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
-		case seen[in.ID] || seen[in.Name()]:
+		if err := in.check(); err != nil {
+			return err
+		}
+		if seen[in.ID] || seen[in.Name()] {
 			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
-		case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State:
-			return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 		}
 		seen[in.ID], seen[in.Name()] = true, true
+	}
+	return r.checkFormer(seen)
+}
+
+// check refuses an instance without an id, group or state, or with one that is not valid.
+func (in *Instance) check() error {
+	switch {
+	case in == nil || in.ID == "" || in.Group == "" || in.State == "":
+		return errors.New("it is damaged: an instance has no id, group or state")
+	case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
+		return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
+	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State:
+		return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 	}
 	return nil
 }
@@ -247,7 +259,7 @@ func (r *Record) Save() error {
 
 // With returns a new record in the same folder, with the name, and without instances.
 func (r *Record) With(name string) *Record {
-	return &Record{Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, dir: r.dir}
+	return &Record{Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, Former: slices.Clone(r.Former), dir: r.dir}
 }
 
 // Copy returns a copy whose list of instances does not change with that of r.

@@ -1,0 +1,89 @@
+package instances
+
+import (
+	"context"
+	"slices"
+
+	"bootstrap/deployer"
+	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// DeleteOrphans deletes the orphaned disks of instances of a record, without a question:
+// the one with the CID opts.Disk, or all since before opts.OrphansBefore. It removes former
+// instances that have no disks any more from the record.
+func DeleteOrphans(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance) error {
+	return onStates(ctx, opts, all, list, deployer.DeleteDisk)
+}
+
+// DropAttached removes orphans that are attached to another instance from the states of
+// instances, and completes so what a killed run has begun.
+func DropAttached(ctx context.Context, opts deployer.Options, all *record.Record) error {
+	var list []*record.Instance
+	used := map[string]*record.Instance{}
+	states := map[*record.Instance]state.State{}
+	for _, in := range slices.Concat(all.Instances, all.Former) {
+		st, _, err := file.Read(all.StatePath(in), opts.Home)
+		if err != nil {
+			return err
+		}
+		states[in] = st
+		for _, d := range st.Disks {
+			used[d.CID] = in
+		}
+	}
+	for in, st := range states {
+		if slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return used[o.CID] != nil }) {
+			list = append(list, in)
+		}
+	}
+	opts.Attached = map[string]bool{}
+	for cid := range used {
+		opts.Attached[cid] = true
+	}
+	return onStates(ctx, opts, all, list, deployer.DropOrphans)
+}
+
+// onStates calls do for each of the instances that has a state, without questions.
+func onStates(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance, do func(context.Context, deployer.Options) error) error {
+	show := opts.Report
+	opts.Confirm, opts.Report = nil, func(e report.Event) {
+		if e.Kind != report.Ended { // It would be taken for the end of the command.
+			show(e)
+		}
+	}
+	for _, in := range slices.Clone(list) {
+		one := opts
+		one.Instance = in.Group + "/" + in.ID
+		one.Select(all, in)
+		found, err := file.Exists(one.StateFile)
+		if err == nil && found {
+			err = do(ctx, one)
+		}
+		if err == nil {
+			err = release(all, in)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release removes a former instance without a state from the record, and the record if
+// nothing is left in it.
+func release(all *record.Record, in *record.Instance) error {
+	if kept, err := file.Exists(all.StatePath(in)); kept || err != nil {
+		return err
+	}
+	if _, former := all.FindFormer(in.Group + "/" + in.ID); !former {
+		return nil
+	}
+	all.Release(in.ID)
+	if all.Needed() {
+		return all.Save()
+	}
+	return all.Forget()
+}

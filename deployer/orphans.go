@@ -1,0 +1,174 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"bootstrap/deployer/plan"
+	deployed "bootstrap/deployment/record"
+	"bootstrap/manifest/document"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// orphansOf returns the CIDs of the orphans since before a time; zero: of all.
+func orphansOf(st state.State, before time.Time) []string {
+	var list []string
+	for _, o := range st.Own.Orphans {
+		if before.IsZero() || o.Since.Before(before) {
+			list = append(list, o.CID)
+		}
+	}
+	return list
+}
+
+// deletesOrphan returns the line of a question about an orphan that is deleted.
+func deletesOrphan(o state.Orphan) string {
+	return fmt.Sprintf("disk %s (%d MiB) is deleted with its data", o.CID, o.Size)
+}
+
+// findOrphans finds the orphans that the run deletes. It ends the run if there is none that
+// is old enough.
+func (r *diskRecord) findOrphans(context.Context) error {
+	st := r.t.State.Get()
+	if r.cid != "" {
+		r.orphans = []string{r.cid}
+		_, err := orphanOf(st, r.cid)
+		return err
+	}
+	if r.orphans = orphansOf(st, r.asked.OrphansBefore); len(r.orphans) == 0 {
+		if r.t.From.Of == nil {
+			r.t.Out.Info("No orphaned disk is that old: nothing to delete")
+		}
+		return errDone
+	}
+	return nil
+}
+
+// DropOrphans removes the orphans opts.Attached from the state: other instances of the
+// deployment use these disks. With the last one of a deleted instance, it removes the state
+// file and the installed CPI.
+func DropOrphans(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate = document.Refuse
+	r := newRun(opts)
+	return r.execute(ctx, r.dropPhases())
+}
+
+// dropOrphans removes orphans that other instances use.
+func (r *run) dropOrphans(ctx context.Context) error {
+	err := r.t.State.Update(func(st *state.State) error {
+		st.Own.Orphans = slices.DeleteFunc(st.Own.Orphans, func(o state.Orphan) bool { return r.asked.Attached[o.CID] })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.records.uninstallRest(ctx)
+}
+
+// takeOrphan makes the orphan of another instance, or of a deleted one, an orphan of the
+// run's instance, which has several siblings. The other state keeps it until DropOrphans: a
+// run that is killed loses no disk.
+func (r *diskRecord) takeOrphan() error {
+	of, st := r.t.From.Of, r.t.State.Get()
+	if of == nil {
+		return nil
+	}
+	if _, err := orphanOf(st, r.cid); err == nil || plan.DiskOf(st, r.cid) != nil {
+		return nil
+	}
+	for _, other := range slices.Concat(of.Record.Instances, of.Record.Former) {
+		if other.ID == of.Instance.ID {
+			continue
+		}
+		has, _, err := file.Read(of.Record.StatePath(other), r.t.Env.Home)
+		if err != nil {
+			return err
+		}
+		o, err := orphanOf(has, r.cid)
+		switch {
+		case plan.DiskOf(has, r.cid) != nil:
+			return fmt.Errorf("disk %s belongs to %s, and is not an orphan", r.cid, other.Name())
+		case err != nil:
+			continue
+		case other.Zone != of.Instance.Zone:
+			r.t.Out.Warning(fmt.Sprintf("disk %s was made in the zone %q, and %s is in %q: the cloud may refuse to attach it", r.cid, other.Zone, of.Instance.Name(), of.Instance.Zone))
+		}
+		return r.t.State.Update(func(st *state.State) error {
+			st.Own.Orphans = append(st.Own.Orphans, o)
+			return nil
+		})
+	}
+	return nil
+}
+
+// makeRoom makes the current disk of one of several instances an orphan, as a Director does
+// when another disk is attached.
+func (r *diskRecord) makeRoom() error {
+	st := r.t.State.Get()
+	if _, err := orphanOf(st, r.cid); err != nil || r.t.From.Of == nil || st.Disk() == nil {
+		return nil
+	}
+	return r.t.State.Update(func(st *state.State) error {
+		st.Orphan(*st.Disk(), "disk "+r.cid+" was attached in its place", time.Now())
+		return nil
+	})
+}
+
+// confirmDelete asks before orphans are deleted.
+func (r *diskRecord) confirmDelete(ctx context.Context) error {
+	q := Question{Data: true}
+	for _, cid := range r.orphans {
+		o, err := orphanOf(r.t.State.Get(), cid)
+		if err != nil {
+			return err
+		}
+		q.What = append(q.What, deletesOrphan(o))
+	}
+	return r.question(ctx, q)
+}
+
+// deleteData runs the steps that delete the orphans.
+func (r *diskRecord) deleteData(ctx context.Context) error {
+	return r.runList(ctx, "deleting disk", func(plan.Decision) []plan.Step { return plan.DeleteDiskSteps(r.orphans) })
+}
+
+// whyKept returns why the disk of a deleted instance is an orphan.
+func (ds *disks) whyKept() string {
+	if of := ds.rec.From.Of; of != nil {
+		switch why := of.Instance.Going; why {
+		case "", deployed.Chosen, deployed.DeploymentDeleted:
+		default:
+			return fmt.Sprintf("the instance %s was deleted: %s", of.Instance.Name(), why)
+		}
+	}
+	return "kept by delete --keep-disk"
+}
+
+// whyUnused returns why a disk is an orphan after its data was migrated to the current one.
+func (ds *disks) whyUnused(st state.State) string {
+	if ds.rec.From.Of != nil {
+		return fmt.Sprintf("its data was migrated to disk %s", plan.CurrentDisk(st))
+	}
+	return "kept with --keep-old-disk; disk " + plan.CurrentDisk(st) + " is in use instead"
+}
+
+// usedBySibling returns the instance of the deployment whose state has the disk in use.
+func (ds *disks) usedBySibling(cid string) (by string, used bool, err error) {
+	of := ds.rec.From.Of
+	if of == nil {
+		return "", false, nil
+	}
+	for _, other := range of.Record.Instances {
+		if other.ID == of.Instance.ID {
+			continue
+		}
+		has, _, err := file.Read(of.Record.StatePath(other), ds.rec.Env.Home)
+		if err != nil || plan.DiskOf(has, cid) != nil {
+			return other.Name(), err == nil, err
+		}
+	}
+	return "", false, nil
+}
