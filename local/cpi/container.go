@@ -279,10 +279,20 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 			if err != nil {
 				return err
 			}
-			spec.Added = append(spec.Added, namespace.File{Name: path.Join(path.Dir(agentProgram), entry.Name()), Text: string(text), Mode: 0o755})
+			spec.Added = append(spec.Added, namespace.File{Name: path.Join(toolFolder(entry.Name()), entry.Name()), Text: string(text), Mode: 0o755})
 		}
 	}
 	return nil
+}
+
+// toolFolder returns the folder of a program that is added to a stemcell. Jobs, which monit
+// starts with a PATH of its own, find systemctl where the stemcell has it; the others are
+// only for the agent.
+func toolFolder(name string) string {
+	if name == "systemctl" {
+		return "usr/bin"
+	}
+	return path.Dir(agentProgram)
 }
 
 // containerAgent returns the agent.json of a stemcell, changed to that of warden

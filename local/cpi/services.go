@@ -1,6 +1,7 @@
 package cpi
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,7 +19,7 @@ func startedUnits() []string { return []string{"bosh-agent", "monit", "cron", "r
 type omitted struct{ unit, reason string }
 
 // unitsOf returns the units that a stemcell enables, by name: those that its VMs start,
-// and the others. Both are nil if the stemcell has no units for agent and monit.
+// and the others, services first. Both are nil if the stemcell has no units for agent and monit.
 func unitsOf(image string) (started []string, others []omitted, err error) {
 	if !hasUnits(image) {
 		return nil, nil, nil
@@ -58,7 +59,16 @@ func unitsOf(image string) (started []string, others []omitted, err error) {
 			}
 		}
 	}
+	slices.SortStableFunc(others, func(a, b omitted) int { return cmp.Compare(rank(a.unit), rank(b.unit)) })
 	return started, others, nil
+}
+
+// rank orders services before units of other kinds.
+func rank(unit string) int {
+	if path.Ext(unit) == ".service" {
+		return 0
+	}
+	return 1
 }
 
 func exists(root *os.Root, name string) bool {

@@ -68,14 +68,22 @@ Restart=on-failure
 	fakeService = "#!/bin/bash\ntrap 'echo hup >>/asks/${0##*/}' HUP\necho \"$@\" >>/asks/${0##*/}\nwhile :; do sleep 0.1; done\n"
 )
 
-// TestUnits boots a VM of a stemcell whose agent and monit are units of systemd: both run,
-// with the services that jobs use, systemctl starts and stops monit, and the agent comes
-// back alone. create_vm says what is not started.
-func TestUnits(t *testing.T) {
-	t.Parallel()
+// unitsVM is a VM of a stemcell whose agent and monit are units of systemd, with cron as a
+// service that it starts, and others that it does not.
+type unitsVM struct {
+	*world
+	t        *testing.T
+	stemcell string
+	vm       string
+	result   cpi.VMResult
+	asked    int
+}
+
+func newUnitsVM(t *testing.T) *unitsVM {
+	t.Helper()
 	w := containers(t)
 	places := map[string]string{}
-	for _, name := range []string{"bash", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm"} {
+	for _, name := range []string{"bash", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm", "mount", "umount", "env"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skip(err)
@@ -96,6 +104,7 @@ func TestUnits(t *testing.T) {
 		tartest.Symlink(wants+"monit.service", "/lib/systemd/system/monit.service"),
 		tartest.Symlink(wants+"auditd.service", "/lib/systemd/system/auditd.service"),
 		tartest.Symlink(wants+"remote-fs.target", "/lib/systemd/system/remote-fs.target"),
+		tartest.Symlink("./etc/systemd/system/timers.target.wants/apt-daily.timer", "/lib/systemd/system/apt-daily.timer"),
 		tartest.Symlink("./etc/systemd/system/timers.target.wants/logrotate.timer", "/lib/systemd/system/logrotate.timer"),
 		tartest.Entry{Name: "./var/vcap/bosh/etc/bosh-enable-monit-access", Body: "#!/bin/bash\nexit 1\n", Mode: 0o755},
 		tartest.Entry{Name: "./usr/bin/cron", Body: fakeService, Mode: 0o755},
@@ -107,8 +116,55 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm := result.CID
-	const note = "Of the stemcell's services, this VM runs bosh-agent, cron, monit, but not auditd, logrotate.timer"
+	m := &unitsVM{t: t, world: w, stemcell: stemcell, result: result, vm: result.CID}
+	return m
+}
+
+// inside returns the path of a file of the VM.
+func (m *unitsVM) inside(name string) string {
+	return filepath.Join("/proc", fmt.Sprint(m.first(m.t, m.vm)), "root", name)
+}
+
+// ask runs a command in the VM, with the environment of the agent, and compares its status
+// and a part of what it prints.
+func (m *unitsVM) ask(command, want string, status int) {
+	m.t.Helper()
+	m.asked++
+	file := m.inside(fmt.Sprintf("asks/%d", m.asked))
+	if err := os.WriteFile(file, []byte(command), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(file, file+".ask"); err != nil {
+		m.t.Fatal(err)
+	}
+	until(m.t, command+" ends", func() bool { _, err := os.Stat(file + ".ask"); return err != nil })
+	out, _ := os.ReadFile(file + ".ask.out")
+	code, err := os.ReadFile(file + ".ask.status")
+	if err != nil || strings.TrimSpace(string(code)) != strconv.Itoa(status) || !strings.Contains(string(out), want) {
+		m.t.Errorf("%s: status %s, want %d; %s, want %s; %v", command, code, status, out, want, err)
+	}
+}
+
+// end deletes the VM and its stemcell.
+func (m *unitsVM) end() {
+	m.t.Helper()
+	if err := m.client().DeleteVM(m.t.Context(), m.vm); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.client().DeleteStemcell(m.t.Context(), m.stemcell); err != nil {
+		m.t.Fatal(err)
+	}
+	m.nothingLeft(m.t)
+}
+
+// TestUnits boots a VM of a stemcell whose agent and monit are units of systemd: both run,
+// with the services that jobs use, systemctl starts and stops monit, and the agent comes
+// back alone. create_vm says what is not started.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	m := newUnitsVM(t)
+	w, vm, result, inside, ask := m.world, m.vm, m.result, m.inside, m.ask
+	const note = "Of the stemcell's services, this VM runs bosh-agent, cron, monit, but not auditd, apt-daily.timer, logrotate.timer"
 	if !slices.Equal(result.Notes, []string{note}) {
 		t.Errorf("the notes are %q, want %q", result.Notes, note)
 	}
@@ -120,30 +176,9 @@ func TestUnits(t *testing.T) {
 			t.Errorf("the log does not contain %q", line)
 		}
 	}
-	inside := func(name string) string {
-		return filepath.Join("/proc", fmt.Sprint(w.first(t, vm)), "root", name)
-	}
 	config := get(t, inside(agentConfig))
 	if got := section(section(config, "Platform"), "Linux")["ServiceManager"]; got != "systemd" {
 		t.Errorf("the service manager is %v", got)
-	}
-	asked := 0
-	ask := func(command, want string, status int) {
-		t.Helper()
-		asked++
-		file := inside(fmt.Sprintf("asks/%d", asked))
-		if err := os.WriteFile(file, []byte(command), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file, file+".ask"); err != nil {
-			t.Fatal(err)
-		}
-		until(t, command+" ends", func() bool { _, err := os.Stat(file + ".ask"); return err != nil })
-		out, _ := os.ReadFile(file + ".ask.out")
-		code, err := os.ReadFile(file + ".ask.status")
-		if err != nil || strings.TrimSpace(string(code)) != strconv.Itoa(status) || !strings.Contains(string(out), want) {
-			t.Errorf("%s: status %s, want %d; %s, want %s; %v", command, code, status, out, want, err)
-		}
 	}
 	monits := func() []string {
 		text, _ := os.ReadFile(inside("asks/monit"))
@@ -167,6 +202,7 @@ func TestUnits(t *testing.T) {
 	ask("systemctl restart systemd-resolved", "", 0)
 	ask("systemctl start auditd", "systemctl start auditd: this VM has no systemd; of the stemcell's units, only bosh-agent, monit, cron and rsyslog run", 5)
 	ask("systemctl is-active agent", "active", 0)
+	ask("env PATH=/bin:/usr/bin:/sbin:/usr/sbin systemctl is-active monit", "active", 0) // as monit starts jobs
 	ask("/var/vcap/bosh/etc/bosh-enable-monit-access", "", 0)
 
 	// The services that jobs use run as their units say.
@@ -202,11 +238,31 @@ func TestUnits(t *testing.T) {
 	if got := monits(); len(got) != 4 {
 		t.Errorf("monit was started %d times", len(got))
 	}
-	if err := w.client().DeleteVM(t.Context(), vm); err != nil {
+	m.end()
+}
+
+// TestUnitsDisk mounts a disk as the agent does. An agent that is started again compares
+// the name of what is mounted with that of the disk's first partition, and without it
+// mounts the disk once more, which fails (bosh-agent, platform/linux_platform.go,
+// MountPersistentDisk).
+func TestUnitsDisk(t *testing.T) {
+	t.Parallel()
+	m := newUnitsVM(t)
+	disk := m.disk(t)
+	if _, err := m.client().AttachDisk(t.Context(), m.vm, disk); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.client().DeleteStemcell(t.Context(), stemcell); err != nil {
+	path := "/run/machine/disks/" + disk
+	m.ask("mkdir -p /var/vcap/store && mount "+path+" /var/vcap/store -o bind && mount", "\n"+path+"1 on /var/vcap/store type", 0)
+	m.ask("mount", "\n"+path+" on /var/vcap/store type", 0)
+	m.ask("umount "+path+" && mount | while read -r _ _ place _; do [ $place != /var/vcap/store ] || echo mounted; done; echo done", "done", 0)
+	m.ask("mkdir -p /var/vcap/store_migration_target && mount "+path+" /var/vcap/store_migration_target -o bind && mount", "\n"+path+" on /var/vcap/store_migration_target type", 0)
+	m.ask("umount /var/vcap/store_migration_target", "", 0)
+	if err := m.client().DetachDisk(t.Context(), m.vm, disk); err != nil {
 		t.Fatal(err)
 	}
-	w.nothingLeft(t)
+	if err := m.client().DeleteDisk(t.Context(), disk); err != nil {
+		t.Fatal(err)
+	}
+	m.end()
 }
