@@ -263,7 +263,7 @@ func imports() map[string][]string {
 			"fleet",
 			"fleet/rollout",
 			"fleet/schedule",
-			"manifest",
+			"manifest", "manifest/document",
 			"network",
 			"state/file",
 		},

@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // Options are the parameters of a run: environment, terminal, flags, and the deployment.
@@ -85,6 +86,12 @@ type work struct {
 // newRun returns a run that has not begun.
 func newRun(opts Options) *run {
 	opts.record()
+	given := opts
+	if opts.Inputs.LinkNames == nil && opts.Manifest != "-" {
+		opts.Inputs.LinkNames = func(ctx context.Context, wishes []document.LinkWish) ([]document.LinkNames, error) {
+			return LinkNames(ctx, given, wishes)
+		}
+	}
 	t := instance.New(instance.NewEnv(opts.Config), opts.Options)
 	w := &work{rec: t.Record, look: instance.NewLook(t, opts.Fix)}
 	r := &run{work: w, t: t, asked: opts}

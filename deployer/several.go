@@ -35,6 +35,7 @@ func ReadSeveral(ctx context.Context, opts Options, all *deployed.Record, do fun
 		return err
 	}
 	inputs := r.t.From.Inputs
+	inputs.LinkNames, inputs.CheckLinks = opts.Inputs.LinkNames, true
 	inputs.Generating = func(ctx context.Context, names []string, exists bool) error {
 		return r.refuseGenerated(ctx, all, names, exists)
 	}

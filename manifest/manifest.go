@@ -278,6 +278,20 @@ func (m *Manifest) Address() (ip string, dynamic bool) {
 	return "", true
 }
 
+// AddressNetwork returns the name of the network of Address.
+func (m *Manifest) AddressNetwork() string {
+	if m.SharesNetworks() {
+		w, _ := m.Placement.main()
+		return w.Network
+	}
+	for _, ref := range m.Group.Networks {
+		if len(m.Group.Networks) == 1 || slices.Contains(ref.Default, "gateway") {
+			return ref.Name
+		}
+	}
+	return ""
+}
+
 // SharesNetworks reports whether the networks are those of a cloud config, which
 // many deployments share.
 func (m *Manifest) SharesNetworks() bool { return m.Placement != nil && !m.Placement.Own }

@@ -273,5 +273,6 @@ var sections = keys.Table{
 		{Key: "type", Form: keys.Choice, Values: gen.Types(), About: "Type of the generated value; without a type, the value must be given."},
 		{Key: "options", Form: keys.Map, About: "Options of the type."},
 		{Key: "scope", Form: keys.Choice, Values: document.Scopes(), About: "deployment: one value for all instances, the default; instance: a value of its own for each instance."},
-	}, Ignored: []string{"consumes", "update_mode"}},
+		{Key: "consumes", Form: keys.Map, About: "Links whose names and addresses a certificate is valid for: alternative_name, common_name."},
+	}, Ignored: []string{"update_mode"}},
 }

@@ -97,6 +97,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 		return nil, nil, err
 	}
 	s.continueRecreate(&opts, old)
+	opts.Inputs.LinkNames = deployment.LinkNames(opts, old, s.saved)
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
 		s.read = of.Deployment
 		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved); err != nil {

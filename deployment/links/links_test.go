@@ -199,3 +199,32 @@ func TestCandidatesElsewhere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A link has the name that the Director gives it, and the addresses of its instances.
+func TestNames(t *testing.T) {
+	groups := deployment(func(groups []Group) { groups[0].Name = "My_DB" })
+	p, err := Find("Cf_1", groups, "sql", "conn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(p.Names(false), " "); got != "q-s0.my-db.default.cf-1.bosh 10.0.0.1 10.0.0.2" {
+		t.Error(got)
+	}
+	if got := p.Names(true)[0]; got != "*.my-db.default.cf-1.bosh" {
+		t.Error(got)
+	}
+	for want, ask := range map[string][2]string{
+		`; there are conn`:             {"sql", "database"},
+		`add it to a job`:              {"address", "web"},
+		`; did you mean "conn"?`:       {"sql", "con"},
+		"several jobs provide a link ": {"sql", "conn"},
+	} {
+		list := groups
+		if strings.HasPrefix(want, "several") {
+			list = append(list, groups[0])
+		}
+		if _, err := Find("d", list, ask[0], ask[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", ask, err, want)
+		}
+	}
+}

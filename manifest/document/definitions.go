@@ -36,6 +36,7 @@ type definition struct {
 	value      *variable // nil until it is generated
 	symbol     *variable // used in place of the value; nil until it is needed
 	each       bool      // true: each instance has a value of its own
+	linked     *linked   // nil: it consumes no link
 }
 
 // state is the progress of resolving a definition.
@@ -161,8 +162,14 @@ func (e *evaluation) generate(def *definition) {
 		def.state = failed
 		return
 	}
-	if links := def.place.Get("consumes"); links.HasKey() {
-		links.WarnKey("is not used: list the names and addresses of the certificate in options.alternative_names")
+	if def.unlinked() {
+		if e.opts.Generate == Write && e.opts.LinkNames == nil {
+			def.refuseUnlinked()
+			return
+		}
+		def.state = planned
+		e.generated = append(e.generated, def.name)
+		return
 	}
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
 	if place.node != nil {
@@ -182,6 +189,7 @@ func (e *evaluation) generate(def *definition) {
 		wanted.Options, _ = options.plain().(map[string]any)
 	}
 	e.addHosts(def, &wanted)
+	def.addLinks(&wanted)
 	var errs []error
 	for _, wrong := range gen.Validate(wanted) {
 		errs = append(errs, wrong)

@@ -59,6 +59,12 @@ type Options struct {
 	// even if it has only one: variables with scope: instance have no value before
 	// Document.For. Documents with several instances are recognized without it.
 	Several bool
+	// LinkNames returns the names of links that certificates consume, in the order of the
+	// wishes; nil: they are unknown, and such certificates are not generated. It may read
+	// the document again with the mode Plan and without LinkNames.
+	LinkNames func(ctx context.Context, wishes []LinkWish) ([]LinkNames, error)
+	// CheckLinks also compares stored certificates with the names of their links.
+	CheckLinks bool
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration
@@ -150,6 +156,9 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 func (e *evaluation) interpolate(ctx context.Context) error {
 	e.readDefinitions()
 	if err := e.ask(ctx); err != nil {
+		return err
+	}
+	if err := e.readLinks(ctx); err != nil {
 		return err
 	}
 	if e.store != nil && e.opts.Generate == Write && len(e.incomplete()) > 0 {

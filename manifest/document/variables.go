@@ -49,7 +49,7 @@ func Variables(ctx context.Context, path string, opts Options) ([]Variable, erro
 		return nil, err
 	}
 	e.readDefinitions()
-	if err := e.ask(ctx); err != nil {
+	if err := errors.Join(e.ask(ctx), e.readLinks(ctx)); err != nil {
 		return nil, err
 	}
 	var list []Variable
@@ -122,6 +122,7 @@ func (e *evaluation) wanted(def *definition) gen.Definition {
 			}
 		}
 	}
+	def.addLinks(&wanted)
 	return wanted
 }
 
@@ -177,7 +178,7 @@ func Rotate(ctx context.Context, path string, opts Options, r Rotation) ([]Rotat
 		return nil, err
 	}
 	e.readDefinitions()
-	if err := e.ask(ctx); err != nil {
+	if err := errors.Join(e.ask(ctx), e.readLinks(ctx)); err != nil {
 		return nil, err
 	}
 	if !r.DryRun {
