@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 
@@ -72,75 +71,6 @@ type Identity struct {
 // describes.
 func (d *Deployment) Single() bool {
 	return len(d.Groups) == 1 && d.Groups[0].Instances == 1 && !d.Groups[0].Errand
-}
-
-// instancesKey matches what may be the number of instances of a group.
-var instancesKey = regexp.MustCompile(`(?m)(?:^\s+(?:-\s+)?|[{,]\s*)["']?instances["']?:\s*([^\s,}]+)`)
-
-// hasCloudConfig is a line with the key cloud_config.
-var hasCloudConfig = regexp.MustCompile(`(?m)^["']?cloud_config["']?:`)
-
-// LooksSeveral reports whether a manifest describes several instances after the
-// operations, and has a cloud config or gets one.
-func LooksSeveral(ctx context.Context, path string, given document.Options) bool {
-	data, ok := regularFile(path)
-	if !ok || len(given.CloudConfigs) == 0 && !hasCloudConfig.Match(data) {
-		return false
-	}
-	for _, ops := range given.Ops {
-		if _, ok := regularFile(ops); !ok {
-			given.Ops = nil // a pipe can be read only by the command itself
-		}
-	}
-	counts := instancesKey.FindAllSubmatch(data, 2)
-	if len(given.Ops) == 0 && (len(counts) == 0 || len(counts) == 1 && string(counts[0][1]) == "1") {
-		return false
-	}
-	several, open := countsSeveral(ctx, path, document.Options{Ops: given.Ops})
-	if several || !open {
-		return several
-	}
-	// A variable says how many. Sources that may ask somebody, and pipes, are left to the
-	// command, which reads the manifest again.
-	regular := func(file string) bool { _, ok := regularFile(file); return ok || file == "-" }
-	values := document.Options{
-		Ops: given.Ops, Vars: given.Vars, VarsEnv: given.VarsEnv, Environ: given.Environ, FlagsFile: given.FlagsFile, Piped: given.Piped,
-	}
-	for _, file := range given.VarsFiles {
-		if regular(file) {
-			values.VarsFiles = append(values.VarsFiles, file)
-		}
-	}
-	several, _ = countsSeveral(ctx, path, values)
-	return several
-}
-
-// countsSeveral reports whether a manifest describes several instances, and whether that
-// depends on a variable without a value.
-func countsSeveral(ctx context.Context, path string, opts document.Options) (several, open bool) {
-	opts.Generate = document.Plan
-	// Other variables have no values, so reading reports problems.
-	_, _ = document.Read(ctx, path, opts, func(top document.Value) {
-		groups := top.Get("instance_groups").Items()
-		several = len(groups) > 1
-		for _, g := range groups {
-			n, ok := g.Get("instances").Whole()
-			several = several || ok && n != 1
-			open = open || g.Get("instances").Pending()
-		}
-	})
-	return several, open
-}
-
-// regularFile returns the contents of a file that can be read twice. What cannot be read,
-// is no file or is too large is reported by the command itself.
-func regularFile(path string) ([]byte, bool) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > document.MaxFileSize {
-		return nil, false
-	}
-	data, err := os.ReadFile(path)
-	return data, err == nil
 }
 
 // LoadDeployment evaluates, reads and checks the manifest at path with all of its
