@@ -41,25 +41,14 @@ instances it shows each, or those of --instance.`,
 			}
 			opts.Manifest = args[0]
 			several, err := instances.Select(cmd.Context(), c, &opts)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case several != nil && html != "":
-				return cli.WrongUsage(cmd, errors.New("--html is for one instance: name it with --instance GROUP/INDEX"))
 			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				if several == nil {
 					return reportOne(ctx, c, opts, html, noPlan)
 				}
-				for i, in := range several.List {
-					if !c.JSON() {
-						c.Print(func(out *ui.Writer) { ui.Heading(out, in.Name(), i == 0) })
-					}
-					if err := reportOne(ctx, c, several.Options(opts, i), "", noPlan); err != nil {
-						return fmt.Errorf("%s: %w", in.Name(), err)
-					}
-				}
-				return nil
+				return reportAll(ctx, c, several, opts, html, noPlan)
 			})
 		},
 	}
@@ -76,26 +65,39 @@ instances it shows each, or those of --instance.`,
 	return cmd
 }
 
+// reportAll prints the reports of several instances, or writes a page with all of them.
+func reportAll(ctx context.Context, c *cli.Console, of *instances.Selection, opts deployer.Options, html string, noPlan bool) error {
+	var all []page.Instance
+	for i, in := range of.List {
+		r, err := reportOf(ctx, c, of.Options(opts, i), noPlan)
+		if err != nil {
+			return fmt.Errorf("%s: %w", in.Name(), err)
+		}
+		c.Quiet()
+		switch {
+		case c.JSON():
+			c.PrintObject("", r)
+		case html == "":
+			c.Print(func(out *ui.Writer) {
+				ui.Heading(out, in.Name(), i == 0)
+				ui.Report(out, r)
+			})
+		}
+		all = append(all, page.Instance{Name: in.Name(), Report: r})
+	}
+	if html == "" {
+		return nil
+	}
+	if err := page.WriteAll(html, of.Record.Name, all, c.Redactor.Shown); err != nil {
+		return err
+	}
+	c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Wrote " + html})
+	return nil
+}
+
 // reportOne prints the report of one instance, or writes its page.
 func reportOne(ctx context.Context, c *cli.Console, opts deployer.Options, html string, noPlan bool) error {
-	missing, err := missingState(opts)
-	switch {
-	case err != nil:
-		return err
-	case missing != nil && (noPlan || missing.Manifest != ""):
-		return missing
-	case missing != nil: // reported before anything is downloaded
-		c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
-	}
-	var made deployer.PlanFile
-	err = errors.New("--no-plan was given")
-	if !noPlan {
-		made, err = deployer.MakePlan(ctx, opts)
-	}
-	if ctx.Err() != nil {
-		return err
-	}
-	r, err := recorded(ctx, c, opts, made, err)
+	r, err := reportOf(ctx, c, opts, noPlan)
 	if err != nil {
 		return err
 	}
@@ -115,6 +117,28 @@ func reportOne(ctx context.Context, c *cli.Console, opts deployer.Options, html 
 		c.Print(func(out *ui.Writer) { ui.Report(out, r) })
 	}
 	return err
+}
+
+// reportOf returns the report of one instance.
+func reportOf(ctx context.Context, c *cli.Console, opts deployer.Options, noPlan bool) (*observe.Report, error) {
+	missing, err := missingState(opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case missing != nil && (noPlan || missing.Manifest != ""):
+		return nil, missing
+	case missing != nil: // reported before anything is downloaded
+		c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Nothing is deployed yet: there is no deployment state file at " + missing.Path})
+	}
+	var made deployer.PlanFile
+	err = errors.New("--no-plan was given")
+	if !noPlan {
+		made, err = deployer.MakePlan(ctx, opts)
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return recorded(ctx, c, opts, made, err)
 }
 
 // recorded returns the records of a deployment, with the plan, or the reason why there is

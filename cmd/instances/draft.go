@@ -17,11 +17,15 @@ import (
 )
 
 // Drafted returns whether the options are about the instances that a deployment is to have,
-// and which of them the person names; empty: all.
+// and which of them the person names; empty: all. One that the record has is not among them.
 func Drafted(ctx context.Context, opts *deployer.Options) (names string, several bool) {
 	names = opts.Instance
 	if strings.Contains(names, "/") && !strings.Contains(names, ",") {
-		return names, false
+		if all, err := record.Load(opts.RecordFolder()); err != nil {
+			return names, false // The command reports it.
+		} else if _, found := all.Find(names); found {
+			return names, false
+		}
 	}
 	if _, several = Looks(ctx, &opts.Options); several {
 		opts.Instance = ""

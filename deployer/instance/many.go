@@ -151,6 +151,22 @@ func (o *Options) Selected() (*record.Record, []*record.Instance, error) {
 	return all, list, nil
 }
 
+// Each returns the options for each instance of the deployment's record, and true; or those
+// of a manifest with one instance, which has no record.
+func (o Options) Each() (list []Options, several bool, err error) {
+	if !record.Exists(o.RecordFolder()) {
+		return []Options{o}, false, nil
+	}
+	all, recorded, err := o.Selected()
+	for _, in := range recorded {
+		one := o
+		one.Instance = in.Name()
+		one.Select(all, in)
+		list = append(list, one)
+	}
+	return list, true, err
+}
+
 // SelectInstance finds the instance that the options name, and sets the path of its state
 // in them.
 func (o *Options) SelectInstance() error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -34,16 +35,25 @@ func Adopt(ctx context.Context, cfg instance.Config, from instance.Options, mani
 	address := cfg.Database
 	for _, path := range manifests {
 		from.Manifest = path
-		t := instance.New(env, from)
-		defer t.Close()
-		claims, err := claimsOf(ctx, t)
+		list, several, err := from.Each()
 		if err != nil {
 			return nil, err
 		}
-		if address = cmp.Or(address, t.Addresses.LedgerAddress()); address != t.Addresses.LedgerAddress() {
-			return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
+		for _, one := range list {
+			if _, err := os.Stat(one.StateFile); several && errors.Is(err, fs.ErrNotExist) {
+				continue // it was not created yet
+			}
+			t := instance.New(env, one)
+			defer t.Close()
+			claims, err := claimsOf(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			if address = cmp.Or(address, t.Addresses.LedgerAddress()); address != t.Addresses.LedgerAddress() {
+				return nil, errors.New("the deployments have their addresses in different ledgers: name the manifests of one, or the ledger with --database")
+			}
+			instances, all = append(instances, t), append(all, claims...)
 		}
-		instances, all = append(instances, t), append(all, claims...)
 	}
 	ledger, err := env.Ledger(ctx, address)
 	if err != nil {

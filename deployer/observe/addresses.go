@@ -10,7 +10,6 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/deployer/instance"
-	"bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
@@ -89,7 +88,7 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 		return nil, err
 	}
 	for _, path := range manifests {
-		several, list, err := q.instancesOf(path)
+		list, several, err := instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}.Each()
 		if err != nil {
 			return nil, err
 		}
@@ -101,23 +100,6 @@ func (q LedgerQuery) view(ctx context.Context, cfg instance.Config, read bool) (
 	}
 	v.address = cmp.Or(v.address, instance.LedgerPath(cfg.Home))
 	return v, nil
-}
-
-// instancesOf returns the options for each instance of a manifest, and whether it has
-// several.
-func (q LedgerQuery) instancesOf(path string) (several bool, list []instance.Options, err error) {
-	one := instance.Options{Manifest: path, StateFile: q.StateFile, Inputs: q.Inputs}
-	if q.StateFile != "" || !record.Exists(record.Dir(path)) {
-		return false, []instance.Options{one}, nil
-	}
-	all, recorded, err := one.Selected()
-	for _, in := range recorded {
-		from := one
-		from.Instance = in.Name()
-		from.Select(all, in)
-		list = append(list, from)
-	}
-	return true, list, err
 }
 
 // add adds an instance. Of several, those that are not created yet are left out unless

@@ -33,6 +33,28 @@ func Write(path string, r *observe.Report, clean func(string) string) error {
 	return Save(path, func() ([]byte, error) { return HTML(r, clean) })
 }
 
+// Instance is the report of one instance of several.
+type Instance struct {
+	Name   string // web/0
+	Report *observe.Report
+}
+
+// WriteAll writes the page of the reports of several instances to a file, as Save does.
+func WriteAll(path, deployment string, list []Instance, clean func(string) string) error {
+	return Save(path, func() ([]byte, error) {
+		all := view{Name: cmp.Or(deployment, "Deployment"), Class: "done", Word: "nothing to do"}
+		for _, in := range list {
+			v := newView(in.Report)
+			v.Name, v.ID = in.Name, strings.ReplaceAll(in.Name, "/", "-")+"-"
+			if v.Class == "unknown" || v.Class == "todo" && all.Class == "done" {
+				all.Class, all.Word = v.Class, v.Word
+			}
+			all.All = append(all.All, v)
+		}
+		return render(all, clean)
+	})
+}
+
 // Save writes a page to a file. It replaces an earlier page, and no other file: if a person
 // forgets the file name after the flag, the next word, such as a manifest, would be
 // overwritten.
@@ -66,6 +88,10 @@ func isReplaceable(path string) bool {
 
 // HTML returns the page of a report. clean replaces secrets in a text.
 func HTML(r *observe.Report, clean func(string) string) ([]byte, error) {
+	return render(newView(r), clean)
+}
+
+func render(v view, clean func(string) string) ([]byte, error) {
 	return webpage.Render(files, template.FuncMap{
 		"show":   func(text any) string { return clean(fmt.Sprint(text)) }, // every text that is not part of the template
 		"took":   timeline.Took,
@@ -73,13 +99,15 @@ func HTML(r *observe.Report, clean func(string) string) ([]byte, error) {
 		"axis":   axis,
 		"sign":   sign,
 		"split":  func(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") },
-	}, newView(r))
+	}, v)
 }
 
 // view is the data of page.html.
 type view struct {
 	*observe.Report
 	Name        string
+	ID          string // prefix of the ids of its parts; empty: it is the only one
+	All         []view // of several instances; then there is no report
 	Class, Word string // the state of the deployment
 	Steps       []step
 	Last        *run // the last deploy; nil: this machine has no timeline of it

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,35 @@ func TestHTML(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: the page lacks %q:\n%s", name, want, got)
 			}
+		}
+	}
+}
+
+// The page of several instances has a part for each, with ids of its own.
+func TestWriteAll(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "page.html")
+	list := []Instance{{"db/0", &observe.Report{Plan: &plan.View{}}}, {"web/0", &observe.Report{Plan: &plan.View{Changes: []plan.Line{{What: plan.VM, Action: plan.Create}}}}}}
+	if err := WriteAll(path, "cluster", list, same); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := textOf(t, data); !strings.Contains(text, "cluster changes pending") || !strings.Contains(text, "db/0 nothing to do") {
+		t.Error(text)
+	}
+	seen := map[string]bool{}
+	for _, id := range regexp.MustCompile(` id="[^"]*"`).FindAllString(string(data), -1) {
+		if seen[id] {
+			t.Error("twice:" + id)
+		}
+		seen[id] = true
+	}
+	for _, id := range []string{"db-0-", "web-0-", "web-0-plan"} {
+		if !seen[` id="`+id+`"`] {
+			t.Error("missing: " + id)
 		}
 	}
 }
