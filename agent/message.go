@@ -50,6 +50,9 @@ type Spec struct {
 	// ConfigurationHash is the digest of all rendered templates. If it is
 	// empty, the agent stores the spec without applying it.
 	ConfigurationHash string `json:"configuration_hash"`
+	// PersistentDisk is the size of the persistent disk in MiB, which drain scripts get. A
+	// Director sends it, create-env does not.
+	PersistentDisk int `json:"persistent_disk,omitempty"`
 }
 
 // SpecJob lists the jobs of the instance group, in the manifest's order.

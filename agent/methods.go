@@ -105,7 +105,7 @@ func (c *Client) StopAsync(ctx context.Context) error {
 }
 
 // Drain runs the drain scripts of the jobs and waits for their end. kind is "shutdown"
-// or "update"; next is the new spec, which only update needs.
+// or "update"; next is the spec that the scripts get, which only update needs.
 func (c *Client) Drain(ctx context.Context, kind string, next *Spec) error {
 	// An unknown kind makes an agent crash.
 	if kind != "shutdown" && kind != "update" {

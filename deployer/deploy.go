@@ -103,7 +103,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 		orphans = orphansOf(r.t.State.Get(), time.Time{})
 	}
 	err := r.runList(ctx, deleting, func(d plan.Decision) []plan.Step {
-		return plan.DeleteSteps(d, r.asked.KeepDisk, ledger, orphans)
+		return plan.DeleteSteps(d, r.asked.KeepDisk, ledger, r.t.EndsDeployment(), orphans)
 	})
 	if err != nil || r.t.From.Of != nil {
 		return err

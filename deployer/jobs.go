@@ -261,6 +261,9 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 	s.Packages = j.packages.spec
 	s.RenderedTemplates = agent.Blob{BlobstoreID: blob, SHA1: j.rendered.digest}
 	s.ConfigurationHash = j.rendered.hash
+	if j.rec.IsOneOfSeveral() && m.Group.Disk != nil {
+		s.PersistentDisk = m.Group.Disk.Size
+	}
 	return s
 }
 

@@ -18,7 +18,7 @@ func TestStepsWithoutManifestMayNotRemake(t *testing.T) {
 		d := plan.Seen(st, plan.Facts{HasVM: true, Answers: answers, OldAnswers: answers, Mounted: []string{"disk-1"}}, plan.Asked{})
 		for name, steps := range map[string][]plan.Step{
 			"stop": plan.StopSteps(d), "start": plan.StartSteps(d), "restart": plan.RestartSteps(d), "post-deploy": plan.PostDeploySteps(d),
-			"delete": plan.DeleteSteps(d, false, true, nil), "delete --keep-disk": plan.DeleteSteps(d, true, true, nil),
+			"delete": plan.DeleteSteps(d, false, true, true, nil), "delete --keep-disk": plan.DeleteSteps(d, true, true, false, nil),
 			"disks delete": plan.DeleteDiskSteps([]string{"disk-2"}), "deploy --previous": plan.Previous(d, "web", false).Steps,
 		} {
 			if len(steps) == 0 || slices.ContainsFunc(steps, func(s plan.Step) bool { return mayRemake(s.Kind) }) {

@@ -38,6 +38,16 @@ func (j *jobs) comingSpec() *agent.Spec {
 	return &next
 }
 
+// remainingSpec returns the spec of an instance after its jobs are stopped, for drain
+// scripts: by the size of its disk they know whether it is deleted. A Director sends it,
+// create-env does not: nil.
+func (j *jobs) remainingSpec(s plan.Step) *agent.Spec {
+	if !j.rec.IsOneOfSeveral() || s.Next.Instance == "delete" {
+		return nil
+	}
+	return &agent.Spec{PersistentDisk: s.With.DiskSize}
+}
+
 // stopScripts runs scripts of jobs that run when jobs are stopped.
 func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 	next, name := *s.Next, string(s.Kind)
@@ -47,15 +57,15 @@ func (j *jobs) stopScripts(ctx context.Context, s plan.Step) error {
 	})
 }
 
-// drain drains the jobs. If new jobs are applied to the VM afterwards, drain scripts
-// get their spec.
+// drain drains the jobs. Drain scripts get the spec of new jobs that are applied to the VM
+// afterwards.
 func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 	vm := j.stopping(s)
 	err := j.rec.Out.Do(fmt.Sprintf("Draining jobs on instance '%s'", j.rec.About.Instance()), func(*report.Stage) error {
 		if s.Next.Update {
 			return vm.Drain(ctx, "update", j.comingSpec())
 		}
-		return vm.Drain(ctx, "shutdown", nil)
+		return vm.Drain(ctx, "shutdown", j.remainingSpec(s))
 	})
 	if err != nil {
 		return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)

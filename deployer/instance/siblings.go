@@ -18,6 +18,14 @@ import (
 // again.
 const siblingPause = 200 * time.Millisecond
 
+// IsOneOfSeveral reports whether the run is about an instance of a deployment with several.
+func (rec *Record) IsOneOfSeveral() bool { return rec.From.Of != nil }
+
+// EndsDeployment reports whether the deployment is deleted together with the instance.
+func (rec *Record) EndsDeployment() bool {
+	return rec.From.Of == nil || rec.From.Of.Instance.Going == record.DeploymentDeleted
+}
+
 // LockSiblings waits until no other instance of the deployment uploads or deletes a
 // stemcell: the instances share stemcells. The caller must call release. For the only
 // instance of a manifest, it does nothing.

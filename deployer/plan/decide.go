@@ -19,6 +19,9 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly,
 		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
+	if have := st.Disk(); have != nil {
+		d.DiskSize = have.Size
+	}
 	if st.Own.Swap != nil {
 		d.Replaced = st.Own.Swap.CID
 	}
@@ -92,7 +95,10 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d.Stopped = st.Own.Stopped
 	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
 	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
-	d.Disk = diskWork(w, st, f, vm.Action, disk.Action)
+	d.Disk, d.DiskSize = diskWork(w, st, f, vm.Action, disk.Action), 0
+	if w.Disk != nil {
+		d.DiskSize = w.Disk.Size
+	}
 	return &Choice{VM: vm, Disk: disk, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil
 }
 

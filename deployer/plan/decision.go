@@ -52,6 +52,7 @@ type Decision struct {
 	Checks     bool     `json:"checks,omitempty"` // the service has health checks
 
 	Disk      DiskWork `json:"disk"`
+	DiskSize  int      `json:"-"`                   // size of the disk after the steps, in MiB; 0: there is none
 	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that are mounted on the recorded VM
 	Leftovers []string `json:"leftovers,omitempty"` // calls that checking leftovers may make
 }

@@ -171,9 +171,11 @@ func (l list) stopJobs(s Step) []Step {
 		s.Kind, s.Calls = kind, []string{call}
 		return s
 	}
+	drain := as(Drain, "agent drain")
+	drain.With.DiskSize = l.DiskSize
 	return slices.Concat(
 		one(!l.SkipDrain && slices.Contains(l.OldScripts, string(PreStop)), as(PreStop, "agent run_script")),
-		one(!l.SkipDrain, as(Drain, "agent drain")),
+		one(!l.SkipDrain, drain),
 		one(true, as(StopProcesses, "agent stop")),
 		one(slices.Contains(l.OldScripts, string(PostStop)), as(PostStop, "agent run_script")))
 }

@@ -132,6 +132,7 @@ type With struct {
 	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
 	AgentID    string   // delete vm: agent id of the VM
 	Earlier    bool     // stop: the VM was replaced by an earlier run
+	DiskSize   int      // drain: size of the disk that the instance has afterwards, in MiB
 	Lost       string   // stop: why the jobs cannot be stopped: only the disk is detached
 	Mounted    []string // unmount: CIDs of the disks that are mounted on the VM; unknown if Earlier is set
 	KeepUnused bool     // clean up: keep unused disks as orphans
@@ -169,7 +170,16 @@ func (n Next) Unmount() bool { return n.VM == "delete" }
 func staying() *Next  { return &Next{VM: "keep", Instance: "keep", Deployment: "keep"} }
 func changing() *Next { return &Next{VM: "keep", Instance: "keep", Deployment: "keep", Update: true} }
 func leaving() *Next  { return &Next{VM: "delete", Instance: "keep", Deployment: "keep"} }
-func ending() *Next   { return &Next{VM: "delete", Instance: "delete", Deployment: "delete"} }
+
+// ending returns what happens when an instance is deleted. whole is true if the
+// deployment is deleted with it.
+func ending(whole bool) *Next {
+	n := &Next{VM: "delete", Instance: "delete", Deployment: "keep"}
+	if whole {
+		n.Deployment = "delete"
+	}
+	return n
+}
 
 // Looks returns the step that has found the facts, with its calls. byCPI says whether the
 // CPI was asked, too.
@@ -369,10 +379,11 @@ func Previous(seen Decision, group string, stopped bool) Plan {
 	return p
 }
 
-// DeleteSteps returns the steps that delete a deployment. keepDisk keeps the
-// current disk as an orphan. ledger is true if a ledger may contain addresses of
-// the deployment. orphans are the CIDs of the orphaned disks that are deleted.
-func DeleteSteps(d Decision, keepDisk, ledger bool, orphans []string) []Step {
+// DeleteSteps returns the steps that delete an instance. keepDisk keeps the current disk
+// as an orphan. ledger is true if a ledger may contain addresses of the instance. whole is
+// true if its deployment is deleted, too. orphans are the CIDs of the orphaned disks that
+// are deleted.
+func DeleteSteps(d Decision, keepDisk, ledger, whole bool, orphans []string) []Step {
 	l := list{d}
 	var deleteOrphans []Step
 	for _, cid := range orphans {
@@ -380,7 +391,7 @@ func DeleteSteps(d Decision, keepDisk, ledger bool, orphans []string) []Step {
 	}
 	return slices.Concat(
 		clearRecord(), l.stopReplaced(), l.deleteReplaced(),
-		l.stop(StopJobs, ending()), l.deleteCurrent(),
+		l.stop(StopJobs, ending(whole)), l.deleteCurrent(),
 		one(ledger, Step{Kind: ReleaseAddress}), one(keepDisk && d.Disk.CID != "", Step{Kind: KeepDisk, Name: d.Disk.CID}),
 		l.deleteDisks(keepDisk), deleteOrphans, []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
 }
