@@ -32,13 +32,13 @@ type cluster struct {
 	env  []string
 }
 
-// newCluster returns a cluster in a copy of examples/nats, whose commands need no flags
-// there.
-func newCluster(t *testing.T) *cluster {
+// newCluster returns a cluster in a copy of a folder of examples, whose commands need no
+// flags there.
+func newCluster(t *testing.T, example string) *cluster {
 	t.Helper()
 	bin, cache := program(t)
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "env"), os.DirFS("../examples/nats")); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "env"), os.DirFS(filepath.Join("../examples", example))); err != nil {
 		t.Fatal(err)
 	}
 	home := filepath.Join(dir, "home")
@@ -130,7 +130,7 @@ func TestNATSCluster(t *testing.T) {
 		t.Skip("builds nats-server")
 	}
 	t.Parallel()
-	c := newCluster(t)
+	c := newCluster(t, "nats")
 	natsServer(t, filepath.Join(c.dir, "release", "src", "nats-server", "nats-server"))
 	c.must("deploy", "--yes")
 	servers := natsServers(3)
@@ -321,7 +321,7 @@ func TestRollingPage(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	t.Parallel()
-	c := newCluster(t)
+	c := newCluster(t, "nats")
 	if err := os.CopyFS(filepath.Join(c.dir, "page"), os.DirFS("../testdata/quickstart/page-release")); err != nil {
 		t.Fatal(err)
 	}
