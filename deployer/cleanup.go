@@ -6,6 +6,7 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/state"
 )
 
 // cleanUp deletes unused disks and stemcells. If the CPI is connected, it also tries
@@ -43,6 +44,18 @@ func (r *run) deleteUnused(ctx context.Context, s plan.Step) error {
 		}
 	}
 	return nil
+}
+
+// recordTags records that the new VM and its disk have their tags, so that the deploy that
+// applies the jobs needs no CPI.
+func (r *run) recordTags(context.Context) error {
+	if r.vms.untagged || r.disks.untagged {
+		return nil
+	}
+	return r.t.State.Update(func(st *state.State) error {
+		st.Own.Tagged = r.vms.want.Applied[plan.PartTags]
+		return nil
+	})
 }
 
 // updateTags sets the tags of an existing VM and its disk again.

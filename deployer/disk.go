@@ -20,6 +20,7 @@ type disks struct {
 	*work
 	cpi          *instance.CPI
 	migratedFrom string // CID of the disk that this run has migrated the data from
+	untagged     bool   // the tags of a disk could not be set
 }
 
 // provideFirst creates the first disk and attaches it, while the jobs are
@@ -293,7 +294,8 @@ func (ds *disks) tag(ctx context.Context, cid string) {
 	if err == nil {
 		err = c.SetDiskMetadata(ctx, cid, ds.metadata())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // After an interruption, the next deploy sets the tags.
+	ds.untagged = err != nil && !cpi.NotImplemented(err)
+	if ds.untagged && ctx.Err() == nil { // After an interruption, the next deploy sets the tags.
 		ds.rec.Out.Warning(fmt.Sprintf("cannot tag disk %s: %v", cid, err))
 	}
 }

@@ -57,7 +57,7 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 			st.Releases = append(st.Releases, rel)
 			st.CurrentReleaseIDs = append(st.CurrentReleaseIDs, rel.ID)
 		}
-		st.Own.Salt, st.Own.Made, st.Own.Applied = rs.journal.Salt(), rs.want.Made, applied
+		st.Own.Salt, st.Own.Made, st.Own.Applied, st.Own.Tagged = rs.journal.Salt(), rs.want.Made, applied, ""
 		if rs.jobs.rendered.hash != "" {
 			st.Own.Processes = rs.jobs.rendered.processes
 		}

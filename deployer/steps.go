@@ -175,6 +175,7 @@ func (r *run) doers() map[plan.Kind]doer {
 
 		plan.UpdateAgent: plain(r.settings.update),
 		plan.UpdateTags:  r.updateTags,
+		plan.RecordTags:  plain(r.recordTags),
 		plan.Record:      r.records.deployment,
 		plan.SendDNS:     plain(r.jobs.sendDNS),
 		plan.CleanUp:     r.cleanUp,

@@ -30,6 +30,7 @@ type vms struct {
 	ledgers      *instance.Addresses
 	deletedAgent string         // agent id of the VM that this run has deleted
 	sized        map[string]any // cloud_properties that the CPI has chosen; nil: it was not asked
+	untagged     bool           // the tags of the new VM could not be set
 }
 
 // properties returns the cloud_properties of a new VM. If the manifest names only the
@@ -177,7 +178,8 @@ func (v *vms) tag(ctx context.Context, cid string) {
 	if err == nil {
 		err = c.SetVMMetadata(ctx, cid, v.tags())
 	}
-	if err != nil && ctx.Err() == nil && !cpi.NotImplemented(err) { // After an interruption, the next deploy sets the tags.
+	v.untagged = err != nil && !cpi.NotImplemented(err)
+	if v.untagged && ctx.Err() == nil { // After an interruption, the next deploy sets the tags.
 		v.rec.Out.Warning(fmt.Sprintf("cannot tag VM %s: %v", cid, err))
 	}
 }

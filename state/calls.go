@@ -121,7 +121,7 @@ func (s *State) forgetVM(cid string) {
 	if s.CurrentVMCID == cid {
 		s.CurrentVMCID = ""
 		s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
-		s.Own.Made, s.Own.Applied, s.Own.Created = nil, nil, nil
+		s.Own.Made, s.Own.Applied, s.Own.Created, s.Own.Tagged = nil, nil, nil, ""
 	}
 	if s.Own.Swap != nil && s.Own.Swap.CID == cid {
 		s.Own.Swap = nil

@@ -75,7 +75,7 @@ func (s *State) settleVM(in Intent, cid string) error {
 		s.CurrentStemcellID = ""
 	}
 	s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
-	s.Own.Made, s.Own.Applied = in.Made, nil
+	s.Own.Made, s.Own.Applied, s.Own.Tagged = in.Made, nil, ""
 	s.Own.ManifestSHA1 = ""
 	s.Own.Created = nil
 	if !in.Started.IsZero() {

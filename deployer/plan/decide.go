@@ -301,7 +301,7 @@ func (d *Decision) addSmall(w Wishes, st state.State) {
 	switch {
 	case len(st.Own.Applied) > 0 && st.Own.Applied[PartTags] != w.Applied[PartTags]:
 		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsChanged}}})
-	case len(st.Own.Applied) == 0 && st.Own.AgentID != "":
+	case len(st.Own.Applied) == 0 && st.Own.AgentID != "" && (st.Own.Tagged == "" || st.Own.Tagged != w.Applied[PartTags]):
 		// The run may have been killed before it tagged the VM.
 		d.Changes = append(d.Changes, Change{What: Tags, Action: Update, Why: []Reason{{Cause: TagsUnfinished}}})
 	}

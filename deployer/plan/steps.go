@@ -44,6 +44,7 @@ const (
 
 	UpdateAgent Kind = "update agent"
 	UpdateTags  Kind = "update tags"
+	RecordTags  Kind = "record tags" // those of a new VM and its disk
 	Record      Kind = "record deployment"
 	SendDNS     Kind = "send dns"
 	CleanUp     Kind = "clean up"
@@ -89,9 +90,9 @@ func (k Kind) Words() string {
 	return string(k)
 }
 
-// Quiet reports whether a step of that kind only changes records, before others change
-// the VM. Plans for people do not list it.
-func (k Kind) Quiet() bool { return k == ClearRecord }
+// Quiet reports whether a step of that kind only changes records while others change the
+// VM. Plans for people do not list it.
+func (k Kind) Quiet() bool { return k == ClearRecord || k == RecordTags }
 
 // Starts reports whether steps of that kind are in the group that starts jobs.
 func (k Kind) Starts() bool {
@@ -265,7 +266,8 @@ func (l list) createOnly() []Step {
 	return slices.Concat(
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
 		l.stopReplaced(), l.deleteCurrent(),
-		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.compile())
+		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.compile(),
+		[]Step{{Kind: RecordTags}})
 }
 
 // replace returns the steps that delete the VM and create another one.

@@ -293,6 +293,22 @@ func TestFolded(t *testing.T) {
 	}
 }
 
+// The tags that a deploy has set which only created the VM are not set again, unless they
+// have changed since.
+func TestTagged(t *testing.T) {
+	t.Parallel()
+	w := Wishes{Applied: map[string]string{PartTags: "new"}}
+	for tagged, want := range map[string]bool{"": true, "old": true, "new": false} {
+		var st state.State
+		st.Own.AgentID, st.Own.Tagged = "agent", tagged
+		d := Decision{}
+		d.addSmall(w, st)
+		if sets := d.on(Tags) == Update; sets != want {
+			t.Errorf("tags %q were set: sets them again: %v", tagged, sets)
+		}
+	}
+}
+
 // A deploy that only creates does the first steps of the one that creates, up to
 // compiling, and nothing to a VM that exists.
 func TestCreateOnly(t *testing.T) {
@@ -315,7 +331,7 @@ func TestCreateOnly(t *testing.T) {
 		var want []Kind
 		if whole.On(VM) == Create {
 			want = slices.DeleteFunc(kinds(whole), func(k Kind) bool { return k == RenderAgain })
-			want = want[:slices.Index(want, Compile)+1]
+			want = append(want[:slices.Index(want, Compile)+1], RecordTags)
 		}
 		if got := kinds(d); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, not %v", name, got, want)
