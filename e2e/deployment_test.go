@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -20,55 +19,29 @@ import (
 
 // crowd is a deployment of several instances that is disturbed.
 type crowd struct {
-	t                           *testing.T
-	bin, dir                    string
-	env                         []string // more variables of the commands
-	rng                         *rand.Rand
-	instances, port             int
-	coordinators, children, vms int
-	starts                      int
-}
+	t               *testing.T
+	bin, dir        string
+	env             []string // more variables of the commands
+	rng             *rand.Rand
+	instances, port int
+	atOnce, disk    int // max_in_flight; MiB
+	starts          int
+	killed          map[string]int // what was killed, and how often
 
-// atOnceInCrowd is max_in_flight of the deployment.
-const atOnceInCrowd = 2
-
-// TestDeploymentChaos deploys and changes a deployment of several instances again and
-// again while its coordinator, the processes of its instances, and its VMs are killed at
-// random, for DEPLOYMENT seconds, or 15. Each time, the same command must bring all
-// instances to what the manifest says: not more than max_in_flight change at the same
-// time, none is changed by two processes, no address is given twice, and nothing is left
-// at the end.
-func TestDeploymentChaos(t *testing.T) {
-	seconds := 15
-	if text := os.Getenv("DEPLOYMENT"); text != "" {
-		var err error
-		seconds, err = strconv.Atoi(text)
-		check(t, err)
-	}
-	c := newCrowd(t)
-	rounds := 0
-	for end := time.Now().Add(time.Duration(seconds) * time.Second); rounds < 2 || time.Now().Before(end); rounds++ {
-		c.instances = 3 + c.rng.IntN(3)
-		c.write()
-		c.converge(strconv.Itoa(rounds), 1+c.rng.IntN(4))
-	}
-	out, err := c.command("delete", "--fix").CombinedOutput()
-	if err != nil {
-		t.Fatalf("delete: %v\n%s", err, out)
-	}
-	c.nothingLeft()
-	t.Logf("%d rounds, %d starts of the command, killed: %d coordinators, %d processes of instances, %d VMs", rounds, c.starts, c.coordinators, c.children, c.vms)
-	if c.coordinators+c.children+c.vms == 0 {
-		t.Error("nothing was killed")
-	}
+	began time.Time       // the last start of the command
+	ends  map[string]int  // how often something of an instance was killed, by id
+	gone  []moment        // VMs and agents that were killed since then
+	up    map[string]bool // instances that are running, by id
 }
 
 func newCrowd(t *testing.T) *crowd {
 	bin, cache := program(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), rng: rand.New(rand.NewPCG(seed, 0))}
-	check(t, os.MkdirAll(c.path("home/.bosh"), 0o700))
+	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), rng: rand.New(rand.NewPCG(seed, 0)), atOnce: 2, disk: 16, killed: map[string]int{}, up: map[string]bool{}}
+	for _, dir := range []string{"home/.bosh", "tmp"} {
+		check(t, os.MkdirAll(c.path(dir), 0o700))
+	}
 	check(t, os.Symlink(cache, c.path("home/.bosh/cache")))
 	t.Cleanup(func() { endAll(func() []process { return allOf(c.dir) }) })
 	var err error
@@ -91,7 +64,7 @@ networks:
 - name: default
   subnets: [{range: 127.44.0.0/24, gateway: 127.44.0.1, azs: [z1], reserved: [127.44.0.2-127.44.0.9]}]
 vm_types: [{name: small, cloud_properties: {machine: folder}}]
-disk_types: [{name: small, disk_size: 16}]
+disk_types: [{name: small, disk_size: ` + strconv.Itoa(c.disk) + `}]
 `,
 		"page.yml": fmt.Sprintf(`name: page
 releases:
@@ -107,7 +80,7 @@ instance_groups:
   persistent_disk_type: small
   networks: [{name: default}]
   env: {bosh: {mbus: {cert: ((mbus_tls))}}}
-  jobs: [{name: web, release: cluster, properties: {title: ((title))}}]
+  jobs: [{name: web, release: cluster, properties: {title: ((title)), dir: %[5]q}}]
 update: {canaries: 1, max_in_flight: %[1]d, canary_watch_time: 0-60000, update_watch_time: 0-60000}
 variables:
 - {name: mbus_password, type: password}
@@ -118,16 +91,31 @@ cloud_provider:
   mbus: https://mbus:((mbus_password))@0.0.0.0:%[3]d
   cert: ((mbus_tls))
   properties: {agent: {mbus: "https://mbus:((mbus_password))@0.0.0.0:%[3]d"}}
-`, atOnceInCrowd, strings.Join(names, ", "), c.port, c.instances),
+`, c.atOnce, strings.Join(names, ", "), c.port, c.instances, c.dir),
 		"release/config/final.yml":                   "name: cluster\n",
-		"release/jobs/web/monit":                     "",
-		"release/jobs/web/spec":                      "name: web\ntemplates: {config.erb: config, post-deploy.erb: bin/post-deploy}\npackages: []\nconsumes: [{name: web, type: web}]\nprovides: [{name: web, type: web}]\nproperties: {title: {}}\n",
+		"release/jobs/web/monit":                     "check process web\n  with pidfile /var/vcap/sys/run/web/web.pid\n  start program \"/var/vcap/jobs/web/bin/ctl start\"\n  stop program \"/var/vcap/jobs/web/bin/ctl stop\"\n  group vcap\n",
+		"release/jobs/web/spec":                      "name: web\ntemplates: {config.erb: config, ctl: bin/ctl, pre-start.erb: bin/pre-start, post-start.erb: bin/post-start, drain.erb: bin/drain, post-deploy.erb: bin/post-deploy}\npackages: []\nconsumes: [{name: web, type: web}]\nprovides: [{name: web, type: web}]\nproperties: {title: {}, dir: {}}\n",
+		"release/jobs/web/templates/ctl":             "#!/bin/bash\ndir=$VCAP_ROOT/sys/run/web\nmkdir -p $dir\ncase $1 in\nstart) sleep 100000 </dev/null >/dev/null 2>&1 & echo $! >$dir/web.pid ;;\nstop) kill $(cat $dir/web.pid); rm -f $dir/web.pid ;;\nesac\n",
 		"release/jobs/web/templates/config.erb":      "title <%= p('title') %> of <%= link('web').instances.size %>\n",
-		"release/jobs/web/templates/post-deploy.erb": "#!/bin/sh\nexit 0\n",
+		"release/jobs/web/templates/pre-start.erb":   script("pre-start"),
+		"release/jobs/web/templates/post-start.erb":  script("post-start"),
+		"release/jobs/web/templates/drain.erb":       script("drain") + "echo 0\n",
+		"release/jobs/web/templates/post-deploy.erb": script("post-deploy"),
 	} {
 		check(c.t, os.MkdirAll(filepath.Dir(c.path(name)), 0o700))
 		check(c.t, os.WriteFile(c.path(name), []byte(text), 0o600))
 	}
+}
+
+// script returns a script of the job. It writes a line when it begins, and another one if
+// a script of the same instance runs.
+func script(name string) string {
+	return fmt.Sprintf(`#!/bin/bash
+exec 9><%%= p('dir') %%>/busy-<%%= spec.id %%>
+flock -n 9 || echo "$EPOCHREALTIME <%%= spec.id %%> overlap" >><%%= p('dir') %%>/scripts
+echo "$EPOCHREALTIME <%%= spec.id %%> %s" >><%%= p('dir') %%>/scripts
+sleep 0.1
+`, name)
 }
 
 func (c *crowd) command(name string, args ...string) *exec.Cmd {
@@ -140,109 +128,10 @@ func (c *crowd) command(name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(c.bin, args...)
 	cmd.Dir = c.dir
-	cmd.Env = []string{"HOME=" + c.path("home"), "PATH=" + os.Getenv("PATH"), "CROWD=" + c.dir}
+	cmd.Env = []string{"HOME=" + c.path("home"), "PATH=" + os.Getenv("PATH"), "CROWD=" + c.dir, "TMPDIR=" + c.path("tmp")}
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
-}
-
-// converge deploys a title while so many things are killed, until the command succeeds,
-// and checks the result.
-func (c *crowd) converge(title string, kills int) {
-	flags := []string{"-v", "title=" + title}
-	for deadline := time.Now().Add(5 * time.Minute); ; {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: the deployment does not get there", title)
-		}
-		var out bytes.Buffer
-		cmd := c.command("deploy", append(flags, "--fix")...)
-		cmd.Stdout, cmd.Stderr = &out, &out
-		check(c.t, cmd.Start())
-		c.starts++
-		done := make(chan error, 1)
-		go func() { done <- cmd.Wait() }()
-		err := c.disturb(cmd, done, &kills)
-		if err == nil && kills > 0 { // it was too fast to be disturbed
-			kills = 0
-			continue
-		}
-		if err == nil {
-			break
-		}
-		if code := cmd.ProcessState.ExitCode(); code > 1 && code != 69 {
-			c.t.Fatalf("%s: %v\n%s", title, err, out.String())
-		}
-		c.t.Logf("%s: %v: %s", title, err, lastError(out.String()))
-	}
-	c.checkAll(title, flags)
-}
-
-// lastError returns the line of the output that begins with Error.
-func lastError(text string) string {
-	_, text, _ = strings.Cut(text, "Error: ")
-	text, _, _ = strings.Cut(text, "\n")
-	return text
-}
-
-// disturb kills something from time to time, until the command ends.
-func (c *crowd) disturb(cmd *exec.Cmd, done chan error, kills *int) error {
-	for {
-		pause := time.Duration(50+c.rng.IntN(1200)) * time.Millisecond
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(pause):
-		}
-		c.checkWidth()
-		if *kills == 0 {
-			continue
-		}
-		*kills--
-		switch c.rng.IntN(3) {
-		case 0:
-			_ = cmd.Process.Kill()
-			c.coordinators++
-		case 1:
-			if list := c.processes(); len(list) > 0 {
-				_ = syscall.Kill(list[c.rng.IntN(len(list))].pid, syscall.SIGKILL)
-				c.children++
-			}
-		case 2:
-			vms, _ := filepath.Glob(c.path("home/.bosh/local/vms/vm-*"))
-			if len(vms) > 0 {
-				vm := filepath.Base(vms[c.rng.IntN(len(vms))])
-				endAll(func() []process { return allOf("VCAP_ROOT=" + c.path("home/.bosh/local/vms/"+vm)) })
-				c.vms++
-			}
-		}
-	}
-}
-
-// processes returns the processes that change instances.
-func (c *crowd) processes() []process {
-	return slices.DeleteFunc(allOf("CROWD="+c.dir), func(p process) bool {
-		return !strings.HasPrefix(p.command, c.bin+" deploy ") || !strings.Contains(p.command, "--instance=")
-	})
-}
-
-// checkWidth checks that not too many instances change, and none twice. Instances whose
-// VMs are only created do not count.
-func (c *crowd) checkWidth() {
-	seen, changing := map[string]int{}, 0
-	for _, p := range c.processes() {
-		_, name, _ := strings.Cut(p.command, "--instance=")
-		name, _, _ = strings.Cut(name, " ")
-		seen[name]++
-		if seen[name] > 1 {
-			c.t.Errorf("two processes change %s", name)
-		}
-		if !strings.Contains(p.command, "--create-only") {
-			changing++
-		}
-	}
-	if changing > atOnceInCrowd {
-		c.t.Errorf("%d instances change at the same time", changing)
-	}
 }
 
 // checkAll checks that all instances are as the manifest says, with an address of their
@@ -252,19 +141,9 @@ func (c *crowd) checkAll(title string, flags []string) {
 	if out, err := c.command("plan", flags...).CombinedOutput(); err != nil {
 		c.t.Fatalf("%s: something is left to do: %v\n%s", title, err, out)
 	}
-	data, err := os.ReadFile(c.path("page-state/deployment.json"))
-	check(c.t, err)
-	var record struct {
-		Instances []struct {
-			Group     string
-			Index     int
-			State     string
-			Addresses map[string]string
-		}
-	}
-	check(c.t, json.Unmarshal(data, &record))
+	instances := c.recorded()
 	addresses, vms := map[string]bool{}, map[string]bool{}
-	for _, in := range record.Instances {
+	for _, in := range instances {
 		addresses[in.Addresses["default"]] = true
 		data, err := os.ReadFile(c.path("page-state/" + in.State))
 		check(c.t, err)
@@ -282,8 +161,8 @@ func (c *crowd) checkAll(title string, flags []string) {
 			c.t.Errorf("%s: web/%d has %q, not %q", title, in.Index, text, want)
 		}
 	}
-	if len(record.Instances) != c.instances || len(addresses) != c.instances || len(vms) != c.instances {
-		c.t.Errorf("%s: %d instances have %d addresses and %d VMs, not %d", title, len(record.Instances), len(addresses), len(vms), c.instances)
+	if len(instances) != c.instances || len(addresses) != c.instances || len(vms) != c.instances {
+		c.t.Errorf("%s: %d instances have %d addresses and %d VMs, not %d", title, len(instances), len(addresses), len(vms), c.instances)
 	}
 	for _, what := range []string{"vms/vm-*", "disks/disk-*"} {
 		if list, _ := filepath.Glob(c.path("home/.bosh/local/" + what)); len(list) != c.instances {
@@ -296,21 +175,70 @@ func (c *crowd) checkAll(title string, flags []string) {
 	}
 }
 
+// recordedInstance is an instance in the record of the deployment.
+type recordedInstance struct {
+	ID, Group string
+	Index     int
+	Going     string // why it is to be deleted; empty: it stays
+	State     string
+	Addresses map[string]string
+}
+
+// recorded returns the instances in the record.
+func (c *crowd) recorded() []recordedInstance {
+	c.t.Helper()
+	data, err := os.ReadFile(c.path("page-state/deployment.json"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	check(c.t, err)
+	var record struct{ Instances []recordedInstance }
+	check(c.t, json.Unmarshal(data, &record))
+	return record.Instances
+}
+
+// remove deletes the deployment.
+func (c *crowd) remove(flags ...string) {
+	c.t.Helper()
+	if out, err := c.command("delete", flags...).CombinedOutput(); err != nil {
+		c.t.Fatalf("delete: %v\n%s", err, out)
+	}
+}
+
 // find returns the files of that name in the jobs of a VM.
 func (c *crowd) find(vm, name string) []string {
 	out, _ := exec.Command("find", c.path("home/.bosh/local/vms/"+vm), "-name", name, "-path", "*jobs/web*").Output()
 	return strings.Fields(string(out))
 }
 
-// nothingLeft checks that a delete has left nothing.
+// nothingLeft checks that a delete has left no VM, disk, stemcell, address, process or
+// file.
 func (c *crowd) nothingLeft() {
 	for _, what := range []string{"vms/vm-*", "disks/disk-*", "stemcells/*"} {
 		if list, _ := filepath.Glob(c.path("home/.bosh/local/" + what)); len(list) > 0 {
 			c.t.Errorf("left: %q", list)
 		}
 	}
-	if list := ofVMs(c.path("home/.bosh/local/vms")); len(list) > 0 {
-		c.t.Errorf("left: %v", list)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		list := append(allOf("CROWD="+c.dir), ofVMs(c.path("home/.bosh/local/vms"))...)
+		if len(list) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("left: %v", list)
+		}
+	}
+	var files []string
+	for _, dir := range []string{"home", "tmp"} {
+		check(c.t, filepath.WalkDir(c.path(dir), func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() != "cache" && d.Name() != "addresses.db" {
+				files = append(files, strings.TrimPrefix(path, c.dir))
+			}
+			return err
+		}))
+	}
+	if len(files) > 0 {
+		c.t.Errorf("left: %q", files)
 	}
 	if _, err := os.Stat(c.path("page-state")); err == nil {
 		c.t.Error("the folder of the states is left")
@@ -352,9 +280,7 @@ func TestDeploymentCrash(t *testing.T) {
 			c.killedAt(step.name, step.instances, points[i])
 		}
 	}
-	if out, err := c.command("delete").CombinedOutput(); err != nil {
-		t.Fatalf("delete: %v\n%s", err, out)
-	}
+	c.remove()
 	c.nothingLeft()
 }
 
