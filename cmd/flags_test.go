@@ -50,7 +50,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // or methods and output.
 const harmless = "skip-unreachable create-only skip-post-deploy config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config cloud-provider release stemcell lock-file database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
-	"state state-key secret lock-wait agent-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
+	"state state-key secret lock-wait agent-timeout create-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
 // other.
@@ -76,6 +76,7 @@ func together() [][2]string {
 		{"plan", "created-before previous"},
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
+		{"stop", "hard skip-drain"},
 		{"delete", "keep-disk orphaned-disks fix skip-if-missing skip-drain"},
 		{"status", "ps vitals"},
 		{"logs", "agent system only dir"},
@@ -426,7 +427,7 @@ func TestFlagWithoutValue(t *testing.T) {
 // A command refuses flags that would have no effect.
 func TestNoIdleFlags(t *testing.T) {
 	for command, flags := range map[string]string{
-		"stop":         "package-dir ruby cpi-timeout",
+		"stop":         "packages-group database",
 		"restart":      "package-dir ruby cpi-timeout",
 		"start":        "skip-drain",
 		"disks delete": "skip-drain",

@@ -66,8 +66,14 @@ func Stop(ctx context.Context, opts Options) error {
 }
 
 // Start starts the jobs of the existing VM. If the agent does not answer, it reboots the
-// VM first.
+// VM first. If bootstrap stop --hard has deleted the VM, it deploys, which creates one.
 func Start(ctx context.Context, opts Options) error {
+	if detached, err := isDetached(opts); err != nil || detached {
+		if err == nil {
+			err = attach(ctx, opts)
+		}
+		return err
+	}
 	return overAgent(ctx, opts, "starting", plan.StartSteps, (*run).reviveDead, (*run).expectVM, (*run).expectDisk, (*run).expectJobs)
 }
 

@@ -109,6 +109,32 @@ func (r *run) refuseSilent(context.Context) error {
 	return &plan.AgentSilentError{VM: cid, Err: r.look.Facts.AgentErr, Next: nextDelete}
 }
 
+// confirmDetach asks before the VM is deleted. It ends the run if that is done already.
+func (r *run) confirmDetach(ctx context.Context) error {
+	st := r.t.State.Get()
+	if st.Detached() && len(st.Own.Intents) == 0 {
+		r.t.Out.Info("`bootstrap stop --hard` has deleted the VM already: nothing to do")
+		return errDone
+	}
+	if st.CurrentVMCID == "" {
+		return nil
+	}
+	kept := "its addresses are kept"
+	if d := st.Disk(); d != nil {
+		kept = fmt.Sprintf("its addresses and disk %s (%d MiB) are kept", d.CID, d.Size)
+	}
+	return r.question(ctx, Question{What: []string{fmt.Sprintf("VM %s is deleted; %s", st.CurrentVMCID, kept)}})
+}
+
+// refuseSilentStop refuses to delete a VM whose jobs cannot be stopped.
+func (r *run) refuseSilentStop(context.Context) error {
+	cid := r.t.State.Get().CurrentVMCID
+	if cid == "" || r.look.Facts.Answers || !r.look.Facts.HasVM {
+		return nil
+	}
+	return r.silent(cid)
+}
+
 // silent returns the error for a VM with a silent agent.
 func (r *run) silent(vm string) error {
 	err := &plan.AgentSilentError{VM: vm, Err: r.look.Facts.AgentErr, Next: nextFix}

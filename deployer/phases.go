@@ -125,6 +125,19 @@ func (r *run) deletePhases() []phase {
 	}...)
 }
 
+// detachPhases returns the phases of stop --hard.
+func (r *run) detachPhases() []phase {
+	return append(r.localPhases(), []phase{
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "confirm", do: r.confirmDetach},
+		{name: "connect cpi", do: r.settle},
+		{name: "look", do: r.look.ForDelete},
+		{name: "refuse a silent agent", do: r.refuseSilentStop},
+		{name: "stop", do: r.detach},
+	}...)
+}
+
 // vmPhases returns the phases of ssh and logs, which call the agent and change nothing in
 // the deployment. They take no lock, so they also work during a deploy.
 func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {

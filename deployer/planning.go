@@ -288,6 +288,10 @@ func (r *run) makePlan(ctx context.Context) error {
 	if r.adopted != nil {
 		st.Own.Made = plan.Digests(r.journal.Salt(), plan.VMParts(r.adopted))
 	}
+	if st.Detached() && !r.asked.Attach {
+		r.want, r.plan, r.vm = w, plan.Detached(r.seen(), r.in.Manifest.Instance()), ""
+		return nil
+	}
 	choice, err := plan.Decide(w, st, r.look.Facts)
 	if _, silent := errors.AsType[*plan.AgentSilentError](err); silent {
 		return r.silent(st.CurrentVMCID)

@@ -62,7 +62,7 @@ func (rs *records) deployment(ctx context.Context, s plan.Step) error {
 			st.Own.Processes = rs.jobs.rendered.processes
 		}
 		st.Own.Variables = rs.in.Manifest.Variables
-		st.Own.Group, st.Own.Stopped = rs.rec.About.Group, s.With.Stopped
+		st.Own.Group, st.Own.Stopped, st.Own.Detached = rs.rec.About.Group, s.With.Stopped, false
 		st.Own.Zone = rs.in.Manifest.Zone()
 		if rs.in.Manifest.SharesNetworks() {
 			st.Own.Ledger = rs.addresses.ledgers.SharedLedger()
@@ -118,7 +118,7 @@ func (rs *records) stopped(context.Context) error {
 
 func (rs *records) started(context.Context) error {
 	return rs.rec.State.Update(func(st *state.State) error {
-		st.Own.Stopped = false
+		st.Own.Stopped, st.Own.Detached = false, false
 		return nil
 	})
 }

@@ -20,17 +20,18 @@ type Options struct {
 	instance.Options
 
 	plan.Asked
-	Planned       *PlanFile // deploy: carry out this plan, or refuse
-	Previous      bool      // deploy: apply the jobs of the last successful deploy
-	OnFailure     OnFailure // deploy: what to do if the new jobs do not run
-	Templates     bool      // deploy: show the differences of rendered files
-	Existing      bool      // deploy: refuse to create a new deployment
-	Probe         bool      // deploy: warn if a reserved address answers already
-	KeepDisk      bool      // delete: keep the persistent disk as an orphan
-	OrphanedDisks bool      // delete: delete orphaned disks, too
-	SkipIfMissing bool      // delete: succeed if there is no state file
-	Disk          string    // disks: CID; disks forget: empty means the current disk
-	OrphansBefore time.Time // disks delete without Disk: only orphans since before then; zero: all
+	Planned       *PlanFile     // deploy: carry out this plan, or refuse
+	Previous      bool          // deploy: apply the jobs of the last successful deploy
+	OnFailure     OnFailure     // deploy: what to do if the new jobs do not run
+	Templates     bool          // deploy: show the differences of rendered files
+	Existing      bool          // deploy: refuse to create a new deployment
+	Probe         bool          // deploy: warn if a reserved address answers already
+	KeepDisk      bool          // delete: keep the persistent disk as an orphan
+	OrphanedDisks bool          // delete: delete orphaned disks, too
+	SkipIfMissing bool          // delete: succeed if there is no state file
+	Disk          string        // disks: CID; disks forget: empty means the current disk
+	CreateTimeout time.Duration // start: how long the agent of a VM that is created may take
+	OrphansBefore time.Time     // disks delete without Disk: only orphans since before then; zero: all
 	// Attached are the CIDs of disks that other instances of the deployment use.
 	// DropOrphans removes these orphans from the state.
 	Attached map[string]bool

@@ -183,6 +183,7 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.ApplyPrevious:   plain(r.jobs.applyPrevious),
 		plan.RecordPrevious:  plain(r.records.previous),
 		plan.RecordStopped:   plain(r.records.stopped),
+		plan.RecordDetached:  plain(r.records.detached),
 		plan.RecordStarted:   plain(r.records.started),
 		plan.KeepDisk:        r.disks.keepCurrent,
 		plan.DeleteDisks:     r.disks.deleteAll,

@@ -25,6 +25,7 @@ import (
 type VM struct {
 	Installation string // the installation id of its state; empty: it has no state
 	CID          string // empty: it has no VM
+	Detached     bool   // bootstrap stop --hard has deleted the VM
 }
 
 // Draft has the instances of a deployment after a deploy.
@@ -213,6 +214,6 @@ func Recorded(r *record.Record, home string) func(*record.Instance) VM {
 		if err != nil || !found {
 			return VM{} // The command about the instance reports what is wrong with its state.
 		}
-		return VM{Installation: st.InstallationID, CID: st.CurrentVMCID}
+		return VM{Installation: st.InstallationID, CID: st.CurrentVMCID, Detached: st.Detached()}
 	}
 }

@@ -51,6 +51,8 @@ func (o *Options) status(ctx context.Context, all *record.Record, in *record.Ins
 		problem = c.Problems[0]
 	}
 	switch {
+	case c.Detached:
+		return rollout.Stopped, ""
 	case c.VM == nil:
 		return rollout.NoVM, ""
 	case c.Agent != nil && !c.Agent.Answers:

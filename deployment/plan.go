@@ -294,6 +294,8 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 				reason += " (" + advice + ")"
 			}
 			failed = append(failed, Unplanned{row.Name, reason})
+		case made[i].file.Plan.Detached():
+			row.Why = "detached"
 		case !view.Nothing():
 			row.Action = Change
 			if draft.New[row.ID] || creates(view) {

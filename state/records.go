@@ -74,6 +74,9 @@ func (s *State) settleVM(in Intent, cid string) error {
 	if s.Stemcell() == nil {
 		s.CurrentStemcellID = ""
 	}
+	if s.Own.Detached {
+		s.Own.Detached, s.Own.Stopped = false, false
+	}
 	s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
 	s.Own.Made, s.Own.Applied, s.Own.Tagged = in.Made, nil, ""
 	s.Own.ManifestSHA1 = ""

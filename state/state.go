@@ -111,6 +111,9 @@ type Own struct {
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
 	// Stopped is true after `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
+	// Detached is true after `bootstrap stop --hard` has begun: the instance is to have no
+	// VM, and keeps its disk and addresses.
+	Detached bool `json:"detached,omitempty"`
 	// Created is when the create_vm call for the current VM began, in UTC; nil if
 	// another tool created the VM, or a version that did not record it.
 	Created *time.Time `json:"created,omitempty"`
@@ -236,6 +239,9 @@ func (s *State) Installation() uuid.UUID {
 	}
 	return id
 }
+
+// Detached reports whether `bootstrap stop --hard` has deleted the VM.
+func (s *State) Detached() bool { return s.Own.Detached && s.CurrentVMCID == "" }
 
 // Stemcell returns the current stemcell, or nil.
 func (s *State) Stemcell() *Stemcell {

@@ -79,7 +79,7 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 			return nil
 		}
 		list := append(c.ChildFlags(s.Cobra, other), flags[command]...)
-		if command == "deploy" || command == "delete" {
+		if command == "deploy" || command == "delete" || command == "stop" {
 			list = append(list, "--yes")
 		}
 		return list
@@ -128,7 +128,7 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		}
 		var list []*record.Instance
 		for _, in := range selected {
-			if known(in).CID == "" {
+			if vm := known(in); vm.CID == "" && (does != deployment.Start || !vm.Detached) {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s has no VM: nothing to %s", in.Name(), does)})
 				continue
 			}

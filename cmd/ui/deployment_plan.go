@@ -172,6 +172,9 @@ func setPlan(s deployment.Set) string {
 		}
 		return text
 	case deployment.Keep:
+		if row.Why != "" {
+			return "no changes: " + row.Why
+		}
 		return "no changes"
 	case deployment.Leave:
 		return "not selected"

@@ -87,6 +87,8 @@ func conditionFacts(out *Writer, c *observe.Condition, now time.Time) {
 
 func vmText(c *observe.Condition) string {
 	switch {
+	case c.Detached:
+		return "none: deleted with bootstrap stop --hard"
 	case c.VM == nil:
 		return "none"
 	case c.VM.Old != "":
@@ -135,6 +137,8 @@ func deployText(c *observe.Condition, now time.Time) string {
 		return "deleted; the last one finished " + Moment(*c.LastDeploy)
 	case c.Idle:
 		return "none"
+	case c.Detached && c.LastDeploy != nil:
+		return "finished " + Moment(*c.LastDeploy)
 	case c.LastDeploy == nil && !c.Finished:
 		return text
 	case c.LastDeploy == nil:

@@ -14,15 +14,32 @@ import (
 )
 
 func newStop(c *cli.Console) *cobra.Command {
-	return lifecycle(c, &cobra.Command{
+	var ask cli.Asking
+	hard := false
+	cmd := lifecycle(c, &cobra.Command{
 		Use:   "stop {MANIFEST | --state FILE}",
 		Short: "Stop the jobs and leave the VM",
 		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
 post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
 bootstrap start, even if you deploy in between. Of several instances it stops all, or
-those of --instance: one group after another, the last one first.`,
-		Example: "  bootstrap stop manifest.yml",
-	}, deployment.Stop, deployer.Stop, stopFlags)
+those of --instance: one group after another, the last one first.
+
+With --hard it also deletes the VM, and keeps its disk and addresses: bootstrap start
+creates a VM with them, as the manifest says then. Deploys create none before.`,
+		Example: "  bootstrap stop manifest.yml\n  bootstrap stop manifest.yml --hard && bootstrap start manifest.yml",
+	}, deployment.Stop, func(ctx context.Context, opts deployer.Options) error {
+		if !hard {
+			return deployer.Stop(ctx, opts)
+		}
+		opts.Confirm = c.Confirm(ask)
+		return deployer.Detach(ctx, opts)
+	}, func(f *pflag.FlagSet, opts *deployer.Options) {
+		stopFlags(f, opts)
+		cli.CPIFlags(f, opts)
+		ask.Flags(f)
+		f.BoolVar(&hard, "hard", false, "also delete the VM; keep its disk and addresses")
+	})
+	return cmd
 }
 
 func newStart(c *cli.Console) *cobra.Command {
@@ -32,10 +49,13 @@ func newStart(c *cli.Console) *cobra.Command {
 		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
 runs the post-start and post-deploy scripts. If the agent does not answer, it first
 reboots the VM. Of several instances it starts all, or those of --instance: one group
-after another.`,
+after another. After stop --hard it deploys, which creates the VM: that needs the
+flags of the deploy.`,
 		Example: "  bootstrap start manifest.yml",
 	}, deployment.Start, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
-		cli.CPIFlags(f, opts) // to reboot the VM
+		cli.CPIFlags(f, opts) // to reboot the VM, or to create it
+		cli.DatabaseFlag(f, &opts.Database)
+		cli.TimeVar(f, &opts.CreateTimeout, "create-timeout", 10*time.Minute, "how long a new VM's agent may take, after stop --hard")
 		cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 2*time.Minute, "how long a rebooted VM's agent may take")
 	})
 }

@@ -19,7 +19,8 @@ const (
 	Failing     InstanceCondition = "failing"     // a process or a health check fails
 	Unreachable InstanceCondition = "unreachable" // the agent does not answer
 	NoVM        InstanceCondition = "no VM"
-	Unknown     InstanceCondition = "unknown" // the state cannot be read
+	Detached    InstanceCondition = "detached" // stopped with bootstrap stop --hard
+	Unknown     InstanceCondition = "unknown"  // the state cannot be read
 )
 
 // InstanceStates are the states of instances of a deployment.
@@ -90,6 +91,8 @@ func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
 // conditionOf returns the condition of an instance in one word.
 func conditionOf(c *Condition) InstanceCondition {
 	switch {
+	case c.Detached:
+		return Detached
 	case c.VM == nil:
 		return NoVM
 	case c.Agent == nil || !c.Agent.Answers:

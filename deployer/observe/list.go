@@ -140,6 +140,8 @@ func statusOf(r file.Recorded) ListedStatus {
 		return ListedGone
 	case r.Err != nil:
 		return ListedUnreadable
+	case r.State.Detached():
+		return ListedStopped
 	case r.State.CurrentVMCID == "":
 		return ListedNoVM
 	case r.State.Own.Stopped:

@@ -31,22 +31,23 @@ type Condition struct {
 	Problems []string `json:"problems"` // problems
 	Notes    []string `json:"notes"`    // information without problems
 
-	VM         *SeenVM       `json:"vm"`         // null: none is recorded
-	Agent      *SeenAgent    `json:"agent"`      // null: it cannot be asked
-	JobState   string        `json:"job_state"`  // empty: unknown
-	Stopped    bool          `json:"stopped"`    // the jobs were stopped with bootstrap stop
-	Jobs       []string      `json:"jobs"`       // names of the jobs
-	Processes  []SeenProcess `json:"processes"`  // processes of the jobs
-	Health     []SeenHealth  `json:"health"`     // health checks of the service
-	Vitals     *Vitals       `json:"vitals"`     // of the VM; null: unknown
-	Addresses  []SeenAddress `json:"addresses"`  // addresses of the instance
-	LastDeploy *time.Time    `json:"deployed"`   // null: the time is not recorded
-	Finished   bool          `json:"finished"`   // the last deploy finished
-	Idle       bool          `json:"idle"`       // no deploy was interrupted: everything was deleted, or nothing was ever created
-	Stemcells  []SeenRecord  `json:"stemcells"`  // uploaded stemcells
-	Releases   []SeenRecord  `json:"releases"`   // releases of the last deploy
-	Disks      []SeenDisk    `json:"disks"`      // persistent disks
-	Unfinished []SeenCall    `json:"unfinished"` // CPI calls with an unknown result
+	VM         *SeenVM       `json:"vm"`                 // null: none is recorded
+	Agent      *SeenAgent    `json:"agent"`              // null: it cannot be asked
+	JobState   string        `json:"job_state"`          // empty: unknown
+	Stopped    bool          `json:"stopped"`            // the jobs were stopped with bootstrap stop
+	Detached   bool          `json:"detached,omitempty"` // bootstrap stop --hard has deleted the VM
+	Jobs       []string      `json:"jobs"`               // names of the jobs
+	Processes  []SeenProcess `json:"processes"`          // processes of the jobs
+	Health     []SeenHealth  `json:"health"`             // health checks of the service
+	Vitals     *Vitals       `json:"vitals"`             // of the VM; null: unknown
+	Addresses  []SeenAddress `json:"addresses"`          // addresses of the instance
+	LastDeploy *time.Time    `json:"deployed"`           // null: the time is not recorded
+	Finished   bool          `json:"finished"`           // the last deploy finished
+	Idle       bool          `json:"idle"`               // no deploy was interrupted: everything was deleted, or nothing was ever created
+	Stemcells  []SeenRecord  `json:"stemcells"`          // uploaded stemcells
+	Releases   []SeenRecord  `json:"releases"`           // releases of the last deploy
+	Disks      []SeenDisk    `json:"disks"`              // persistent disks
+	Unfinished []SeenCall    `json:"unfinished"`         // CPI calls with an unknown result
 
 	Certificates []Certificate `json:"certificates"`
 }
@@ -219,6 +220,7 @@ func (c *Condition) note(format string, args ...any) {
 // addRecords adds the records of the state file.
 func (c *Condition) addRecords(st state.State) {
 	c.Stopped, c.LastDeploy, c.Finished, c.Idle = st.Own.Stopped, st.Own.Deployed, st.CurrentManifestSHA != "", st.Idle()
+	c.Detached = st.Detached()
 	if st.CurrentVMCID != "" {
 		c.VM = &SeenVM{CID: st.CurrentVMCID, AgentID: st.Own.AgentID}
 		if st.Own.Swap != nil {
@@ -270,6 +272,8 @@ func (c *Condition) addUnfinished(st state.State) {
 // judgeDeploy adds a problem if the last deploy is unfinished or there is no VM.
 func (c *Condition) judgeDeploy(st state.State) {
 	switch {
+	case c.Detached:
+		c.problem("the VM was deleted with `bootstrap stop --hard`, and deploys create none; `bootstrap start MANIFEST` does")
 	case c.VM == nil:
 		c.problem("there is no VM")
 	case !c.Finished:

@@ -92,7 +92,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 		}
 		jobs = decideJobs(w, st, f, Replace)
 	}
-	d.Stopped = st.Own.Stopped
+	d.Stopped = st.Own.Stopped && !st.Detached()
 	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
 	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
 	d.Disk, d.DiskSize = diskWork(w, st, f, vm.Action, disk.Action), 0

@@ -94,10 +94,12 @@ const (
 	NoWayBack    Cause = "no-way-back"
 	NotStopped   Cause = "not-stopped"
 	StaysStopped Cause = "stays-stopped"
-	SettingsStay Cause = "settings-stay"
-	Warned       Cause = "warned"
-	StopsEarly   Cause = "stops-early"
-	Undetermined Cause = "undetermined" // Count of calls
+	// StaysDetached: bootstrap stop --hard has deleted the VM.
+	StaysDetached Cause = "stays-detached"
+	SettingsStay  Cause = "settings-stay"
+	Warned        Cause = "warned"
+	StopsEarly    Cause = "stops-early"
+	Undetermined  Cause = "undetermined" // Count of calls
 )
 
 // Reason is the reason for a change or a warning, as data: plans are compared by their
@@ -176,17 +178,18 @@ var words = map[Cause]string{
 	PutBackAsked:    "requested with --previous, which puts back what the previous deploy applied",
 	DiskNotHeld:     "its size is not enforced: {to}; to enforce it: {from}",
 
-	NoSwap:       "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: {to}",
-	Shrinks:      "disk {subject} shrinks from {from} to {to} MiB: what does not fit cannot be moved",
-	DataMoves:    "the data of disk {subject} moves to a new disk: {why}",
-	ResizeOrMove: "disk {subject} is resized if the CPI can do that, else its data is migrated to a new one: {why}",
-	OrphanStays:  "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead",
-	NoWayBack:    "VM {subject} is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds",
-	NotStopped:   "the jobs on VM {subject} are not stopped, and its disk is not unmounted: {why}",
-	StaysStopped: "the jobs were stopped with `bootstrap stop` and stay stopped: `bootstrap start` starts them",
-	SettingsStay: "{names} of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: {to}",
-	Warned:       "{to}",
-	StopsEarly:   "deploy would stop before it changes anything: {to}",
+	NoSwap:        "the old VM is deleted before the new one is created, although update.vm_strategy is create-swap-delete: {to}",
+	Shrinks:       "disk {subject} shrinks from {from} to {to} MiB: what does not fit cannot be moved",
+	DataMoves:     "the data of disk {subject} moves to a new disk: {why}",
+	ResizeOrMove:  "disk {subject} is resized if the CPI can do that, else its data is migrated to a new one: {why}",
+	OrphanStays:   "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead",
+	NoWayBack:     "VM {subject} is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds",
+	NotStopped:    "the jobs on VM {subject} are not stopped, and its disk is not unmounted: {why}",
+	StaysDetached: "the VM was deleted with `bootstrap stop --hard` and is not created again: `bootstrap start` does that",
+	StaysStopped:  "the jobs were stopped with `bootstrap stop` and stay stopped: `bootstrap start` starts them",
+	SettingsStay:  "{names} of the agent differs from the manifest and stays until the VM is replaced, with deploy --recreate: {to}",
+	Warned:        "{to}",
+	StopsEarly:    "deploy would stop before it changes anything: {to}",
 }
 
 // String returns the reason in words, without a full stop.

@@ -68,6 +68,7 @@ const (
 	ApplyPrevious   Kind = "apply previous jobs"
 	RecordPrevious  Kind = "record previous deployment"
 	RecordStopped   Kind = "record that the jobs are stopped"
+	RecordDetached  Kind = "record that the vm is not wanted"
 	RecordStarted   Kind = "record that the jobs run"
 	KeepDisk        Kind = "keep disk" // makes it an orphan
 	DeleteDisks     Kind = "delete disks"
@@ -345,6 +346,28 @@ func (l list) finish() []Step {
 // StopSteps returns the steps of bootstrap stop.
 func StopSteps(d Decision) []Step {
 	return down(list{d}.stop(StopJobs, staying()), []Step{{Kind: RecordStopped}})
+}
+
+// DetachSteps returns the steps of bootstrap stop --hard. The wish is recorded first: what a
+// killed run has begun is not taken for a lost VM.
+func DetachSteps(d Decision) []Step {
+	l := list{d}
+	return down([]Step{{Kind: RecordDetached}}, clearRecord(), l.stopReplaced(), l.deleteReplaced(),
+		l.stop(StopJobs, leaving()), l.deleteCurrent(), []Step{{Kind: LookAtLeftovers}})
+}
+
+// Detached returns the plan of a deploy of an instance whose VM bootstrap stop --hard has
+// deleted: nothing.
+func Detached(seen Decision, name string) Plan {
+	p := Plan{Decision: seen}
+	p.Stopped, p.Changes = true, []Change{{What: VM, Name: name, Action: Keep, Why: []Reason{{Cause: StaysDetached}}}}
+	p.Warnings = []Reason{{Cause: StaysDetached}}
+	return p
+}
+
+// Detached reports whether nothing is done because bootstrap stop --hard has deleted the VM.
+func (d Decision) Detached() bool {
+	return slices.ContainsFunc(d.Warnings, func(r Reason) bool { return r.Cause == StaysDetached })
 }
 
 // StartSteps returns the steps of bootstrap start.

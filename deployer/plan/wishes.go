@@ -88,5 +88,6 @@ type Asked struct {
 	// CreateOnly creates a VM that does not exist, and leaves the rest to another deploy.
 	CreateOnly     bool `json:"create_only,omitempty"`
 	SkipPostDeploy bool `json:"skip_post_deploy,omitempty"` // leave out the post-deploy scripts
+	Attach         bool `json:"attach,omitempty"`           // create the VM that bootstrap stop --hard has deleted
 	AdoptVM        bool `json:"adopt_vm,omitempty"`         // accept that the VM was created from this manifest
 }
