@@ -60,6 +60,7 @@ func Run(t *testing.T, target Target) {
 		{"restart", s.restart, false},
 		{"disks", s.disks, false},
 		{"others", s.others, false},
+		{"signed", s.signed, false},
 		{"empty", s.clear, false},
 	} {
 		if !t.Run(part.name, part.run) && part.need {

@@ -32,6 +32,9 @@ type Target struct {
 	Disk func(t testing.TB) (cid string, hint any)
 	// Restart ends the agent's process and starts it again; nil skips that test.
 	Restart func(t testing.TB)
+	// Listen is an address of this machine with port 0 at which the agent reaches servers
+	// of the tests; empty skips the tests of signed URLs.
+	Listen string
 	// Unsupported are messages that the agent must answer with "unknown
 	// message".
 	Unsupported []string
@@ -45,6 +48,8 @@ type Target struct {
 //	BOOTSTRAP_AGENT_DISK     optional: shell command that makes and attaches a
 //	                         disk and prints its CID and its path on the VM
 //	BOOTSTRAP_AGENT_RESTART  optional: shell command that restarts the agent
+//	BOOTSTRAP_AGENT_LISTEN   optional: address of this machine, as the VM reaches it,
+//	                         with port 0
 //
 // ok is false when BOOTSTRAP_AGENT_URL is not set.
 func FromEnv(t testing.TB) (target Target, ok bool) {
@@ -70,6 +75,7 @@ func FromEnv(t testing.TB) (target Target, ok bool) {
 	if command := os.Getenv("BOOTSTRAP_AGENT_RESTART"); command != "" {
 		target.Restart = func(t testing.TB) { shell(t, command) }
 	}
+	target.Listen = os.Getenv("BOOTSTRAP_AGENT_LISTEN")
 	return target, true
 }
 

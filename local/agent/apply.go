@@ -316,10 +316,11 @@ func (b bundles) installPackage(ctx context.Context, p specPackage) (string, err
 	if exists(dir) {
 		return dir, nil
 	}
-	file, err := b.blobs.path(p.BlobstoreID, p.SHA1)
+	file, fetched, err := b.blobs.get(ctx, p.BlobstoreID, signedURL{p.SignedURL, p.BlobstoreHeaders}, p.SHA1)
 	if err != nil {
 		return "", failf("Fetching package blob: %w", err)
 	}
+	defer fetched()
 	unpacked, err := b.unpack(ctx, file)
 	if err != nil {
 		return "", failf("Installing package directory: %w", err)

@@ -14,16 +14,19 @@ import (
 )
 
 // blobs is the agent's blobstore: files named by their ids. An embedded VM keeps its
-// blobs itself, whatever blobstore is in the settings.
+// blobs itself, whatever blobstore is in the settings; only blobs at signed URLs are
+// elsewhere.
 type blobs struct {
 	vm        machine.VM
 	log       *slog.Logger
 	dir       string
 	sensitive string // blobs of upload_blob, which are found first and never served
+	// ca returns the CA of a blobstore with signed URLs; empty: those of this machine.
+	ca func() string
 }
 
-func newBlobs(vm machine.VM, log *slog.Logger) blobs {
-	return blobs{vm: vm, log: log, dir: vm.Path("data", "blobs"), sensitive: vm.Path("data", "sensitive_blobs")}
+func newBlobs(vm machine.VM, log *slog.Logger, ca func() string) blobs {
+	return blobs{vm: vm, log: log, dir: vm.Path("data", "blobs"), sensitive: vm.Path("data", "sensitive_blobs"), ca: ca}
 }
 
 // checkID refuses ids that are paths.

@@ -61,13 +61,14 @@ func (cp compiler) compile(ctx context.Context, p specPackage, deps map[string]s
 			return blobRef{}, failf("Installing dependent package: '%s': %w", deps[key].Name, err)
 		}
 	}
-	if p.BlobstoreID == "" {
+	if p.BlobstoreID == "" && p.SignedURL == "" {
 		return blobRef{}, failf("Fetching package %s: No blobstore reference for package '%s'", p.Name, p.Name)
 	}
-	archive, err := cp.blobs.path(p.BlobstoreID, p.SHA1)
+	archive, fetched, err := cp.blobs.get(ctx, p.BlobstoreID, signedURL{p.SignedURL, p.BlobstoreHeaders}, p.SHA1)
 	if err != nil {
 		return blobRef{}, failf("Fetching package %s: Fetching package blob %s: %w", p.Name, p.BlobstoreID, err)
 	}
+	defer fetched()
 	if err := checkName("package", p.Name, p.Version); err != nil {
 		return blobRef{}, failf("Getting bundle for new package: %w", err)
 	}

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	m.await()
 	disks := 0
 	agenttest.Run(t, agenttest.Target{
-		URL: strings.Replace(m.url, "https://", "https://mbus:p%40ss@", 1), CA: cert.CA, Root: m.vcap(),
+		URL: strings.Replace(m.url, "https://", "https://mbus:p%40ss@", 1), CA: cert.CA, Root: m.vcap(), Listen: "127.0.0.1:0",
 		Disk: func(t testing.TB) (string, any) {
 			disks++
 			folder := filepath.Join(m.dir, "disks", fmt.Sprint(disks))

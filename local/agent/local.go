@@ -100,7 +100,7 @@ type embeddedAgent struct {
 func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *slog.Logger, lock *folderLock) *embeddedAgent {
 	server := sshd.New(ctx, sshd.Config{VM: vm, Name: boot.Name, Image: boot.SSH, Log: log})
 	settings := newSettings(vm, log, boot, server.Dial)
-	blobs, specs := newBlobs(vm, log), specs{vm}
+	blobs, specs := newBlobs(vm, log, settings.blobstoreCA), specs{vm}
 	bundles := bundles{vm, blobs}
 	jobs := newJobs(ctx, vm, log, settings, specs, bundles)
 	return &embeddedAgent{

@@ -34,14 +34,23 @@ func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	if err := c.bind(2, &kinds, &filters); err != nil {
 		return nil, err
 	}
-	dir, err := l.collect(ctx, kinds, filters)
+	blob, err := l.pack(ctx, kinds, filters)
 	if err != nil {
 		return nil, err
+	}
+	return blob, nil
+}
+
+// pack makes a blob of the wanted logs.
+func (l logs) pack(ctx context.Context, kinds string, filters []string) (blobRef, error) {
+	dir, err := l.collect(ctx, kinds, filters)
+	if err != nil {
+		return blobRef{}, err
 	}
 	defer removal.Tree(dir)
 	blob, err := l.blobs.pack(ctx, dir, true)
 	if err != nil {
-		return nil, failf("Create file on blobstore: %w", err)
+		return blobRef{}, failf("Create file on blobstore: %w", err)
 	}
 	return blob, nil
 }
@@ -200,21 +209,37 @@ func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
 	if err := c.bind(3, &id, &sum, &version); err != nil {
 		return nil, err
 	}
-	file := r.vm.Path("instance", "dns", "records.json")
-	var have, got struct {
-		Version uint64      `json:"version"`
-		Records [][2]string `json:"records"`
-	}
-	if exists(file) && readJSON(file, &have) == nil && have.Version >= version {
+	if !r.outdated(version) {
 		return "synced", nil
 	}
 	blob, err := r.blobs.path(id, sum)
 	if err != nil {
 		return nil, failf("getting %s from blobstore: %w", id, err)
 	}
+	return r.save(blob, version)
+}
+
+// records are the contents of a file of DNS records.
+type records struct {
+	Version uint64      `json:"version"`
+	Records [][2]string `json:"records"`
+}
+
+func (r dnsRecords) file() string { return r.vm.Path("instance", "dns", "records.json") }
+
+// outdated reports whether the VM has no records of this or a later version.
+func (r dnsRecords) outdated(version uint64) bool {
+	var have records
+	return !exists(r.file()) || readJSON(r.file(), &have) != nil || have.Version < version
+}
+
+// save replaces the records of the VM by those in the file of a blob.
+func (r dnsRecords) save(blob string, version uint64) (any, error) {
+	file := r.file()
+	var got records
 	data, err := os.ReadFile(blob)
 	if err != nil {
-		return nil, failf("reading %s from blobstore: %w", id, err)
+		return nil, failf("reading %s from blobstore: %w", filepath.Base(blob), err)
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
 		return nil, failf("unmarshalling DNS records: %w", err)

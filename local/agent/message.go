@@ -41,8 +41,9 @@ func (b *messageBus) operations() map[string]operation {
 		"run_script": {run: a.scripts.runScript},
 		"run_errand": {run: a.scripts.runErrand, cancelable: true},
 
-		"compile_package": {run: a.compiler.compilePackage},
-		"upload_blob":     {run: a.blobs.uploadBlob},
+		"compile_package":                 {run: a.compiler.compilePackage},
+		"compile_package_with_signed_url": {run: a.compiler.compileSigned},
+		"upload_blob":                     {run: a.blobs.uploadBlob},
 
 		"list_disk":              {run: a.disks.list, background: 3},
 		"mount_disk":             {run: a.disks.mountMessage},
@@ -53,14 +54,16 @@ func (b *messageBus) operations() map[string]operation {
 		"add_dynamic_disk":       {run: a.disks.addDynamic},
 		"remove_dynamic_disk":    {run: a.disks.removeDynamic, background: never},
 
-		"fetch_logs":         {run: a.logs.fetch},
-		"bundle_logs":        {run: a.logs.bundle, background: never},
-		"remove_file":        {run: a.logs.removeFile, background: never},
-		"sync_dns":           {run: a.dns.sync, background: never},
-		"update_settings":    {run: b.updateSettings, resumed: "ok"},
-		"delete_arp_entries": {run: deleteARPEntries, background: never},
-		"ssh":                {run: a.ssh, background: never},
-		"shutdown":           {run: b.shutdown, background: never},
+		"fetch_logs":                 {run: a.logs.fetch},
+		"fetch_logs_with_signed_url": {run: a.logs.fetchSigned},
+		"bundle_logs":                {run: a.logs.bundle, background: never},
+		"remove_file":                {run: a.logs.removeFile, background: never},
+		"sync_dns":                   {run: a.dns.sync, background: never},
+		"sync_dns_with_signed_url":   {run: a.dns.syncSigned, background: never},
+		"update_settings":            {run: b.updateSettings, resumed: "ok"},
+		"delete_arp_entries":         {run: deleteARPEntries, background: never},
+		"ssh":                        {run: a.ssh, background: never},
+		"shutdown":                   {run: b.shutdown, background: never},
 	}
 }
 
