@@ -174,7 +174,8 @@ func (s *settings) apply(other updateSettings) (bool, error) {
 // places that can contain it.
 func (s *settings) bus() (*url.URL, error) {
 	s.mu.Lock()
-	text := s.current.MBus
+	given := s.current.MBus
+	text := given
 	if urls := s.current.Env.Bosh.MBus.URLs; len(urls) > 0 {
 		text = urls[0]
 	}
@@ -182,7 +183,22 @@ func (s *settings) bus() (*url.URL, error) {
 		text = s.update.MBus.URLs[0]
 	}
 	s.mu.Unlock()
-	return parseBus(text)
+	bus, err := parseBus(text)
+	if err != nil {
+		return nil, err
+	}
+	// VMs without a network of their own share this machine's: there the CPI replaced all
+	// addresses by that of the VM.
+	if own, err := parseBus(given); err == nil && allAddresses(bus) && !allAddresses(own) {
+		bus.Host = net.JoinHostPort(own.Hostname(), bus.Port())
+	}
+	return bus, nil
+}
+
+// allAddresses reports whether a URL has the host 0.0.0.0 or [::].
+func allAddresses(bus *url.URL) bool {
+	ip := net.ParseIP(bus.Hostname())
+	return ip != nil && ip.IsUnspecified()
 }
 
 func parseBus(text string) (*url.URL, error) {
