@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -283,6 +284,12 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	kept, err := file.Exists(r.record.StatePath(row.in))
 	if err != nil {
 		return err
+	}
+	// The data on an orphaned disk may need the values.
+	if d := r.Base.Deployment; d != nil && !kept {
+		if err := d.Forget(ctx, instance.MemberOf(row.in)); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

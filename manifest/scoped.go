@@ -45,6 +45,9 @@ type Member struct {
 	Identity
 }
 
+// Values returns the instance in the form that package document takes.
+func (m Member) Values() document.Instance { return m.of(m.Group) }
+
 // GenerateFor generates the values that instances lack of variables with scope: instance,
 // if the manifest was read to generate values. It returns the names of the variables, and
 // of the instances.
@@ -54,11 +57,21 @@ func (d *Deployment) GenerateFor(ctx context.Context, list []Member) (names, ins
 	}
 	of := make([]document.Instance, len(list))
 	for i, one := range list {
-		of[i] = one.of(one.Group)
+		of[i] = one.Values()
 	}
 	d.scoped.mu.Lock()
 	defer d.scoped.mu.Unlock()
 	return d.scoped.document.GenerateFor(ctx, of)
+}
+
+// Forget removes the values of an instance from the vars store.
+func (d *Deployment) Forget(ctx context.Context, m Member) error {
+	if d.scoped == nil {
+		return nil
+	}
+	d.scoped.mu.Lock()
+	defer d.scoped.mu.Unlock()
+	return d.scoped.document.Forget(ctx, m.Values())
 }
 
 // StoreExists reports whether the vars store existed when it was last read.

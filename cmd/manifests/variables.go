@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
 	"bootstrap/manifest/document"
 	"bootstrap/state/team"
 )
@@ -32,20 +34,26 @@ func newVariables(c *cli.Console) *cobra.Command {
 
 func newVariablesList(c *cli.Console) *cobra.Command {
 	var inputs document.Options
-	var address string
+	var of instance.Options
 	cmd := &cobra.Command{
 		Use:   "list MANIFEST",
 		Short: "List the variables of a manifest, without their values",
 		Long: `List prints each variable that the manifest defines, where its value comes from, and
 when a certificate expires. It warns about stored values that do not match their
-options any more. It neither prints nor generates values.`,
+options any more. It neither prints nor generates values. A variable with scope:
+instance has a row for each instance of the deployment.`,
 		Example: "  bootstrap variables list bosh.yml -l vars.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			defer sourced(c, &inputs)()
-			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
+			of.Manifest = args[0]
+			selected, err := instancesOf(cmd.Context(), c, &inputs, of)
+			if err != nil {
 				return err
+			}
+			if selected != nil {
+				inputs.Instances = slices.DeleteFunc(inputs.Instances, func(in document.Instance) bool { return !selected(in) })
 			}
 			list, err := document.Variables(cmd.Context(), args[0], inputs)
 			if err != nil {
@@ -61,14 +69,15 @@ options any more. It neither prints nor generates values.`,
 	}
 	f := cmd.Flags()
 	c.InputFlags(f, &inputs)
-	varsFlag(f, &address)
+	varsFlag(f, &of.StateFile)
+	cli.InstanceFlag(f, &of)
 	return cmd
 }
 
 func newVariablesRotate(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var what document.Rotation
-	var address string
+	var of instance.Options
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
@@ -76,7 +85,8 @@ func newVariablesRotate(c *cli.Console) *cobra.Command {
 for certificates that expire within some time. If a CA or another value changes, it
 also generates the certificates that the CA signed, and the variables that have the
 value in their options. All values are written at once, and the previous file is kept.
-The next deploy gives the new values to the VM.`,
+The next deploy gives the new values to the VM. Of a variable with scope: instance, the
+values of all instances are rotated, or of those that --instance selects.`,
 		Example: "  bootstrap variables rotate bosh.yml --vars-store creds.yml admin_password\n" +
 			"  bootstrap variables rotate bosh.yml --vars-store creds.yml --expiring-within 30d --dry-run",
 		Args: func(cmd *cobra.Command, args []string) error { return cli.ManifestAnd(cmd, args, math.MaxInt) },
@@ -89,11 +99,14 @@ The next deploy gives the new values to the VM.`,
 				return errors.New("rotate needs the names of variables or --expiring-within TIME")
 			}
 			c.Start()
-			c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: address, Inputs: inputs}})
+			c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: of.StateFile, Inputs: inputs}})
 			defer sourced(c, &inputs)()
-			if _, err := varsOfTeam(cmd.Context(), c, &inputs, address); err != nil {
+			of.Manifest = args[0]
+			selected, err := instancesOf(cmd.Context(), c, &inputs, of)
+			if err != nil {
 				return err
 			}
+			what.Selected = selected
 			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
 				return err
@@ -104,7 +117,8 @@ The next deploy gives the new values to the VM.`,
 	}
 	f := cmd.Flags()
 	c.VarFlags(f, &inputs)
-	varsFlag(f, &address)
+	varsFlag(f, &of.StateFile)
+	cli.InstanceFlag(f, &of)
 	cli.TimeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
 	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
 	return cmd
@@ -112,17 +126,18 @@ The next deploy gives the new values to the VM.`,
 
 // RotatedLine is a variable with a new value, as --json prints it.
 type RotatedLine struct {
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	Why     string `json:"why"`
-	Rotated bool   `json:"rotated"` // false with --dry-run
+	Name     string `json:"name"`
+	Instance string `json:"instance,omitempty"` // GROUP/INDEX, with scope: instance
+	Type     string `json:"type"`
+	Why      string `json:"why"`
+	Rotated  bool   `json:"rotated"` // false with --dry-run
 }
 
 func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
 	if c.JSON() {
 		lines := make([]RotatedLine, len(rotated))
 		for i, r := range rotated {
-			lines[i] = RotatedLine{r.Name, r.Type, r.Why, !dry}
+			lines[i] = RotatedLine{r.Name, r.Instance, r.Type, r.Why, !dry}
 		}
 		ui.PrintAll(c.Lines(), "rotation", lines)
 		return
@@ -137,7 +152,7 @@ func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
 			if r.Why != "named" {
 				why = ": " + r.Why
 			}
-			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, r.Name, r.Type, why)
+			fmt.Fprintf(out, "%s %s (%s)%s\n", verb, nameOf(r.Name, r.Instance), r.Type, why)
 		}
 		if len(rotated) > 0 && !dry {
 			fmt.Fprintln(out, "Run `"+c.WithTarget("bootstrap deploy MANIFEST")+"` to apply the new values")
@@ -148,9 +163,41 @@ func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
 	})
 }
 
+// nameOf returns the name of a value for people.
+func nameOf(name, instance string) string {
+	if instance == "" {
+		return name
+	}
+	return name + " of " + instance
+}
+
+// instancesOf gives the inputs the instances of the deployment, if its record has some,
+// and the vars store of a team. It returns which instances are selected; nil: all are.
+func instancesOf(ctx context.Context, c *cli.Console, inputs *document.Options, of instance.Options) (selected func(document.Instance) bool, err error) {
+	if of.StateFile, err = varsOfTeam(ctx, c, inputs, of.StateFile); err != nil {
+		return nil, err
+	}
+	all, list, err := of.Selected()
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range all.Instances {
+		if in.Going == "" {
+			inputs.Instances = append(inputs.Instances, instance.MemberOf(in).Values())
+		}
+	}
+	if of.Instance == "" {
+		return nil, nil
+	}
+	return func(one document.Instance) bool {
+		return slices.ContainsFunc(list, func(in *record.Instance) bool { return in.ID == one.ID })
+	}, nil
+}
+
 // VariableLine is a variable as --json prints it.
 type VariableLine struct {
 	Name     string         `json:"name"`
+	Instance string         `json:"instance,omitempty"` // GROUP/INDEX, with scope: instance
 	Type     string         `json:"type,omitempty"`
 	Value    string         `json:"value"` // given, stored, from a source, to be generated, missing
 	NotAfter *time.Time     `json:"not_after,omitempty"`
@@ -167,7 +214,7 @@ type variableFind struct {
 func variableLines(list []document.Variable, now time.Time) []VariableLine {
 	lines := make([]VariableLine, len(list))
 	for i, v := range list {
-		line := VariableLine{Name: v.Name, Type: v.Type, Value: string(v.Origin)}
+		line := VariableLine{Name: v.Name, Instance: v.Instance, Type: v.Type, Value: string(v.Origin)}
 		if !v.NotAfter.IsZero() {
 			end, left := v.NotAfter.UTC(), daysLeft(v.NotAfter, now)
 			line.NotAfter, line.DaysLeft = &end, &left
@@ -199,7 +246,7 @@ func variableTable(out *ui.Writer, list []document.Variable, now time.Time) {
 				expires += fmt.Sprintf(" (%d days left)", left)
 			}
 		}
-		table.Row(v.Name, kind, string(v.Origin), expires)
+		table.Row(nameOf(v.Name, v.Instance), kind, string(v.Origin), expires)
 	}
 	table.Print()
 	for _, v := range list {

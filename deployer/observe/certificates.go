@@ -83,7 +83,11 @@ func (o *observer) storedCertificates(ctx context.Context, now time.Time) []Cert
 	if o.From.Manifest == "" {
 		return nil
 	}
-	variables, err := document.Variables(ctx, o.From.Manifest, o.From.Inputs)
+	inputs := o.From.Inputs
+	if of := o.From.Of; of != nil {
+		inputs.Instances = []document.Instance{instance.MemberOf(of.Instance).Values()}
+	}
+	variables, err := document.Variables(ctx, o.From.Manifest, inputs)
 	if err != nil {
 		return nil // The problem was reported when the manifest was read.
 	}

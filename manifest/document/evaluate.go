@@ -65,6 +65,8 @@ type Options struct {
 	LinkNames func(ctx context.Context, wishes []LinkWish) ([]LinkNames, error)
 	// CheckLinks also compares stored certificates with the names of their links.
 	CheckLinks bool
+	// Instances are the instances of the deployment, for Variables and Rotate.
+	Instances []Instance
 	// ExpiryWarning is how long before its expiry a stored certificate gets a
 	// warning; 0 means 30 days.
 	ExpiryWarning time.Duration

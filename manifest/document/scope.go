@@ -189,11 +189,14 @@ func (e *evaluation) resolveEach() {
 }
 
 // of returns the evaluation for an instance, before variables with scope: instance are
-// filled in. Without Write, it is like Plan.
+// filled in. It generates no values until opts.Generate is set.
 func (e *evaluation) of(of Instance) *evaluation {
 	doc := *e.document
 	doc.problems = slices.Clone(e.unchecked)
 	doc.pending = maps.Clone(e.pending)
+	if doc.pending == nil {
+		doc.pending = map[string]bool{}
+	}
 	own := &evaluation{
 		document: &doc, opts: e.opts, instance: &of, vars: e.vars, store: e.store, sourced: maps.Clone(e.sourced), asked: e.asked,
 		byName: map[string]*definition{}, keys: e.keys, secrets: maps.Clone(e.secrets), sketch: e.sketch,
@@ -202,17 +205,47 @@ func (e *evaluation) of(of Instance) *evaluation {
 		own.opts.Generate = Plan
 	}
 	for _, def := range e.definitions {
-		fresh := *def
 		if def.each {
-			fresh.state, fresh.value, fresh.symbol = untouched, nil, nil
+			def = &definition{name: def.name, kind: def.kind, place: def.place, each: true}
 			delete(doc.pending, def.name)
 		}
-		own.definitions = append(own.definitions, &fresh)
+		own.definitions = append(own.definitions, def)
 		if own.byName[def.name] == nil {
-			own.byName[def.name] = &fresh
+			own.byName[def.name] = def
 		}
 	}
 	return own
+}
+
+// ofEach returns the evaluations for the instances of the options.
+func (e *evaluation) ofEach(ctx context.Context) ([]*evaluation, error) {
+	var list []*evaluation
+	for _, in := range e.opts.Instances {
+		own := e.of(in)
+		if err := own.ask(ctx); err != nil {
+			return nil, err
+		}
+		list = append(list, own)
+	}
+	return list, nil
+}
+
+// Forget removes the values of an instance from the vars store, except those with the
+// names of the variables.
+func (d *Document) Forget(ctx context.Context, in Instance) error {
+	if d.store == nil || in.Plain {
+		return nil
+	}
+	of := func(name string) bool { return strings.HasSuffix(name, "/"+in.ID) }
+	if !slices.ContainsFunc(d.store.names, of) {
+		return nil
+	}
+	defer d.close()
+	if err := d.store.acquire(ctx, d.document); err != nil {
+		return err
+	}
+	d.store.remove(of)
+	return d.store.save(ctx)
 }
 
 // GenerateFor generates the values that instances lack of variables with scope: instance,

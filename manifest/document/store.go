@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	yaml2 "go.yaml.in/yaml/v2"
 
@@ -18,6 +20,7 @@ type varsStore struct {
 	values map[string]*variable
 	names  []string // names of the values, in the order of the file
 	added  map[string]any
+	less   bool // values were removed
 }
 
 // openStore reads a vars store, which need not exist.
@@ -78,6 +81,13 @@ func (s *varsStore) keep() {
 	clear(s.added)
 }
 
+// remove removes values.
+func (s *varsStore) remove(which func(name string) bool) {
+	maps.DeleteFunc(s.values, func(name string, _ *variable) bool { return which(name) })
+	s.names = slices.DeleteFunc(s.names, which)
+	s.less = true
+}
+
 // acquire locks the store until close and reads it again, so that two processes
 // do not generate the same variables.
 func (s *varsStore) acquire(ctx context.Context, d *document) error {
@@ -117,7 +127,7 @@ func (s *varsStore) close() {
 
 // save writes the whole file with the added values.
 func (s *varsStore) save(ctx context.Context) error {
-	if s == nil || len(s.added) == 0 {
+	if s == nil || len(s.added) == 0 && !s.less {
 		return nil
 	}
 	var all yaml2.MapSlice
