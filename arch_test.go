@@ -266,6 +266,7 @@ func imports() map[string][]string {
 			"manifest", "manifest/document",
 			"network",
 			"state/file",
+			"state/team",
 		},
 		"deployment/links":  {"artifact", "templates"},
 		"deployment/page":   {"deployer/page"},

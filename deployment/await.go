@@ -2,12 +2,15 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/wait"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // mostAwaited is how long a run waits for one that still changes an instance.
@@ -42,4 +45,23 @@ func Await(ctx context.Context, r *record.Record, notify func(instance string, b
 		}
 	}
 	return nil
+}
+
+// AwaitStored waits until no process of any machine changes an instance of the record, and
+// copies the states of the instances from the store. It calls notify as Await does.
+func AwaitStored(ctx context.Context, t *team.Copy, r *record.Record, notify func(instance string, by error)) error {
+	limited, cancel := context.WithTimeout(ctx, mostAwaited)
+	defer cancel()
+	errs := make([]error, len(r.Instances))
+	err := sideBySide(limited, len(r.Instances), func(i int) {
+		one, err := t.Instance(r.Instances[i].State)
+		if err == nil {
+			err = one.Await(limited, func(by *team.HeldError) { notify(r.Instances[i].Name(), by) })
+		}
+		errs[i] = err
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	return instance.RefreshInstances(ctx, t)
 }

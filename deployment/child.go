@@ -13,6 +13,11 @@ import (
 // start starts a command about an instance and waits for its end, which the caller must
 // pass to ended. begins is what is reported before.
 func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rollout.Task, begins Event) (rollout.Outcome, error) {
+	if r.Confirm != nil {
+		if err := r.Confirm(ctx); err != nil {
+			return rollout.Outcome{}, err
+		}
+	}
 	t.Member, t.Killed, t.Logs = r.member(row.in, r.dir), true, r.Logs
 	end := make(chan rollout.Outcome, 1)
 	r.mu.Lock()

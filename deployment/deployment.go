@@ -7,7 +7,6 @@ package deployment
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -94,7 +93,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		if in.Was == nil {
 			entry.ID = cmp.Or(saved.id(entry.Name()), uuid.NewString())
 			draft.New[entry.ID] = true
-			entry.State = fmt.Sprintf("%s-%s.json", entry.Group, entry.ID[:8])
+			entry.State = old.NewState(entry)
 		} else if was, found := old.ByID(in.ID); found {
 			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
 		}

@@ -14,7 +14,7 @@ import (
 // was deployed with one instance, the record has that one: its state file stays where it
 // is.
 func Load(dir string, opts deployer.Options) (*record.Record, error) {
-	r, err := record.Load(dir)
+	r, err := opts.LoadRecord(dir)
 	if err != nil || record.Exists(dir) {
 		return r, err
 	}

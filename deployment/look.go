@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"bootstrap/deployer"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
@@ -16,13 +15,13 @@ import (
 
 // about returns the options of a run about one instance in this process, which reports
 // nothing.
-func (o *Options) about(all *record.Record, in *record.Instance) deployer.Options {
+func (o *Options) about(all *record.Record, in *record.Instance) (deployer.Options, error) {
 	one := o.Base
-	one.Of = &instance.Member{Record: all, Instance: in}
-	one.Instance, one.StateFile = in.Group+"/"+in.ID, all.StatePath(in)
+	one.Instance = in.Group + "/" + in.ID
+	err := one.Select(all, in)
 	one.SkipPostDeploy = true // it runs at the end, everywhere
 	one.Report, one.Confirm, one.Continued = func(report.Event) {}, nil, nil
-	return one
+	return one, err
 }
 
 // planned is the plan of an instance, or why it has none.
@@ -33,13 +32,20 @@ type planned struct {
 
 // plan plans an instance.
 func (o *Options) plan(ctx context.Context, all *record.Record, in *record.Instance) planned {
-	made, err := deployer.MakePlan(ctx, o.about(all, in))
+	one, err := o.about(all, in)
+	if err != nil {
+		return planned{err: err}
+	}
+	made, err := deployer.MakePlan(ctx, one)
 	return planned{file: made, err: err}
 }
 
 // status looks at the VM of an instance. problem is the first thing that is wrong.
 func (o *Options) status(ctx context.Context, all *record.Record, in *record.Instance) (state rollout.Condition, problem string) {
-	one := o.about(all, in)
+	one, err := o.about(all, in)
+	if err != nil {
+		return rollout.Unknown, err.Error()
+	}
 	c, err := observe.Status(ctx, one.Config, one.Options)
 	if _, missing := errors.AsType[*file.MissingError](err); missing {
 		return rollout.NoVM, ""

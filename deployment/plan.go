@@ -21,7 +21,9 @@ type Options struct {
 	// Base are the options of what this process itself does about an instance.
 	Base deployer.Options
 	// Advice returns what to do about an error; empty: nothing is known.
-	Advice   func(error) string
+	Advice func(error) string
+	// Confirm returns an error if this run must not begin its next step; may be nil.
+	Confirm  func(context.Context) error
 	Manifest string // its path
 	Self     string // path of this program
 	Env      []string

@@ -20,7 +20,10 @@ func (r *runner) postDeploy(ctx context.Context, names []string) error {
 		st, found, err := file.Read(r.all.StatePath(row.in), r.Base.Home)
 		if err == nil && found && st.CurrentVMCID != "" && !st.Own.Stopped {
 			r.report(row, Event{Status: Stepped, Step: "post-deploy"})
-			err = deployer.PostDeploy(ctx, r.about(r.all, row.in))
+			var one deployer.Options
+			if one, err = r.about(r.all, row.in); err == nil {
+				err = deployer.PostDeploy(ctx, one)
+			}
 		}
 		errs[i] = err
 	})

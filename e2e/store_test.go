@@ -26,10 +26,10 @@ import (
 // STATE to its address, which contains a password for private and postgres. For web, the
 // script controls the server: "store down" makes it fail, "store down-after N" makes it
 // fail at the write of the state after N other writes, and "store up" ends that. "store
-// has NAME" prints a document of it, and "store put NAME FILE" replaces one, like anybody
-// who may write there.
+// has NAME" prints a document of it, "! store has NAME" expects that there is none, and
+// "store put NAME FILE" replaces one, like anybody who may write there.
 func store(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
+	if len(args) == 0 || neg && args[0] != "has" || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
 		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE}")
 	}
 	down, _ := ts.Value(storeDown).(*downAfter)
@@ -103,8 +103,11 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		answer, err := client.Get(ts.Getenv("STATE") + "/" + args[1])
 		ts.Check(err)
 		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			ts.Fatalf("the store has no %s: %s", args[1], answer.Status)
+		if neg && answer.StatusCode == http.StatusNotFound {
+			return
+		}
+		if neg || answer.StatusCode != http.StatusOK {
+			ts.Fatalf("the store answers %s for %s", answer.Status, args[1])
 		}
 		_, err = io.Copy(ts.Stdout(), answer.Body)
 		ts.Check(err)

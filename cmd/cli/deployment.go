@@ -47,6 +47,11 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	scratch.Sweep(os.TempDir(), Memory) // removes the files of killed commands
 	c.line.target = &opts
+	if opts.Instance != "" { // The record of the instances is in the store.
+		if err := c.OpenStateStore(ctx, &opts); err != nil {
+			return err
+		}
+	}
 	if err := SelectInstance(c.line.root, &opts.Options); err != nil {
 		return err
 	}
@@ -93,10 +98,8 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		}
 	})
 	defer stop()
-	if team.IsAddress(opts.StateFile) {
-		if _, err := c.OpenTeam(ctx, opts.Config, opts.StateFile, &opts.Options); err != nil {
-			return err
-		}
+	if err := c.OpenStateStore(ctx, &opts); err != nil {
+		return err
 	}
 	statePath, err := file.Path(opts.Manifest, opts.StateFile)
 	if err != nil {
@@ -120,7 +123,7 @@ func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 		return nil
 	case from.Manifest == "-" || from.Manifest == "" && from.RecordDir == "" && from.StateFile == "":
 		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
-	case team.IsAddress(from.StateFile):
+	case team.IsAddress(from.StateFile): // only commands whose stores are not open
 		return WrongUsage(cmd, errors.New(SeveralInStore))
 	}
 	return from.SelectInstance()
@@ -164,6 +167,17 @@ func (c *Console) Holder() state.Holder {
 		h.User = u.Username
 	}
 	return h
+}
+
+// OpenStateStore opens the store of a team if the options name one, and it is not open
+// yet.
+func (c *Console) OpenStateStore(ctx context.Context, opts *deployer.Options) error {
+	if !team.IsAddress(opts.StateFile) {
+		return nil
+	}
+	c.Start()
+	_, err := c.OpenTeam(ctx, opts.Config, opts.StateFile, &opts.Options)
+	return err
 }
 
 // OpenStore opens the store of a team for a command that works only on stores.

@@ -50,8 +50,8 @@ func (s *several) beginRecreate(ctx context.Context, all *record.Record) error {
 
 // forgetRun removes an earlier run from the record in a folder: there is nothing left to
 // do of it.
-func forgetRun(dir string) error {
-	all, err := record.Load(dir)
+func forgetRun(opts deployer.Options, dir string) error {
+	all, err := opts.LoadRecord(dir)
 	if err != nil || all.Run == nil {
 		return err
 	}

@@ -34,10 +34,14 @@ it deletes a disk only with --yes.`,
 			opts.Manifest = cli.Manifest(args)
 			opts.Inputs.Lenient = true
 			opts.Confirm = c.Confirm(ask)
-			if s, ok := severalOf(c, cmd, opts, ask); ok {
+			s, err := severalOf(c, cmd, &opts, ask)
+			if err != nil {
+				return err
+			}
+			if s != nil {
 				return s.delete()
 			}
-			err := c.Deployment(cmd.Context(), opts, deployer.Delete)
+			err = c.Deployment(cmd.Context(), opts, deployer.Delete)
 			var missing *file.MissingError
 			if errors.As(err, &missing) {
 				return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", err)

@@ -33,7 +33,11 @@ docs/deployments.md.`,
 			opts.Manifest = args[0]
 			opts.Confirm = c.Confirm(ask)
 			c.NameTarget(&opts)
-			if s, ok := severalOf(c, cmd, opts, ask); ok {
+			s, err := severalOf(c, cmd, &opts, ask)
+			if err != nil {
+				return err
+			}
+			if s != nil {
 				if err := some.choose(s); err != nil {
 					return err
 				}

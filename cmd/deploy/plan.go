@@ -52,7 +52,11 @@ the plan, its calls, and how long earlier runs took.`,
 				c.ReportOnly(report.Planned) // On a terminal, the plan is part of the text.
 			}
 			opts.Manifest = args[0]
-			if s, ok := severalOf(c, cmd, opts, cli.Asking{}); ok {
+			s, err := severalOf(c, cmd, &opts, cli.Asking{})
+			if err != nil {
+				return err
+			}
+			if s != nil {
 				if err := some.choose(s); err != nil {
 					return err
 				}
@@ -65,7 +69,7 @@ the plan, its calls, and how long earlier runs took.`,
 				keepOldDisk(cmd, &opts)
 			}
 			var made deployer.PlanFile
-			err := c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
+			err = c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
 				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {
 					return err
 				}

@@ -21,7 +21,11 @@ func newRecreate(c *cli.Console) *cobra.Command {
 			c.Start()
 			opts.Manifest, opts.Recreate, opts.Existing = args[0], true, true
 			opts.Confirm = c.Confirm(ask)
-			if s, ok := severalOf(c, cmd, opts, ask); ok {
+			s, err := severalOf(c, cmd, &opts, ask)
+			if err != nil {
+				return err
+			}
+			if s != nil {
 				s.flags = map[string][]string{"deploy": {"--recreate"}}
 				s.opts.Existing = false // those that do not exist are created
 				return s.deploy("")

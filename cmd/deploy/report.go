@@ -69,7 +69,11 @@ instances it shows each, or those of --instance.`,
 func reportAll(ctx context.Context, c *cli.Console, of *instances.Selection, opts deployer.Options, html string, noPlan bool) error {
 	var all []page.Instance
 	for i, in := range of.List {
-		r, err := reportOf(ctx, c, of.Options(opts, i), noPlan)
+		one, err := of.Options(opts, i)
+		if err != nil {
+			return err
+		}
+		r, err := reportOf(ctx, c, one, noPlan)
 		if err != nil {
 			return fmt.Errorf("%s: %w", in.Name(), err)
 		}

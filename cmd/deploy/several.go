@@ -41,21 +41,28 @@ type several struct {
 	skip   bool                 // leave out unreachable instances
 	failed bool                 // leave out instances that run
 
-	recreates *record.Run // the recreate that runs or is planned; nil: it is no recreate
+	recreates *record.Run        // the recreate that runs or is planned; nil: it is no recreate
+	changes   *instances.Command // set by command
 }
 
-// severalOf returns the command about a deployment, and true; false if the options name
-// one instance, or if the manifest describes only one.
-func severalOf(c *cli.Console, cmd *cobra.Command, opts deployer.Options, ask cli.Asking) (*several, bool) {
-	one := strings.Contains(opts.Instance, "/") && !strings.Contains(opts.Instance, ",")
-	dir, found := instances.Looks(cmd.Context(), &opts.Options)
-	if one || !found {
-		return nil, false
+// severalOf returns the command about a deployment; nil if the options name one instance,
+// or if the manifest describes only one. It opens the store of a team that they name.
+func severalOf(c *cli.Console, cmd *cobra.Command, opts *deployer.Options, ask cli.Asking) (*several, error) {
+	if strings.Contains(opts.Instance, "/") && !strings.Contains(opts.Instance, ",") {
+		return nil, nil
 	}
-	s := &several{c: c, cmd: cmd, opts: opts, ask: ask, dir: dir, only: opts.Instance}
+	c.NameTarget(opts) // for errors
+	if err := c.OpenStateStore(cmd.Context(), opts); err != nil {
+		return nil, err
+	}
+	dir, found := instances.Looks(cmd.Context(), &opts.Options)
+	if !found {
+		return nil, nil
+	}
+	s := &several{c: c, cmd: cmd, opts: *opts, ask: ask, dir: dir, only: opts.Instance}
 	s.opts.Instance = ""
 	keepOldDisk(cmd, &s.opts)
-	return s, true
+	return s, nil
 }
 
 // keepOldDisk makes the old disk of a migration an orphan, as it is with a Director, unless
@@ -68,7 +75,10 @@ func keepOldDisk(cmd *cobra.Command, opts *deployer.Options) {
 
 // command returns what the command has in common with others that change instances.
 func (s *several) command() *instances.Command {
-	return &instances.Command{Console: s.c, Cobra: s.cmd, Dir: s.dir}
+	if s.changes == nil {
+		s.changes = &instances.Command{Console: s.c, Cobra: s.cmd, Dir: s.dir}
+	}
+	return s.changes
 }
 
 // shareRuby makes this process and those of instances share one embedded Ruby. The caller
@@ -117,9 +127,6 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
-	if err := s.command().Refused(s.opts); err != nil {
-		return err
-	}
 	for _, name := range []string{"previous", "templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
@@ -202,7 +209,7 @@ func (s *several) deploy(saved string) (err error) {
 	}
 	s.opts.Inputs.Generate = document.Write
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		unlock, err := s.command().Lock(opts)
+		unlock, err := s.command().Lock(ctx, opts)
 		if err != nil {
 			return err
 		}
@@ -239,7 +246,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 		return err
 	}
 	if p.Nothing() {
-		if err := forgetRun(s.dir); err != nil || s.only != "" || s.failed || s.skip {
+		if err := forgetRun(opts, s.dir); err != nil || s.only != "" || s.failed || s.skip {
 			return err
 		}
 		if err := draft.Settle(); err != nil {
@@ -271,7 +278,9 @@ func (s *several) share(ctx context.Context, opts deployer.Options, all *record.
 	}
 	if record.Exists(s.dir) {
 		opts.Deployment = s.read
-		opts.Select(all, all.Instances[i])
+		if err := opts.Select(all, all.Instances[i]); err != nil {
+			return err
+		}
 	} else if err := deployer.UnshareLinks(opts.Config, s.dir); err != nil { // only one instance is left
 		return err
 	}
@@ -316,7 +325,7 @@ func (s *several) delete() error {
 			}
 			return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", &instance.NoInstancesError{Manifest: opts.Manifest, Dir: s.dir})
 		}
-		unlock, err := s.command().Lock(opts)
+		unlock, err := s.command().Lock(ctx, opts)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package instances
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/state/file"
-	"bootstrap/state/team"
 )
 
 // Command is a command that changes instances, each in a process of its own.
@@ -28,34 +26,45 @@ type Command struct {
 	Console *cli.Console
 	Cobra   *cobra.Command
 	Dir     string // folder of the record
-}
 
-// Refused returns an error if the state is in the store of a team.
-func (s *Command) Refused(opts deployer.Options) error {
-	if team.IsAddress(opts.StateFile) {
-		return cli.WrongUsage(s.Cobra, errors.New(cli.SeveralInStore))
-	}
-	return nil
+	// confirm is set by Lock, for a state in the store of a team. It returns an error if
+	// another run has taken the lock.
+	confirm func(context.Context) error
 }
 
 // Lock locks the deployment for a run.
-func (s *Command) Lock(opts deployer.Options) (unlock func(), err error) {
-	if err := s.Refused(opts); err != nil {
-		return nil, err
-	}
-	return Lock(s.Cobra.Context(), s.Dir, opts)
+func (s *Command) Lock(ctx context.Context, opts deployer.Options) (unlock func(), err error) {
+	unlock, s.confirm, err = lock(ctx, s.Dir, opts)
+	return unlock, err
 }
 
 // Lock locks the deployment whose record is in a folder.
 func Lock(ctx context.Context, dir string, opts deployer.Options) (unlock func(), err error) {
+	unlock, _, err = lock(ctx, dir, opts)
+	return unlock, err
+}
+
+// lock locks a deployment. If its state is in the store of a team, the record of its
+// instances is read there, and confirm returns an error if another run has taken the lock.
+func lock(ctx context.Context, dir string, opts deployer.Options) (unlock func(), confirm func(context.Context) error, err error) {
+	if opts.Team != nil {
+		warn := func(err error) {
+			opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
+		}
+		lock, err := file.LockRecord(ctx, opts.Team, record.LockPath(dir), file.Options{Holder: opts.Holder, Warn: warn})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func() { lock.Unlock(ctx, warn) }, lock.Confirm, nil
+	}
 	lock, err := file.LockDeployment(ctx, record.LockPath(dir), opts.Holder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return func() {
 		lock.Remove()
 		_ = os.Remove(dir) // It stays if it contains a record.
-	}, nil
+	}, nil, nil
 }
 
 // Options returns the options of a run. flags are added to those of the given commands
@@ -91,30 +100,38 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 		}
 		return hint
 	}
+	env := environment.ForMembers(c.Env)
+	if opts.Store != "" {
+		env = append(env, "BOOTSTRAP_STATE="+opts.Store)
+	}
 	return deployment.Options{
-		Base: opts, Advice: advice,
-		Manifest: opts.Manifest, Self: opts.Self, Env: environment.ForMembers(c.Env), Flags: of,
+		Base: opts, Advice: advice, Confirm: s.confirm,
+		Manifest: opts.Manifest, Self: opts.Self, Env: env, Flags: of,
 		Stdin: opts.Inputs.Piped, Logs: record.LogsIn(s.Dir), Report: report,
 	}
 }
 
 // Await waits for commands about instances that another run has started.
 func (s *Command) Await(ctx context.Context, opts deployer.Options, r *record.Record) error {
-	return deployment.Await(ctx, r, func(instance string, by error) {
+	notify := func(instance string, by error) {
 		opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("Waiting for another process that changes %s: %v", instance, by)})
-	})
+	}
+	if err := deployment.Await(ctx, r, notify); err != nil || opts.Team == nil {
+		return err
+	}
+	return deployment.AwaitStored(ctx, opts.Team, r, notify)
 }
 
 // Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM.
 func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.Options, does deployment.Lifecycle) error {
 	return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 		all := &Command{Console: c, Cobra: cmd, Dir: s.Record.Dir()}
-		unlock, err := all.Lock(opts)
+		unlock, err := all.Lock(ctx, opts)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		now, err := record.Load(all.Dir) // Another run may have changed it before the lock.
+		now, err := opts.LoadRecord(all.Dir) // Another run may have changed it before the lock.
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ type Selection struct {
 
 // Looks reports whether the options name a deployment with several instances, and returns
 // the folder for its record.
+// A state in the store of a team must be open.
 func Looks(ctx context.Context, from *instance.Options) (dir string, several bool) {
 	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
 		return "", false
@@ -40,6 +41,9 @@ func Looks(ctx context.Context, from *instance.Options) (dir string, several boo
 func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selection, error) {
 	from := &opts.Options
 	c.NameTarget(opts) // for errors
+	if err := c.OpenStateStore(ctx, opts); err != nil {
+		return nil, err
+	}
 	dir, several := Looks(ctx, from)
 	if !several {
 		return nil, nil
@@ -74,7 +78,10 @@ func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx
 	errs := make([]error, len(s.List))
 	panicked := guard.Each(ctx, cmp.Or(s.width, atOnce), len(s.List), func(i int) {
 		if errs[i] = ctx.Err(); errs[i] == nil {
-			errs[i] = do(ctx, i, s.Options(opts, i))
+			var one deployer.Options
+			if one, errs[i] = s.Options(opts, i); errs[i] == nil {
+				errs[i] = do(ctx, i, one)
+			}
 		}
 	})
 	if panicked != nil {
@@ -84,9 +91,9 @@ func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx
 }
 
 // Options returns the options for a selected instance.
-func (s *Selection) Options(opts deployer.Options, i int) deployer.Options {
+func (s *Selection) Options(opts deployer.Options, i int) (deployer.Options, error) {
 	opts.Instance = s.List[i].Name()
-	opts.Select(s.Record, s.List[i])
+	err := opts.Select(s.Record, s.List[i])
 	opts.Report = only(opts.Instance, opts.Report)
-	return opts
+	return opts, err
 }

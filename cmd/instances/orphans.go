@@ -57,8 +57,11 @@ func onStates(ctx context.Context, opts deployer.Options, all *record.Record, li
 	for _, in := range slices.Clone(list) {
 		one := opts
 		one.Instance = in.Group + "/" + in.ID
-		one.Select(all, in)
-		found, err := file.Exists(one.StateFile)
+		err := one.Select(all, in)
+		found := false
+		if err == nil {
+			found, err = file.Exists(one.StateFile)
+		}
 		if err == nil && found {
 			err = do(ctx, one)
 		}

@@ -88,7 +88,9 @@ func linksOf(ctx context.Context, opts deployer.Options, only string, show bool)
 			return err
 		}
 		opts.Deployment = of.Deployment
-		opts.Select(draft.Record, stay[0])
+		if err := opts.Select(draft.Record, stay[0]); err != nil {
+			return err
+		}
 		if view, err = deployer.Links(ctx, opts, show); err == nil && only != "" {
 			view.Links = slices.DeleteFunc(view.Links, func(l links.Seen) bool { return !groups[l.Consumer.Group] })
 		}

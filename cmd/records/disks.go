@@ -15,12 +15,10 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
-	"bootstrap/state/team"
 )
 
 func newDisks(c *cli.Console) *cobra.Command {
@@ -72,7 +70,8 @@ func listsDisks(c *cli.Console, cmd *cobra.Command) *cobra.Command {
 func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDisk, error) {
 	from := s.one
 	from.Manifest, from.StateFile = cli.Manifest(args), s.file
-	all, list, err := severalWithDisks(s.c, from)
+	opts := deployer.Options{Options: from}
+	all, list, err := severalWithDisks(cmd.Context(), s.c, &opts)
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,11 +92,15 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 // severalWithDisks returns the record of a deployment with several instances, and those
 // that the options select: all, and the former ones, or several of them. The record is nil
 // if the options are about one instance.
-func severalWithDisks(c *cli.Console, from instance.Options) (*record.Record, []*record.Instance, error) {
-	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" || team.IsAddress(from.StateFile) {
+func severalWithDisks(ctx context.Context, c *cli.Console, opts *deployer.Options) (*record.Record, []*record.Instance, error) {
+	from := &opts.Options
+	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
 		return nil, nil, nil
 	}
-	c.NameTarget(&deployer.Options{Options: from})
+	c.NameTarget(opts)
+	if err := c.OpenStateStore(ctx, opts); err != nil {
+		return nil, nil, err
+	}
 	if !record.Exists(from.RecordFolder()) {
 		return nil, nil, nil
 	}
@@ -218,7 +221,7 @@ func (b *before) Set(text string) error {
 // deleteOfSeveral deletes orphans of several instances: the one with the CID, or all old
 // ones. done is false if the options are about one instance.
 func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) (done bool, err error) {
-	all, list, err := severalWithDisks(c, opts.Options)
+	all, list, err := severalWithDisks(cmd.Context(), c, &opts)
 	if all == nil || err != nil {
 		return err != nil, err
 	}

@@ -113,7 +113,7 @@ func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
 // onAll runs the errand on the selected instances that have its job.
 func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deployer.Options) error {
 	all := &instances.Command{Console: e.c, Cobra: e.cmd, Dir: of.Record.Dir()}
-	unlock, err := all.Lock(opts)
+	unlock, err := all.Lock(ctx, opts)
 	if err != nil {
 		return err
 	}

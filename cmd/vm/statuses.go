@@ -25,7 +25,10 @@ func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, o
 	silent := false
 	for i, in := range of.List {
 		s := observe.StateOf(in, seen[i], errs[i])
-		one := of.Options(opts, i)
+		one, err := of.Options(opts, i)
+		if err != nil {
+			return err
+		}
 		for j, text := range s.Problems {
 			s.Problems[j] = c.WithTargetOf(&one, text)
 		}

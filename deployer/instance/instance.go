@@ -31,6 +31,8 @@ type Options struct {
 	// Team is the store of the state; StateFile is this machine's copy. nil: there is no
 	// store.
 	Team *team.Copy
+	// Store is the address of Team, which may contain a password.
+	Store string
 	// Instance is GROUP/INDEX or GROUP/ID of a deployment that has several instances;
 	// empty: the manifest describes one. RecordDir is the folder of its record; empty:
 	// the one beside the manifest.

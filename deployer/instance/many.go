@@ -113,6 +113,9 @@ func Listed(list []string) string {
 
 // RecordFolder returns the folder of the record of the deployment.
 func (o *Options) RecordFolder() string {
+	if o.Team != nil {
+		return o.Team.RecordFolder()
+	}
 	if o.RecordDir != "" || o.Of != nil {
 		return cmp.Or(o.RecordDir, record.Dir(o.Manifest))
 	}
@@ -122,22 +125,40 @@ func (o *Options) RecordFolder() string {
 // superseded returns an error if another run of the deployment has begun since the run
 // that started this process for one instance was killed: the other run decides what
 // happens to the instance. It waits only for processes that have locked their state.
-func (o *Options) superseded() error {
+func (o *Options) superseded(ctx context.Context) error {
 	if o.RecordDir == "" {
 		return nil
 	}
-	by, err := file.DeploymentLockedBy(record.LockPath(o.RecordDir), os.Getpid(), os.Getppid())
-	if err == nil && by != nil {
+	mine := []int{os.Getpid(), os.Getppid()}
+	by, err := file.DeploymentLockedBy(record.LockPath(o.RecordDir), mine...)
+	switch {
+	case err == nil && by != nil:
 		return by
+	case err != nil || o.Team == nil:
+		return err
+	}
+	held, err := o.Team.Record().HeldByOther(ctx, mine...)
+	if err == nil && held != nil { // also by a run on another machine
+		return held
 	}
 	return err
+}
+
+// LoadRecord reads the record in a folder. If the folder is this machine's copy of the
+// store of a team, the record is written to the store, too.
+func (o *Options) LoadRecord(dir string) (*record.Record, error) {
+	all, err := record.Load(dir)
+	if err == nil && o.Team != nil {
+		all.KeepIn(file.RecordIn(o.Team))
+	}
+	return all, err
 }
 
 // Selected returns the instances that the options name, all if they name none, and the
 // record that has them. The error is an *UnknownInstanceError if a name selects none.
 func (o *Options) Selected() (*record.Record, []*record.Instance, error) {
 	dir := o.RecordFolder()
-	all, err := record.Load(dir)
+	all, err := o.LoadRecord(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,7 +182,9 @@ func (o Options) Each() (list []Options, several bool, err error) {
 	for _, in := range recorded {
 		one := o
 		one.Instance = in.Name()
-		one.Select(all, in)
+		if err := one.Select(all, in); err != nil {
+			return nil, true, err
+		}
 		list = append(list, one)
 	}
 	return list, true, err
@@ -180,13 +203,16 @@ func (o *Options) SelectInstance() error {
 	if len(list) > 1 {
 		return &ManySelectedError{Selection: o.Instance, Names: record.Names(list)}
 	}
-	o.Select(all, list[0])
-	return nil
+	return o.Select(all, list[0])
 }
 
 // Select makes the options those of an instance of a record.
-func (o *Options) Select(all *record.Record, one *record.Instance) {
+func (o *Options) Select(all *record.Record, one *record.Instance) (err error) {
 	o.Of, o.StateFile = &Member{Record: all, Instance: one}, all.StatePath(one)
+	if o.Team != nil {
+		o.Team, err = o.Team.Instance(one.State)
+	}
+	return err
 }
 
 // load reads the manifest of the run's instance.

@@ -26,17 +26,48 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 	}
 	copied := team.CopyOf(c.Home, s)
 	if !c.KeepCopy {
-		if err := file.Refresh(ctx, copied); err != nil {
+		if err := refresh(ctx, copied, from); err != nil {
 			s.Close()
 			return nil, err
 		}
 	}
-	from.Team, from.StateFile = copied, copied.StatePath()
+	from.Team, from.Store, from.StateFile = copied, address, copied.StatePath()
 	if from.Inputs.VarsStore == "" {
 		from.Inputs.VarsStore, from.Inputs.SaveStore = copied.VarsPath(), copied.SaveVars
 		from.Inputs.StoreName, from.Inputs.StoreState = copied.Place(), copied.Argument()
 	}
 	return copied, nil
+}
+
+// refresh copies the state of a deployment from its store, and those of all instances. A
+// run that is about one instance copies its state when it locks it.
+func refresh(ctx context.Context, t *team.Copy, from *Options) error {
+	if err := file.Refresh(ctx, t); err != nil {
+		return err
+	}
+	if err := file.RefreshPart(ctx, t.Record()); err != nil || from.RecordDir != "" {
+		return err
+	}
+	return RefreshInstances(ctx, t)
+}
+
+// RefreshInstances copies the states of all instances of a deployment from its store,
+// except those that another process of this machine uses.
+func RefreshInstances(ctx context.Context, t *team.Copy) error {
+	dir := t.RecordFolder()
+	if !record.Exists(dir) {
+		return nil
+	}
+	all, err := record.Load(dir)
+	if err != nil {
+		return err
+	}
+	return t.EachInstance(ctx, all.States(), func(ctx context.Context, one *team.Copy) error {
+		if one == t {
+			return nil
+		}
+		return file.RefreshPart(ctx, one)
+	})
 }
 
 // StateName returns the place of the state, for people: the path of the file, or the
@@ -51,11 +82,11 @@ func (o Options) StateName(path string) string {
 // StateArgument returns the place of the state, for --state in a command that can be
 // pasted.
 func (o Options) StateArgument() string {
-	if o.Of != nil { // with --instance, the state is in the folder of the instance
-		return record.StateOf(o.Manifest, o.Of.Record.Dir())
-	}
 	if o.Team != nil {
 		return o.Team.Argument()
+	}
+	if o.Of != nil { // with --instance, the state is in the folder of the instance
+		return record.StateOf(o.Manifest, o.Of.Record.Dir())
 	}
 	return o.StateFile
 }

@@ -23,7 +23,7 @@ func (t *Instance) Lock(ctx context.Context) error {
 		return err
 	}
 	t.AtEnd(t.unlock)
-	if err := t.From.superseded(); err != nil {
+	if err := t.From.superseded(ctx); err != nil {
 		return err
 	}
 	if err := t.findFolders(ctx); err != nil {

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,35 @@ type Record struct {
 	// Former are deleted instances whose states have resources that are kept, such as
 	// orphaned disks.
 	Former []*Instance `json:"former_instances,omitempty"`
+	// Serial grows with each write of a record in a store; 0: it is only a file.
+	Serial int `json:"serial,omitempty"`
 
-	dir string
+	dir   string
+	store Store // nil: it is only a file
+}
+
+// Store is the store of a team that has the record; the file is this machine's copy.
+type Store interface {
+	// Push writes the file to the store.
+	Push(ctx context.Context) error
+	// Remove removes the record and its history from the store.
+	Remove(ctx context.Context) error
+	// Removed records that this machine's copy is removed, too.
+	Removed() error
+	// State returns how the record names the state of a new instance.
+	State(name string) string
+}
+
+// KeepIn makes later writes of the record write to a store, too.
+func (r *Record) KeepIn(s Store) { r.store = s }
+
+// NewState returns how the record names the state of a new instance.
+func (r *Record) NewState(in *Instance) string {
+	name := fmt.Sprintf("%s-%s", in.Group, in.ID[:8])
+	if r.store == nil {
+		return name + ".json"
+	}
+	return r.store.State(name)
 }
 
 // Instance is one instance.
@@ -52,7 +80,7 @@ type Instance struct {
 	// Going is the reason for which the instance is to be deleted; empty: it stays.
 	Going string `json:"going,omitempty"`
 	// State is the name of its state file in the folder, or ../NAME for one beside the
-	// folder, or an absolute path.
+	// folder, or an absolute path, or NAME/state.json in a store.
 	State     string                  `json:"state"`
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"` // by network
 	// PostDeploy is set while the post-deploy scripts of its last change have not
@@ -186,6 +214,9 @@ func Load(dir string) (*Record, error) {
 // restore is what to do without a usable record.
 const restore = "put a copy of it back, or delete the VM of each state file in its folder with `bootstrap delete --state FILE`, and then the folder"
 
+// storedState is how a store names the states of instances.
+var storedState = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/state\.json$`)
+
 // stateFile is how Draft names the states in the folder.
 var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
 
@@ -230,7 +261,7 @@ func (in *Instance) check() error {
 		return errors.New("it is damaged: an instance has no id, group or state")
 	case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
 		return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
-	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State:
+	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State && !storedState.MatchString(in.State):
 		return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 	}
 	return nil
@@ -244,6 +275,12 @@ func (r *Record) Save() error {
 		}
 		return a.Index - b.Index
 	})
+	if r.store != nil {
+		if now, err := Load(r.dir); err == nil && now.Serial != r.Serial {
+			return errors.New("another run has changed the record of the deployment since this command has read it, and nothing was changed: run the same command again")
+		}
+		r.Serial++
+	}
 	data, err := json.MarshalIndent(r, "", " ")
 	if err == nil {
 		err = atomicfile.MkdirAll(r.dir, 0o700)
@@ -254,12 +291,18 @@ func (r *Record) Save() error {
 	if err != nil {
 		return fmt.Errorf("cannot write the record of the deployment: %w", err)
 	}
-	return nil
+	if r.store == nil {
+		return nil
+	}
+	return r.store.Push(context.Background()) // each request has a deadline
 }
 
 // With returns a new record in the same folder, with the name, and without instances.
 func (r *Record) With(name string) *Record {
-	return &Record{Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, Former: slices.Clone(r.Former), dir: r.dir}
+	return &Record{
+		Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, Former: slices.Clone(r.Former),
+		Serial: r.Serial, dir: r.dir, store: r.store,
+	}
 }
 
 // Copy returns a copy whose list of instances does not change with that of r.
@@ -277,6 +320,12 @@ func (r *Record) Remove(id string) {
 // Forget removes the record of a deployment that has no instances any more, and its
 // folder if nothing else is in it.
 func (r *Record) Forget() error {
+	if r.store != nil { // first, so that after a kill the next run removes both
+		if err := r.store.Remove(context.Background()); err != nil {
+			return err
+		}
+		defer func() { _ = r.store.Removed() }() // the next run repeats it
+	}
 	err := os.Remove(filepath.Join(r.dir, fileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the record of the deployment: %w", err)

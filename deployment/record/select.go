@@ -68,6 +68,15 @@ func isShortID(text string) bool {
 	return len(text) >= shortID && (len(text) >= len("00000000") || strings.ContainsAny(text, "abcdef"))
 }
 
+// States returns how the record names the states of the instances, and of former ones.
+func (r *Record) States() []string {
+	var list []string
+	for _, in := range slices.Concat(r.Instances, r.Former) {
+		list = append(list, in.State)
+	}
+	return list
+}
+
 // Names returns the names of instances for people.
 func Names(list []*Instance) []string {
 	var names []string

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -24,6 +25,9 @@ type Copy struct {
 	*Store
 	dir  string
 	last storeRecord
+	root *Copy // copy of the whole store; nil: this is it
+	// record is set by Record.
+	record *Copy
 }
 
 const recordName = "store.json"
@@ -59,7 +63,13 @@ func StateIn(dir string) string { return filepath.Join(dir, stateName) }
 
 // CopyOf returns this machine's copy of a store.
 func CopyOf(home string, s *Store) *Copy {
-	c := &Copy{Store: s, dir: Folder(home, s.place)}
+	s.trust.path = pinPath(home, s.place)
+	return copyIn(Folder(home, s.place), s)
+}
+
+// copyIn returns this machine's copy of a store in a folder.
+func copyIn(dir string, s *Store) *Copy {
+	c := &Copy{Store: s, dir: dir}
 	data, err := regular.Read(c.recordPath())
 	if err != nil || json.Unmarshal(data, &c.last) != nil {
 		c.last = storeRecord{}
@@ -67,18 +77,25 @@ func CopyOf(home string, s *Store) *Copy {
 	if c.last.Same == nil {
 		c.last.Same = map[string]same{}
 	}
-	c.last.Place = s.place
-	s.trust.path = pinPath(home, s.place)
+	c.last.Place = s.Place()
 	return c
 }
 
 func (c *Copy) recordPath() string { return filepath.Join(c.dir, recordName) }
 
 // StatePath returns the path of the copy of the state.
-func (c *Copy) StatePath() string { return StateIn(c.dir) }
+func (c *Copy) StatePath() string { return c.path(stateName) }
 
 // VarsPath returns the path of the copy of the vars store.
-func (c *Copy) VarsPath() string { return filepath.Join(c.dir, varsName) }
+func (c *Copy) VarsPath() string { return c.path(varsName) }
+
+// path returns the path of the copy of a document.
+func (c *Copy) path(name string) string {
+	if name == varsName && c.root != nil {
+		return c.root.path(name)
+	}
+	return filepath.Join(c.dir, path.Base(c.full(name)))
+}
 
 // PlaceOf returns the store of a copied state file; empty: it is not a copy.
 func PlaceOf(path string) string {
@@ -148,7 +165,7 @@ func (c *Copy) Pull(ctx context.Context) error {
 	}
 	digest, _, err := digestOf(c.StatePath())
 	if err != nil {
-		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	}
 	last := c.last.Same[stateName]
 	switch {
@@ -161,7 +178,7 @@ func (c *Copy) Pull(ctx context.Context) error {
 	case c.isOurs(d):
 		return c.remember(stateName, d.Version, digestText(d.Data))
 	}
-	return &ConflictError{Place: c.place, Path: c.StatePath(), Gone: d.Version == ""}
+	return &ConflictError{Place: c.Place(), Path: c.StatePath(), Gone: d.Version == ""}
 }
 
 // PullVars copies the vars store from the store. The copy has no changes of its own,
@@ -174,7 +191,7 @@ func (c *Copy) PullVars(ctx context.Context) error {
 	digest, _, err := digestOf(c.VarsPath())
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	case digest == digestText(d.Data):
 		return c.remember(varsName, d.Version, digest)
 	}
@@ -247,7 +264,7 @@ func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error
 
 // take writes a document of the store to its file in the copy.
 func (c *Copy) take(name string, d Document) error {
-	path := filepath.Join(c.dir, name)
+	path := c.path(name)
 	err := os.MkdirAll(c.dir, 0o700)
 	switch {
 	case err == nil && d.Version == "":
@@ -258,7 +275,7 @@ func (c *Copy) take(name string, d Document) error {
 		err = atomicfile.Replace(path, d.Data)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write this machine's copy of %s: %w", c.place, err)
+		return fmt.Errorf("cannot write this machine's copy of %s: %w", c.Place(), err)
 	}
 	return c.remember(name, d.Version, digestText(d.Data))
 }
@@ -289,7 +306,7 @@ func (c *Copy) writeRecord() error {
 		err = atomicfile.Replace(c.recordPath(), append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot record what this machine has of %s: %w", c.place, err)
+		return fmt.Errorf("cannot record what this machine has of %s: %w", c.Place(), err)
 	}
 	return nil
 }
@@ -306,7 +323,7 @@ func (c *Copy) Push(ctx context.Context) error {
 	digest, data, err := digestOf(c.StatePath())
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	case digest == "":
 		return nil
 	}
@@ -358,7 +375,7 @@ func (c *Copy) Clean() error {
 		return err
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
-		return fmt.Errorf("cannot remove this machine's copy of %s: %w", c.place, err)
+		return fmt.Errorf("cannot remove this machine's copy of %s: %w", c.Place(), err)
 	}
 	_ = os.Remove(filepath.Dir(c.dir)) // the parent folder, if it is empty
 	return nil

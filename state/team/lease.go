@@ -193,7 +193,7 @@ func (s *sighting) refuse(version string) {
 // know only that lock. It also takes such a lock that the previous run left.
 func (s *Store) lockServer(ctx context.Context, before string) error {
 	w, ok := s.docs.(*web)
-	if !ok || !w.locks {
+	if !ok || !w.locks || s.folder != "" {
 		return nil
 	}
 	h := s.cfg.Holder
@@ -218,7 +218,7 @@ func (s *Store) lockServer(ctx context.Context, before string) error {
 // the lease also takes that lock, as long as the lease has the name of the run.
 func (s *Store) unlockServer(ctx context.Context, run string) error {
 	w, ok := s.docs.(*web)
-	if !ok || !w.locks || run == "" {
+	if !ok || !w.locks || s.folder != "" || run == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
@@ -403,7 +403,7 @@ func (s *Store) Unlock(ctx context.Context) error {
 func (s *Store) removeLease(ctx context.Context, l *lease) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	return l.renew(ctx) == nil && s.docs.Remove(ctx, lockName) == nil
+	return l.renew(ctx) == nil && s.docs.Remove(ctx, s.full(lockName)) == nil
 }
 
 // Holder returns the holder of the lease; nil: there is none. If the lease's document

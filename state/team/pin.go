@@ -105,4 +105,6 @@ func (p *pin) saw(name string, generation uint64) {
 
 // remembered reports whether the pin contains the generation of a document; it does not
 // for versions of the history, which never change.
-func remembered(name string) bool { return !strings.HasPrefix(name, historyFolder) }
+func remembered(name string) bool {
+	return !strings.HasPrefix(name, historyFolder) && !strings.Contains(name, "/"+historyFolder)
+}

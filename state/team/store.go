@@ -59,14 +59,22 @@ type Store struct {
 	place    string
 	argument string
 	cfg      Config
+	folder   string // begins the names of the documents of a part; empty: the store is no part
+	main     string // name of the document that the store keeps; empty: stateName
 	lease    *lease
 	trust    *trust
 	// removed is true if this run has removed the state.
 	removed bool
 }
 
-// Place returns the address of the store for people, without passwords.
-func (s *Store) Place() string { return s.place }
+// Place returns the address of the store for people, without passwords. That of an
+// instance ends with its name after a #.
+func (s *Store) Place() string {
+	if name := s.instance(); name != "" {
+		return s.place + "#" + name
+	}
+	return s.place
+}
 
 // Argument returns the address of the store for --state, without passwords.
 func (s *Store) Argument() string { return s.argument }
@@ -92,7 +100,7 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 	defer cancel()
 	var d Document
 	err := again(ctx, func(ctx context.Context) (err error) {
-		d, err = s.docs.Get(ctx, name)
+		d, err = s.docs.Get(ctx, s.full(name))
 		return err
 	})
 	return d, err
@@ -104,10 +112,10 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	err = again(ctx, func(ctx context.Context) error {
-		if version, err = s.docs.Put(ctx, name, data, was); err == nil {
+		if version, err = s.docs.Put(ctx, s.full(name), data, was); err == nil {
 			return nil
 		}
-		if d, e := s.docs.Get(ctx, name); e == nil && bytes.Equal(d.Data, data) && d.Version != was {
+		if d, e := s.docs.Get(ctx, s.full(name)); e == nil && bytes.Equal(d.Data, data) && d.Version != was {
 			version = d.Version
 			return nil
 		}
@@ -154,7 +162,7 @@ func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx,
 func (s *Store) load(ctx context.Context, name string) (Document, error) {
 	d, err := s.raw(ctx, name)
 	if err == nil && d.Version != "" {
-		d.Data, err = s.trust.check(ctx, name, d.Data)
+		d.Data, err = s.trust.check(ctx, s.full(name), d.Data)
 	}
 	return d, err
 }
@@ -166,7 +174,7 @@ func (s *Store) raw(ctx context.Context, name string) (Document, error) {
 		return Document{}, nil
 	}
 	if err != nil {
-		return d, failure.Named("state-store", fmt.Errorf("cannot read %s of %s: %w", name, s.place, err))
+		return d, failure.Named("state-store", fmt.Errorf("cannot read %s of %s: %w", s.full(name), s.place, err))
 	}
 	return d, nil
 }
@@ -189,7 +197,7 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot write %s to %s: %w", name, s.place, err)
+		return "", fmt.Errorf("cannot write %s to %s: %w", s.full(name), s.place, err)
 	}
 	s.removed = s.removed && name != stateName
 	return version, nil
@@ -197,14 +205,14 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 
 // putSigned writes a document with a proof.
 func (s *Store) putSigned(ctx context.Context, name string, data []byte, was string) (version string, err error) {
-	signed, generation, err := s.trust.sign(ctx, name, data)
+	signed, generation, err := s.trust.sign(ctx, s.full(name), data)
 	if err != nil {
 		return "", err
 	}
 	if version, err = s.put(ctx, name, signed, was); err != nil {
 		return "", err
 	}
-	return version, s.trust.wrote(ctx, name, generation)
+	return version, s.trust.wrote(ctx, s.full(name), generation)
 }
 
 // Remove removes the state and its history, except the versions with these serial
@@ -224,14 +232,14 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 	}
 	// A removal is unconditional, and another run may have taken the lease since.
 	if err := s.lease.renew(ctx); err != nil {
-		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
+		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
 	}
 	errs := []error{first()}
 	for _, name := range []string{keptName, stateName} {
 		errs = append(errs, s.remove(ctx, name))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.place, err)
+		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
 	}
 	s.removed = true
 	return nil
@@ -240,7 +248,7 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 func (s *Store) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	return again(ctx, func(ctx context.Context) error { return s.docs.Remove(ctx, name) })
+	return again(ctx, func(ctx context.Context) error { return s.docs.Remove(ctx, s.full(name)) })
 }
 
 // redact replaces the secrets of an address in the text of an error.

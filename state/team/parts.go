@@ -1,0 +1,180 @@
+package team
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"bootstrap/internal/guard"
+	"bootstrap/internal/wait"
+)
+
+// A deployment with several instances has parts in its store, each with a lock and a
+// history: the record of the instances in deploymentFolder, and the state of each
+// instance in a folder below that. All have the key and the vars store of the whole store.
+const (
+	deploymentFolder = "deployment/"
+	recordDocument   = "deployment.json"
+)
+
+// alone is the State of the instance, in the record, that was the only one of its
+// deployment: its state is the one of the whole store.
+const alone = "../" + stateName
+
+// instanceState is how the record names the states of other instances.
+var instanceState = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/` + regexp.QuoteMeta(stateName) + `$`)
+
+// notInName are the characters that the name of a document cannot have.
+var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// InstanceState returns how the record names the state of a new instance with this name.
+func InstanceState(name string) string {
+	return strings.TrimLeft(notInName.ReplaceAllString(name, "-"), "._-") + "/" + stateName
+}
+
+// full returns the name of a document of the store at the place.
+func (s *Store) full(name string) string {
+	switch {
+	case name == keyName, name == varsName:
+		return name
+	case name == stateName && s.main != "":
+		name = s.main
+	}
+	return s.folder + name
+}
+
+// instance returns the name of the instance whose state the store has; empty: it has none
+// of several.
+func (s *Store) instance() string {
+	if s.folder == "" || s.folder == deploymentFolder {
+		return ""
+	}
+	return path.Base(s.folder)
+}
+
+// part returns the store of a part. It may be used at the same time as the whole store,
+// which is closed after it.
+func (s *Store) part(folder, main string) *Store {
+	p := &Store{docs: s.docs, place: s.place, argument: s.argument, cfg: s.cfg, folder: folder, main: main}
+	p.cfg.Holder.Run = uuid.NewString()
+	p.trust = &trust{store: p, path: s.trust.path}
+	return p
+}
+
+// whole returns the copy of the whole store.
+func (c *Copy) whole() *Copy {
+	if c.root != nil {
+		return c.root
+	}
+	return c
+}
+
+// RecordFolder returns the folder with this machine's copy of the record of a
+// deployment with several instances, and of their states.
+func (c *Copy) RecordFolder() string {
+	return filepath.Join(c.whole().dir, strings.TrimSuffix(deploymentFolder, "/"))
+}
+
+// Record returns the copy of the record of a deployment with several instances. Its lock
+// is that of the deployment.
+func (c *Copy) Record() *Copy {
+	whole := c.whole()
+	if whole.record == nil {
+		whole.record = whole.part(deploymentFolder, recordDocument, c.RecordFolder())
+	}
+	return whole.record
+}
+
+// Instance returns the copy of the state of an instance. state is its name in the record.
+func (c *Copy) Instance(state string) (*Copy, error) {
+	switch {
+	case state == alone:
+		return c.whole(), nil
+	case !instanceState.MatchString(state):
+		return nil, fmt.Errorf("cannot use the deployment state %s: its record names the state %q of an instance, which is not in the store", c.place, state)
+	}
+	folder := path.Dir(state)
+	return c.whole().part(deploymentFolder+folder+"/", "", filepath.Join(c.RecordFolder(), folder)), nil
+}
+
+func (c *Copy) part(folder, main, dir string) *Copy {
+	p := copyIn(dir, c.Store.part(folder, main))
+	p.root, p.last.Probed = c, p.last.Probed || c.last.Probed
+	return p
+}
+
+// mostAtOnce is for how many parts requests are sent at the same time.
+const mostAtOnce = 8
+
+// EachInstance calls do with the copy of the state of each instance, several at the same
+// time. states are their names in the record. It returns the first error.
+func (c *Copy) EachInstance(ctx context.Context, states []string, do func(context.Context, *Copy) error) error {
+	errs := make([]error, len(states))
+	panicked := guard.Each(ctx, mostAtOnce, len(states), func(i int) {
+		one, err := c.Instance(states[i])
+		if err == nil {
+			err = do(ctx, one)
+		}
+		errs[i] = err
+	})
+	if panicked != nil {
+		return panicked
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// Await waits until no run holds the lease. It calls waiting once before it waits.
+func (s *Store) Await(ctx context.Context, waiting func(*HeldError)) error {
+	seen, waits := sighting{}, false
+	return wait.Poll(ctx, s.cfg.retry(), func() (ended bool, err error) {
+		now, version, age, err := s.readLease(ctx)
+		if err != nil || version == "" || now.Ended {
+			return true, err
+		}
+		seen.age = age
+		over, left := s.over(now, version, &seen)
+		if !over && !waits {
+			waiting(&HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left})
+			waits = true
+		}
+		return over, nil
+	})
+}
+
+// Lost returns an error if this run has lost the lease, or does not hold it.
+func (s *Store) Lost() error {
+	if s.lease == nil {
+		return errUnlocked
+	}
+	if lost := s.lease.Lost(); lost != nil {
+		return lost
+	}
+	return nil
+}
+
+// HeldByOther returns who holds the lease, if that is a run whose process is none of this
+// machine's mine; nil: no such run does. A lease that has ended by time, as far as one look
+// shows, counts as free.
+func (s *Store) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error) {
+	now, version, age, err := s.readLease(ctx)
+	if err != nil || version == "" || now.Ended {
+		return nil, err
+	}
+	seen := sighting{age: age}
+	over, left := s.over(now, version, &seen)
+	if over || now.Holder.Machine == s.cfg.Holder.Machine && slices.Contains(mine, now.Holder.PID) {
+		return nil, nil
+	}
+	return &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}, nil
+}
