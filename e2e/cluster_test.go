@@ -68,10 +68,12 @@ func (c *cluster) command(args ...string) (string, error) {
 // must runs a command that has to succeed.
 func (c *cluster) must(args ...string) string {
 	c.t.Helper()
+	start := time.Now()
 	out, err := c.command(args...)
 	if err != nil {
 		c.t.Fatalf("bootstrap %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+	c.t.Logf("bootstrap %s took %s", strings.Join(args, " "), time.Since(start).Round(time.Second/10))
 	return out
 }
 
