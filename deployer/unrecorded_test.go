@@ -26,12 +26,14 @@ func TestRefuseUnrecorded(t *testing.T) {
 		current string // recorded VM that the CPI does not know
 		answers int32  // how many requests the agent answers before its VM is deleted; 0: none
 		other   bool   // true: the manifest has another password
+		child   bool   // true: the run of all instances has asked
 		refused bool
 		warns   bool
 	}{
 		"nobody":                                {},
 		"the VM of a state that was lost":       {answers: 1000, refused: true},
 		"one that was deleted just now":         {answers: 2},
+		"an instance whose run has asked":       {answers: 1000, child: true},
 		"one of another deployment":             {answers: 1000, other: true},
 		"a call that a plan does not settle":    {answers: 1000, own: state.Own{Intents: []state.Intent{{ID: "i", Method: "create_vm", AgentID: "agent-2"}}}},
 		"another call":                          {answers: 1000, refused: true, own: state.Own{Intents: []state.Intent{{ID: "i", Method: "create_vm", AgentID: "agent-3"}}}},
@@ -60,6 +62,9 @@ func TestRefuseUnrecorded(t *testing.T) {
 			r.t.Env.AgentTimeout, r.t.From.Manifest, r.t.StatePath = time.Minute, "m.yml", r.t.Dir+"/state.json"
 			if c.answers == 1000 {
 				r.t.Env.AgentTimeout = 0
+			}
+			if c.child {
+				r.t.From.RecordDir = r.t.Dir
 			}
 			r.reads(emptyManifest())
 			user := "mbus:password@"
