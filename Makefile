@@ -61,7 +61,7 @@ e2e: image ## the tests that run the program; SCRIPT=name runs one of testdata/s
 	$(GO) test -count=1 ./e2e $(if $(SCRIPT),-run '^TestScript$$/^$(SCRIPT)$$')
 
 test: image ## all tests, with the race detector; see .ci/test for flaky ones
-	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 20m $(TESTFLAGS)
+	@GO="$(GO)" .ci/test $(GOTESTSUM) -race -timeout 40m $(TESTFLAGS)
 
 full: image ## all tests again and again, every kill and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...

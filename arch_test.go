@@ -244,6 +244,8 @@ func imports() map[string][]string {
 			"deployer/report",
 			"deployment",
 			"deployment/record",
+			"manifest",
+			"manifest/document",
 			"tunnel",
 		},
 		"e2e":        {}, // its tests use the program, state files and plans

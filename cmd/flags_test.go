@@ -48,7 +48,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 
 // harmless lists the flags that work together with every other flag: they select inputs,
 // or methods and output.
-const harmless = "skip-unreachable create-only skip-post-deploy config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
+const harmless = "skip-unreachable created-before create-only skip-post-deploy config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config cloud-provider release stemcell lock-file database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state state-key secret lock-wait agent-timeout create-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
 
@@ -61,7 +61,7 @@ func together() [][2]string {
 		{"deploy plan", "adopt-vm recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "adopt-from recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "previous skip-drain"},
-		{"bootstrap-run-errand run-errand", "download-logs when-changed"},
+		{"bootstrap-run-errand run-errand", "download-logs when-changed keep-alive skip-drain"},
 		{"deploy plan", "only recreate recreate-persistent-disks fix allow-shrink keep-old-disk skip-drain"},
 		{"deploy plan", "only plan"}, {"deploy plan", "only out"}, {"deploy plan", "only html"},
 		{"deploy plan", "only adopt-vm"}, {"deploy plan", "only adopt-from"}, {"deploy plan", "only previous"}, {"plan", "only created-before"},

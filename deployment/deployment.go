@@ -69,19 +69,21 @@ func (d *Draft) reserve(ctx context.Context, opts deployer.Options) error {
 
 // Make drafts the instances of a deployment: those of the record that stay, new ones, and
 // those to delete, with the addresses of all. vm returns the VM of an instance.
-// New instances have the ids of a saved plan, if there is one.
-func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM, saved *Saved) (*Draft, error) {
+// New instances have the ids of a saved plan, if there is one. errand is the instance group
+// with lifecycle errand that gets its instance now; empty: none. Others have one only as long
+// as it is kept alive.
+func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(*record.Instance) VM, saved *Saved, errand string) (*Draft, error) {
 	d := of.Deployment
 	networks := network.ByName(d.Networks)
 	nameNetworks(d, old)
-	list, err := roster.Make(groupsOf(d), recordedOf(old), networks)
+	list, err := roster.Make(groupsOf(d, old, errand), recordedOf(old), networks)
 	if err != nil {
 		return nil, err
 	}
 	draft := &Draft{Record: old.With(d.Name), New: map[string]bool{}}
 	draft.Record.Groups = nil
 	for _, g := range d.Groups {
-		if !g.Errand {
+		if hasInstances(&g, old, errand) {
 			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy, Serial: g.Rules.Serial})
 		}
 	}
@@ -95,7 +97,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 			draft.New[entry.ID] = true
 			entry.State = old.NewState(entry)
 		} else if was, found := old.ByID(in.ID); found {
-			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
+			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy, entry.KeepAlive = was.State, was.Ignored, was.Addresses, was.PostDeploy, was.KeepAlive
 		}
 		draft.Record.Instances = append(draft.Record.Instances, entry)
 		asked = append(asked, wishesOf(d, g, in, entry, vm(entry)))
@@ -131,19 +133,28 @@ func groupOf(d *manifest.Deployment, name string) *manifest.Group {
 }
 
 // groupsOf returns the groups of a deployment in the form that roster.Make takes.
-func groupsOf(d *manifest.Deployment) []roster.Group {
+func groupsOf(d *manifest.Deployment, old *record.Record, errand string) []roster.Group {
 	var groups []roster.Group
 	for _, g := range d.Groups {
-		if g.Errand {
+		if !hasInstances(&g, old, errand) {
 			continue
 		}
 		group := roster.Group{Group: g.Group}
+		if g.Errand {
+			group.Instances = 1 // A Director, too, uses only the first one.
+		}
 		for _, from := range g.From {
 			group.From = append(group.From, roster.Origin(from))
 		}
 		groups = append(groups, group)
 	}
 	return groups
+}
+
+// hasInstances reports whether a group has instances: one with lifecycle errand only while its
+// errand runs, or while its instance is kept alive.
+func hasInstances(g *manifest.Group, old *record.Record, errand string) bool {
+	return !g.Errand || g.Name == errand || slices.ContainsFunc(old.Instances, func(in *record.Instance) bool { return in.Group == g.Name && in.KeepAlive })
 }
 
 // recordedOf returns the instances of a record in the form that roster.Make takes.

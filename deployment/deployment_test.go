@@ -41,7 +41,7 @@ func made(t *testing.T, of deployer.Several, dir string) *Draft {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft, err := Make(context.Background(), of, old, func(*record.Instance) VM { return VM{} }, nil)
+	draft, err := Make(context.Background(), of, old, func(*record.Instance) VM { return VM{} }, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

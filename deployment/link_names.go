@@ -22,7 +22,7 @@ func LinkNames(opts deployer.Options, old *record.Record, saved *Saved) func(con
 		opts.Inputs.Generate, opts.Inputs.LinkNames = document.Plan, nil
 		opts.Report = func(report.Event) {} // The reading that needs the names reports the same.
 		err = deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) error {
-			draft, err := Make(ctx, of, old, Recorded(old, opts.Home), saved)
+			draft, err := Make(ctx, of, old, Recorded(old, opts.Home), saved, "")
 			if err != nil {
 				return err
 			}

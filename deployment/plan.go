@@ -364,7 +364,7 @@ func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 	known := map[string]bool{}
 	p.rules = map[string]manifest.Rules{}
 	for _, g := range d.Groups {
-		if g.Errand {
+		if g.Errand && !slices.ContainsFunc(p.Rows, func(row Row) bool { return row.in.Group == g.Name && row.Action != Delete }) {
 			continue
 		}
 		known[g.Name], p.rules[g.Name] = true, g.Rules

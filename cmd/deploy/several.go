@@ -110,7 +110,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 	opts.Inputs.LinkNames = deployment.LinkNames(opts, old, s.saved)
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
 		s.read = of.Deployment
-		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved); err != nil {
+		if draft, err = deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), s.saved, ""); err != nil {
 			return err
 		}
 		p, err = deployment.MakePlan(ctx, s.options(opts), of.Deployment, draft, old.Deployed == nil)

@@ -75,7 +75,7 @@ func linksOf(ctx context.Context, opts deployer.Options, only string, show bool)
 		return nil, err
 	}
 	err = deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) error {
-		draft, err := deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), nil)
+		draft, err := deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), nil, "")
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,14 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/failure"
 )
 
 func newRunErrand(c *cli.Console) *cobra.Command {
@@ -37,7 +40,8 @@ bootstrap is killed, the script continues, and the same command shows its output
 
 Of several instances it runs on all that have the job, or on those of --instance, at
 the same time: lines begin with the name of the instance, and the exit code is the
-highest one.`,
+highest one. If none has it, it runs for an instance group with lifecycle errand that has
+this name or job: on a VM that is made for it, and deleted afterwards.`,
 		Example: "  bootstrap run-errand manifest.yml smoke-tests\n  bootstrap run-errand cluster.yml status --instance zookeeper/0 --when-changed",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("state"); {
@@ -58,13 +62,14 @@ highest one.`,
 				c.ReportWarnings(c.Stderr)
 			}
 			c.Signals.End(true)
+			selected := opts.Instance != ""
 			several, err := instances.Select(cmd.Context(), c, &opts)
 			if err != nil {
 				return err
 			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				if several != nil {
-					return e.onAll(ctx, several, opts)
+					return e.onAll(ctx, several, opts, selected)
 				}
 				return e.onOne(ctx, opts)
 			})
@@ -72,9 +77,10 @@ highest one.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&e.what.WhenChanged, "when-changed", false, "skip it where no job has changed since it succeeded")
+	f.BoolVar(&e.keepAlive, "keep-alive", false, "keep the VM of a group with lifecycle errand")
 	f.StringVar(&e.logs, "download-logs", "", "after it, write an archive of the jobs' logs into this `FOLDER`")
-	cli.LockFlag(f, &opts.LockWait)
-	reachFlags(c, f, &opts)
+	c.DeployFlags(f, &opts)
+	cli.InstanceFlag(f, &opts.Options)
 	return cmd
 }
 
@@ -84,6 +90,8 @@ type errand struct {
 	cmd  *cobra.Command
 	what deployer.ErrandRun
 	logs string // folder for the archives; empty: none
+
+	keepAlive bool // the VM of a group with lifecycle errand stays
 }
 
 // Errand is how an errand ended, by instance.
@@ -111,13 +119,16 @@ func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
 }
 
 // onAll runs the errand on the selected instances that have its job.
-func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deployer.Options) error {
+func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deployer.Options, selected bool) error {
 	all := &instances.Command{Console: e.c, Cobra: e.cmd, Dir: of.Record.Dir()}
 	unlock, err := all.Lock(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if !selected { // Instances of groups with lifecycle errand are those of onGroups.
+		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.KeepAlive })
+	}
 	results := make([]ErrandResult, len(of.List))
 	out, problems := instances.NewPrefix(e.c.Writer(e.c.Out())), instances.NewPrefix(e.c.Writer(e.c.Stderr))
 	errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
@@ -129,7 +140,7 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	var missing *access.NoErrandError
 	for i := range of.List {
 		if other, ok := errors.AsType[*access.NoErrandError](errs[i]); ok && !other.HasJob() {
-			errs[i], missing = nil, other
+			errs[i], missing = nil, cmp.Or(missing, other)
 			continue
 		}
 		if errs[i] == nil {
@@ -140,7 +151,11 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	case err != nil:
 		return err
 	case len(ran) == 0:
-		return &noErrandAnywhereError{name: e.what.Name, on: record.Names(of.List), one: missing}
+		none := &noErrandAnywhereError{name: e.what.Name, on: record.Names(of.List), one: missing}
+		if !selected && opts.Manifest != "" {
+			return e.onGroups(ctx, all, opts, none)
+		}
+		return none
 	}
 	return e.ended(ran)
 }
@@ -153,10 +168,14 @@ type noErrandAnywhereError struct {
 }
 
 func (e *noErrandAnywhereError) Error() string {
-	return fmt.Sprintf("cannot run the errand %s: none of %s has a job with this name; for example, %s", e.name, strings.Join(e.on, ", "), e.one.Has())
+	text := fmt.Sprintf("cannot run the errand %s: no instance group with lifecycle errand has this name or job", e.name)
+	if e.one == nil { // no other instance is deployed
+		return text
+	}
+	return text + fmt.Sprintf(", and no job of %s; for example, %s", strings.Join(e.on, ", "), e.one.Has())
 }
 
-func (e *noErrandAnywhereError) Unwrap() error { return e.one }
+func (e *noErrandAnywhereError) ExitCode() failure.Code { return failure.Usage }
 
 // flusher is a writer of lines.
 type flusher interface {
@@ -166,10 +185,16 @@ type flusher interface {
 
 // run runs the errand on an instance.
 func (e *errand) run(ctx context.Context, opts deployer.Options, result *ErrandResult, stdout, stderr flusher) error {
+	return e.runJob(ctx, e.what.Name, opts, result, stdout, stderr)
+}
+
+// runJob runs the errand of a job on an instance.
+func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, result *ErrandResult, stdout, stderr flusher) error {
 	if e.c.JSON() {
 		stdout, stderr = &logLines{name: "stdout", instance: result.Instance, to: e.c.Report}, &logLines{name: "stderr", instance: result.Instance, to: e.c.Report}
 	}
 	what := e.what
+	what.Name = job
 	what.Stdout, what.Stderr = stdout, stderr
 	if e.logs != "" {
 		name := e.what.Name + "-" + time.Now().UTC().Format("20060102-150405")

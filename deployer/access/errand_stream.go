@@ -29,8 +29,9 @@ var jobName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 // folder that only root may read. As long as it runs, its folder is locked.
 const (
 	// asRoot runs a script from standard input. An embedded VM that is a folder has no root of
-	// its own: sudo would make the script root of this machine.
-	asRoot = `test "${VCAP_ROOT:-/var/vcap}" = /var/vcap && as="sudo -n"; exec $as sh -s`
+	// its own: sudo would make the script root of this machine. The brackets keep its agent
+	// from replacing the path by that of the folder.
+	asRoot = `case "${VCAP_ROOT-}" in ""|/var/[v]cap) as="sudo -n" ;; esac; exec $as sh -s --`
 
 	errandFolder = `
 umask 077

@@ -79,6 +79,9 @@ type Instance struct {
 	Disk      bool   `json:"persistent_disk,omitempty"`
 	// Going is the reason for which the instance is to be deleted; empty: it stays.
 	Going string `json:"going,omitempty"`
+	// KeepAlive is set for the instance of a group with lifecycle errand that stays after the
+	// errand.
+	KeepAlive bool `json:"keep_alive,omitempty"`
 	// State is the name of its state file in the folder, or ../NAME for one beside the
 	// folder, or an absolute path, or NAME/state.json in a store.
 	State     string                  `json:"state"`
