@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"bootstrap/artifact/cache"
 	"bootstrap/internal/git"
 )
+
+// gitFolder is the folder for checkouts in the cache.
+const gitFolder = "git"
 
 // checkout makes a folder in the cache of a commit: git+https://HOST/PATH@COMMIT.
 func (s *Store) checkout(ctx context.Context, f *File) error {
@@ -21,8 +25,9 @@ func (s *Store) checkout(ctx context.Context, f *File) error {
 	case !u.IsCommit():
 		return errors.New("its url has no commit (@ and 40 letters and digits)")
 	}
-	f.Folder, f.Path = true, s.dir.Path("git", u.Ref)
+	f.Folder, f.Path = true, s.dir.Path(gitFolder, u.Ref)
 	if _, err := os.Stat(f.Path); err == nil {
+		cache.Touch(f.Path)
 		return f.confine()
 	}
 	if s.offline {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A release from git reads no file outside of its checkout.
@@ -52,5 +53,36 @@ func TestCheckoutReadsNothingOutside(t *testing.T) {
 		if (err != nil) != (link != "") || err != nil && !strings.Contains(err.Error(), word) {
 			t.Errorf("%q: %v", link, err)
 		}
+		if link == "" {
+			pruneCheckout(t, s)
+		}
+	}
+}
+
+// pruneCheckout finds the only checkout in the cache, and removes it.
+func pruneCheckout(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.dir.Path(gitFolder, "0123.removed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.Alone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	gone, err := s.Prune(time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, e := range gone {
+		found = found || e.Kind == EntryCheckout && len(e.Name) == 40 && e.Size > 0
+	}
+	left, err := os.ReadDir(s.dir.Path(gitFolder))
+	if err != nil || len(left) > 0 || !found {
+		t.Error(gone, left, err)
 	}
 }

@@ -24,6 +24,7 @@ type EntryKind string
 const (
 	EntryDownload EntryKind = "download"         // a release or stemcell that was fetched
 	EntryBlob     EntryKind = "blob"             // a file of a release folder that is not in git
+	EntryCheckout EntryKind = "git checkout"     // a commit of the release folder of a git+https:// URL
 	EntryRelease  EntryKind = "release"          // a release, unpacked
 	EntryCompiled EntryKind = "compiled package" // compiled on a VM
 	EntryLeftover EntryKind = "leftover"         // files that no other entry refers to
@@ -44,7 +45,7 @@ type Entry struct {
 func (s *Store) Entries() ([]Entry, error) {
 	l := lister{s}
 	var list []Entry
-	for _, find := range []func() ([]Entry, error){l.releaseEntries, l.compiledEntries, l.downloadEntries, l.blobEntries} {
+	for _, find := range []func() ([]Entry, error){l.releaseEntries, l.compiledEntries, l.downloadEntries, l.blobEntries, l.checkoutEntries} {
 		found, err := find()
 		if err != nil {
 			return nil, fmt.Errorf("cannot list the cache: %w", err)
@@ -101,6 +102,13 @@ func (e Entry) remove(keep map[string]bool) error {
 		if err := os.Remove(e.head); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if e.Kind == EntryCheckout { // A kill leaves no checkout with only a part of its files.
+		gone := e.files[0] + ".removed"
+		if err := os.Rename(e.files[0], gone); err != nil {
+			return err
+		}
+		e.files = []string{gone}
 	}
 	for _, f := range e.files {
 		if keep[f] {
@@ -197,6 +205,20 @@ func (l lister) blobEntries() ([]Entry, error) {
 	return l.fetched(EntryBlob, l.store.dir.Path("blobs"))
 }
 
+// checkoutEntries lists the checkouts from git.
+func (l lister) checkoutEntries() ([]Entry, error) {
+	folder, err := readFolder(l.store.dir.Path(gitFolder))
+	var list []Entry
+	for _, d := range folder {
+		info, err := d.Info()
+		if _, wrong := hex.DecodeString(d.Name()); err != nil || wrong != nil || !d.IsDir() {
+			continue // a leftover
+		}
+		list = append(list, Entry{Kind: EntryCheckout, Name: d.Name(), LastUse: info.ModTime(), files: []string{l.store.dir.Path(gitFolder, d.Name())}})
+	}
+	return list, err
+}
+
 // fetched lists the files that were downloaded to a folder.
 func (l lister) fetched(kind EntryKind, dir string) ([]Entry, error) {
 	folder, err := readFolder(dir)
@@ -257,7 +279,7 @@ func (l lister) whatIs(rec cache.Record) string {
 // because they were replaced.
 func (l lister) leftovers(named map[string]bool) ([]Entry, error) {
 	e := Entry{Kind: EntryLeftover, Name: "files without an entry"}
-	for _, folder := range []string{"archives", "jobs", "packages", "releases"} {
+	for _, folder := range []string{"archives", "jobs", "packages", "releases", gitFolder} {
 		list, err := readFolder(l.store.dir.Path(folder))
 		if err != nil {
 			return nil, err

@@ -226,14 +226,14 @@ func (r *run) chooseAddresses(ctx context.Context) error {
 	return r.addresses.choose(ctx, false, false)
 }
 
-// mostReplans is how often a deploy makes a new plan because another deployment has taken
+// MostReplans is how often a deploy makes a new plan because another deployment has taken
 // an address of the old one.
-const mostReplans = 50
+const MostReplans = 50
 
 // runPlan runs the steps of a deploy. If another deployment has taken an address, nothing
 // is changed and a new plan is made, unless the run has a saved plan.
 func (r *run) runPlan(ctx context.Context) error {
-	for range mostReplans {
+	for range MostReplans {
 		err := r.runSteps(ctx, deploying)
 		if !errors.Is(err, errTaken) {
 			return err

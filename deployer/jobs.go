@@ -196,19 +196,12 @@ func propertiesPath(ref manifest.JobRef) string {
 func (j *jobs) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range j.in.Manifest.Interfaces() {
-		if n["ip"] == nil && j.isMain(n) {
+		if n["ip"] == nil && name == j.in.Manifest.AddressNetwork() {
 			n["ip"] = j.address // Only the VM knows the address.
 		}
 		nets[name] = n
 	}
 	return nets
-}
-
-// isMain reports whether others reach the instance by its address on the network: that of
-// the default gateway, or the only one.
-func (j *jobs) isMain(network map[string]any) bool {
-	defaults, _ := network["default"].([]string)
-	return len(j.in.Manifest.Group.Networks) == 1 || slices.Contains(defaults, "gateway")
 }
 
 func pack(ctx context.Context, dir, file string) (multi string, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bootstrap/catalog"
 	"bootstrap/deployer/instance"
@@ -75,11 +76,30 @@ func UpdateLock(ctx context.Context, opts Options, names []string) ([]Relocked, 
 	return list, nil
 }
 
+// UnknownSourceError says that a manifest looks for no release or stemcell with a name.
+type UnknownSourceError struct {
+	Name  string
+	Known []string // those that it looks for
+}
+
+func (e *UnknownSourceError) Error() string {
+	return fmt.Sprintf("the manifest has no release or stemcell %q that comes from a source%s", e.Name, spelling.Suggest(e.Name, e.Known))
+}
+
+func (*UnknownSourceError) ExitCode() failure.Code { return failure.Usage }
+
+func (e *UnknownSourceError) Hint() string {
+	if len(e.Known) == 0 {
+		return "all of its releases and stemcells have URLs, so there is nothing to look for"
+	}
+	return "name one or more of " + strings.Join(e.Known, ", ") + ", or none for all"
+}
+
 // unknownNames refuses names that the manifest does not look for.
 func unknownNames(known, names []string) error {
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("the manifest has no release or stemcell %q that comes from a source%s", name, spelling.Suggest(name, known))
+			return &UnknownSourceError{Name: name, Known: known}
 		}
 	}
 	return nil

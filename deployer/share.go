@@ -128,10 +128,8 @@ func (r *run) sharedProviders() ([]links.Provider, error) {
 func (r *run) onlyGroup(jobs []templates.Job) links.Group {
 	g := r.jobs.groupOf(jobs)
 	in := links.Instance{ID: r.rec.InstanceID(r.t.About.Group), Index: r.in.Manifest.Index(), Zone: r.in.Manifest.Zone(), Bootstrap: true, Addresses: r.jobs.dnsAddresses()}
-	for name, n := range r.in.Manifest.Interfaces() {
-		if r.jobs.isMain(n) {
-			g.Default = name
-		}
+	g.Default = r.in.Manifest.AddressNetwork()
+	for name := range r.in.Manifest.Interfaces() {
 		g.Networks = append(g.Networks, name)
 	}
 	slices.Sort(g.Networks)

@@ -7,6 +7,7 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
+	"bootstrap/network"
 )
 
 // A manifest with one instance shares its links by the addresses that are known, also if
@@ -35,5 +36,21 @@ func TestSharedAddresses(t *testing.T) {
 				t.Errorf("got %v by default on %s", g.Instances[0].Addresses, g.Default)
 			}
 		})
+	}
+}
+
+// A manifest with one instance and a cloud config shares the address that addressable
+// names, as one with several does.
+func TestSharesAddressable(t *testing.T) {
+	t.Parallel()
+	r := newRun(Options{Config: instance.Config{Report: func(report.Event) {}}})
+	r.reads(&manifest.Manifest{
+		Name: "db", Group: manifest.InstanceGroup{Name: "db"},
+		Placement: &manifest.Placement{Group: network.Group{Wishes: []network.Wish{
+			{Network: "outer", Default: []string{"dns", "gateway"}}, {Network: "inner", Default: []string{"addressable"}},
+		}}},
+	})
+	if g := r.onlyGroup(nil); g.Default != "inner" {
+		t.Errorf("got %s", g.Default)
 	}
 }

@@ -214,7 +214,7 @@ func (s *several) deploy(saved string) (err error) {
 			return err
 		}
 		defer unlock()
-		for range mostReplans {
+		for range deployer.MostReplans {
 			err = s.deployPlanned(ctx, opts)
 			if _, taken := errors.AsType[*deployment.TakenError](err); !taken || s.saved != nil {
 				break
@@ -224,10 +224,6 @@ func (s *several) deploy(saved string) (err error) {
 		return err
 	})
 }
-
-// mostReplans is how often a deploy plans again because another deployment has taken an
-// address of its plan.
-const mostReplans = 50
 
 // deployPlanned plans the deployment, asks, and carries out the plan.
 func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) error {

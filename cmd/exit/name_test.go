@@ -199,6 +199,8 @@ func byScripts() []sample {
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
 		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
 		plain("state-unwritable", "cannot lock the deployment: this user cannot write to the folder x-state (permission denied); run the same command as its owner, or make the folder writable"),
+		plain("record-lost", "the record of the deployment, x, is missing, but its folder has states of instances, such as y: put a copy of it back"),
+		plain("record-lost", "cannot read the record of the deployment, x: unexpected end of JSON input; put a copy of it back"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),
 		plain("database-password", "cannot use the deployment state postgres://h/d: the server h:5432 does not let the user u in (no): it was not given a password"),
 		plain("database-encryption", "cannot use the deployment state postgres://h/d: the server h is on another machine, and without sslmode the password and the data could be sent unencrypted: add"),
@@ -224,6 +226,7 @@ func nameless() []sample {
 		{"", Manifest, &document.FileError{Err: errors.New("cannot read the manifest x: it is a directory")}},
 		{"", Failed, &network.Refused{Kind: network.ReservationError}},
 		{"", Manifest, &catalog.LockError{Path: "x.lock.yml", Err: errors.New("x")}},
+		{"", Usage, &deployer.UnknownSourceError{Name: "x", Known: []string{"y"}}},
 		{"", Usage, &deployer.NoSourcesError{}},
 	}
 }

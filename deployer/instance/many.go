@@ -56,6 +56,10 @@ func (e *NoInstancesError) Error() string {
 	return fmt.Sprintf("the deployment of %s has no instances: there is no record of them in the folder %s; `bootstrap deploy MANIFEST` creates them", e.Manifest, filepath.Clean(e.Dir))
 }
 
+func (e *NoInstancesError) Hint() string {
+	return "nothing is deployed there; give --state if the record is elsewhere"
+}
+
 func (e *NoInstancesError) Name() string { return "instance-unknown" }
 
 // ExitCode returns that of a missing state.

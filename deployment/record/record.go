@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/failure"
 )
 
 // Format is the format of a Record.
@@ -205,11 +206,11 @@ func Load(dir string) (*Record, error) {
 	if err == nil {
 		err = r.check()
 	}
-	if failure, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failure.Err
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w; %s", path, err, restore)
+		return nil, unusable("cannot read the record of the deployment, %s: %w; %s", path, err, restore)
 	}
 	return r, nil
 }
@@ -219,6 +220,10 @@ const restore = "put a copy of it back, or delete the VM of each state file in i
 
 // storedState is how a store names the states of instances.
 var storedState = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/state\.json$`)
+
+func unusable(format string, args ...any) error {
+	return failure.Named("record-lost", fmt.Errorf(format, args...))
+}
 
 // stateFile is how Draft names the states in the folder.
 var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
@@ -234,7 +239,7 @@ func lost(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() && stateFile.MatchString(e.Name()) {
-			return fmt.Errorf("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, fileName), e.Name(), restore)
+			return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, fileName), e.Name(), restore)
 		}
 	}
 	return nil

@@ -250,44 +250,27 @@ const atOnce = 8
 
 // plan plans every member that may have changes.
 func (c *coordinator) plan(ctx context.Context) error {
+	list := slices.DeleteFunc(slices.Clone(c.record.Members), func(m *Member) bool {
+		return m.Verdict == schedule.Blocked || m.Verdict == schedule.Done && c.record.Action == fleet.RecreateStrategy
+	})
 	var mu sync.Mutex
-	next := make(chan *Member)
-	var workers []<-chan error
-	for range min(atOnce, len(c.record.Members)) {
-		workers = append(workers, guard.Start(ctx, func() error {
-			for m := range next {
-				planned := c.planOne(ctx, *m)
-				mu.Lock()
-				*m = planned
-				if m.heldBy == nil { // otherwise it may wait for another member
-					c.planned(m)
-				}
-				mu.Unlock()
-			}
-			return nil
-		}))
-	}
-	for _, m := range c.record.Members {
-		if m.Verdict == schedule.Blocked || ctx.Err() != nil {
-			continue
+	err := guard.Each(ctx, atOnce, len(list), func(i int) {
+		if ctx.Err() != nil {
+			return
 		}
-		if m.Verdict == schedule.Done && c.record.Action == fleet.RecreateStrategy {
-			continue
+		m := list[i]
+		planned := c.planOne(ctx, *m)
+		mu.Lock()
+		defer mu.Unlock()
+		*m = planned
+		if m.heldBy == nil { // otherwise it may wait for another member
+			c.planned(m)
 		}
-		select {
-		case next <- m:
-		case <-ctx.Done():
-		}
-	}
-	close(next)
-	var errs []error
-	for _, w := range workers {
-		errs = append(errs, <-w)
-	}
+	})
 	if ctx.Err() != nil {
 		return &InterruptedError{}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // InterruptedError says that a run was interrupted before it began, or that AskNow was
