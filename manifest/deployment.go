@@ -146,6 +146,7 @@ func (r *reader) read(top document.Value) {
 		r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 	}
 	r.checkCertificates()
+	r.checkBlobstore()
 	if r.manifest.Placement != nil {
 		r.manifest.settle() // it uses the names of the agent's certificate
 	}

@@ -230,6 +230,7 @@ func (r *reader) readMany(top document.Value) {
 			r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 		}
 		r.checkCertificates()
+		r.checkBlobstore()
 		d.Groups = append(d.Groups, g)
 	}
 }

@@ -70,6 +70,14 @@ var sections = keys.Table{
 	}},
 	{Name: "resource_pools[].env.bosh", Open: true, Read: []keys.Field{
 		{Key: "mbus", Form: keys.Section, Of: "resource_pools[].env.bosh.mbus", About: "The agent's server."},
+		{Key: "blobstores", Form: keys.Section, Of: "resource_pools[].env.bosh.blobstores", List: true, About: "Blobstores of the agent, which uses the first; it must be the agent's own."},
+	}},
+	{Name: "resource_pools[].env.bosh.blobstores", Open: true, Read: []keys.Field{
+		{Key: "provider", Form: keys.Word, About: "local: the agent's own."},
+		{Key: "options", Form: keys.Section, Of: "resource_pools[].env.bosh.blobstores.options", About: "Options of the provider."},
+	}},
+	{Name: "resource_pools[].env.bosh.blobstores.options", Open: true, Read: []keys.Field{
+		{Key: "blobstore_path", Form: keys.Text, About: "/var/vcap/micro_bosh/data/cache."},
 	}},
 	{Name: "resource_pools[].env.bosh.mbus", Open: true, Read: []keys.Field{
 		{Key: "cert", Form: keys.Section, Of: "resource_pools[].env.bosh.mbus.cert", About: "Certificate of the agent; usually a variable of the type certificate."},
