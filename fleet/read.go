@@ -27,7 +27,7 @@ func Read(ctx context.Context, path string, opts document.Options) (*Fleet, erro
 	if err != nil {
 		return nil, err
 	}
-	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", "", document.Refuse, nil
+	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.RuntimeConfigs, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", nil, "", document.Refuse, nil
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
 	r := newReader(f)
 	d, err := document.Read(ctx, path, opts, r.read)

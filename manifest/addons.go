@@ -16,13 +16,14 @@ type addon struct {
 type addonRules struct {
 	jobs                        []JobRef
 	groups, stemcells, networks []string
-	zones                       []string
+	zones, deployments          []string
+	teams                       bool
 	lifecycle                   string
 }
 
 // given reports whether there is a rule.
 func (f addonRules) given() bool {
-	return len(f.jobs)+len(f.groups)+len(f.stemcells)+len(f.networks)+len(f.zones) > 0 || f.lifecycle != ""
+	return len(f.jobs)+len(f.groups)+len(f.stemcells)+len(f.networks)+len(f.zones)+len(f.deployments) > 0 || f.lifecycle != "" || f.teams
 }
 
 // readAddons reads addons, for the groups that are read after them.
@@ -49,10 +50,16 @@ func (r *reader) readAddonRules(c document.Value) addonRules {
 	if c.IsNull() || !sections.Map(c, "addons[].include") {
 		return addonRules{}
 	}
-	if place := c.Get("deployments"); place.Len() > 0 {
+	shared := slices.Contains(r.runtimeConfigs, c.Position().File)
+	if place := c.Get("deployments"); place.Len() > 0 && !shared {
 		place.Fail("cannot be used in a manifest, whose addons are for this deployment alone (AddonDeploymentFilterNotAllowed)")
 	}
 	f := addonRules{groups: c.Get("instance_groups").Texts(), networks: c.Get("networks").Texts(), zones: c.Get("azs").Texts()}
+	f.deployments = c.Get("deployments").Texts()
+	if teams := c.Get("teams"); shared && teams.Len() > 0 {
+		f.teams = true
+		teams.Warn("selects no instance group: a deployment has no teams here")
+	}
 	f.lifecycle, _ = c.Get("lifecycle").Text()
 	for _, item := range c.Get("jobs").Items() {
 		if !item.IsNull() && !sections.Map(item, "addons[].include.jobs[]") {
@@ -105,11 +112,38 @@ func (r *reader) fits(f addonRules, c document.Value, group *InstanceGroup) bool
 			return slices.Contains(wanted, v.Scalar())
 		})
 	}
-	return (f.lifecycle == "" || f.lifecycle == lifecycle) &&
+	return !f.teams && (len(f.deployments) == 0 || slices.Contains(f.deployments, r.manifest.Name)) && (f.lifecycle == "" || f.lifecycle == lifecycle) &&
 		(len(f.groups) == 0 || slices.Contains(f.groups, group.Name)) &&
 		(len(f.stemcells) == 0 || slices.Contains(f.stemcells, r.manifest.ResourcePool.Stemcell.OS)) &&
 		has(f.zones, c.Get("azs"), "") && has(f.networks, c.Get("networks"), "name") &&
 		(len(f.jobs) == 0 || slices.ContainsFunc(f.jobs, func(wanted JobRef) bool {
 			return slices.ContainsFunc(group.Jobs, func(j JobRef) bool { return j.Name == wanted.Name && j.Release == wanted.Release })
 		}))
+}
+
+// dropUnused removes the releases of runtime configs that no job is of.
+func (r *reader) dropUnused() {
+	if len(r.runtimeConfigs) == 0 {
+		return
+	}
+	used := map[string]bool{}
+	use := func(jobs []JobRef) {
+		for _, job := range jobs {
+			used[job.Release] = true
+		}
+	}
+	use(r.manifest.Group.Jobs)
+	use(r.manifest.CPI.Templates)
+	manifests := []*Manifest{r.manifest}
+	if r.many != nil {
+		for i := range r.many.Groups {
+			use(r.many.Groups[i].Manifest.Group.Jobs)
+			manifests = append(manifests, r.many.Groups[i].Manifest)
+		}
+	}
+	for _, m := range manifests {
+		m.Releases = slices.DeleteFunc(slices.Clone(m.Releases), func(rel Release) bool {
+			return !used[rel.Name] && slices.Contains(r.runtimeConfigs, rel.Pos.File)
+		})
+	}
 }

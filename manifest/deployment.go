@@ -35,6 +35,8 @@ type reader struct {
 	stemcells    names   // by alias; with a cloud config
 	stemcellRefs map[string]StemcellRef
 	addons       []addon
+
+	runtimeConfigs []string // files of runtime configs
 }
 
 // plainName is a name that needs no quotes in a message.
@@ -108,6 +110,11 @@ func (r *reader) read(top document.Value) {
 	r.manifest.Name, _ = top.Get("name").Required("the name of the deployment")
 	r.readReleases(top.Get("releases"))
 	r.manifest.CloudConfigs = top.CloudConfigs()
+	if len(r.runtimeConfigs) > 0 && len(r.manifest.CloudConfigs) == 0 {
+		top.Fail("has runtime configs, but no cloud config, and the addons of runtime configs need one: name it with --cloud-config FILE")
+		return
+	}
+	defer r.dropUnused()
 	if r.several = r.many == nil && len(r.manifest.CloudConfigs) > 0 && hasSeveral(top); r.several {
 		r.many = &Deployment{} // so that all mistakes are reported
 	}

@@ -24,7 +24,7 @@ func load(ctx context.Context, path string, opts document.Options, many *Deploym
 		return nil, fmt.Errorf("cannot find the absolute path of the manifest %s: %v", path, err)
 	}
 	opts.Several = opts.Several || many != nil
-	blank := reader{dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile}
+	blank := reader{dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile, runtimeConfigs: opts.RuntimeConfigs}
 	r := blank
 	r.manifest, r.many = &Manifest{Path: absolute}, many
 	d, err := document.Read(ctx, path, opts, r.read)

@@ -146,8 +146,9 @@ var sections = keys.Table{
 		{Key: "networks", Form: keys.Text, List: true, About: "Groups on one of these networks."},
 		{Key: "azs", Form: keys.Text, List: true, About: "Groups in one of these zones."},
 		{Key: "lifecycle", Form: keys.Text, About: "Groups of this lifecycle: service or errand."},
-		{Key: "deployments", Form: keys.Text, List: true, About: "Not allowed in a manifest: its addons are for its own deployment."},
-	}, Ignored: []string{"teams"}},
+		{Key: "deployments", Form: keys.Text, List: true, About: "Deployments with one of these names; only in a runtime config."},
+		{Key: "teams", Form: keys.Text, List: true, About: "Teams of a Director; in a runtime config, a rule with them selects no group."},
+	}},
 	{Name: "addons[].include.jobs[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a job."},
 		{Key: "release", Form: keys.Word, Need: true, About: "Name of its release."},

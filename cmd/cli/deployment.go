@@ -148,7 +148,7 @@ func (c *Console) publishPaths(home string, opts deployer.Options) {
 	if path, err := file.Path(opts.Manifest, opts.StateFile); err == nil {
 		paths = append(paths, path)
 	}
-	for _, p := range slices.Concat(paths, []string{opts.Inputs.FlagsFile, opts.Inputs.CloudProvider}, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.VarsFiles) {
+	for _, p := range slices.Concat(paths, []string{opts.Inputs.FlagsFile, opts.Inputs.CloudProvider}, opts.Inputs.Ops, opts.Inputs.CloudConfigs, opts.Inputs.RuntimeConfigs, opts.Inputs.VarsFiles) {
 		if p == "" {
 			continue
 		}

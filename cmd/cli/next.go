@@ -111,6 +111,7 @@ func (c *Console) targetArgs(command []string) string {
 	add("-o", "ops-file", quoted(t.Inputs.Ops...)...)
 	add("--cloud-config", "cloud-config", quoted(t.Inputs.CloudConfigs...)...)
 	add("--cloud-provider", "cloud-provider", quoted(t.Inputs.CloudProvider)...)
+	add("--runtime-config", "runtime-config", quoted(t.Inputs.RuntimeConfigs...)...)
 	add("--release", "release", quoted(t.Inputs.Sources.Releases...)...)
 	add("--stemcell", "stemcell", quoted(t.Inputs.Sources.Stemcells...)...)
 	add("--lock-file", "lock-file", quoted(t.Inputs.Sources.LockFile)...)

@@ -83,7 +83,7 @@ func beginning(cmd *cobra.Command) string {
 // NoInputs refuses flags for operations, a cloud config and variables if no
 // manifest is named.
 func NoInputs(cmd *cobra.Command) error {
-	for _, name := range []string{"ops-file", "cloud-config", "cloud-provider", "release", "stemcell", "lock-file", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"} {
+	for _, name := range []string{"ops-file", "cloud-config", "cloud-provider", "runtime-config", "release", "stemcell", "lock-file", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"} {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s is for a manifest, and none is named: bootstrap %s MANIFEST", name, ShortPath(cmd))
 		}

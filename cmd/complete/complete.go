@@ -90,7 +90,7 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		complete = cobra.FixedCompletions(choice.Of, noFiles)
 	case f.Name == "vars-store":
 		complete = cobra.FixedCompletions(storeNames(), cobra.ShellCompDirectiveFilterFileExt)
-	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "cloud-config", f.Name == "cloud-provider", f.Name == "bootstrap-yml":
+	case f.Name == "ops-file", f.Name == "vars-file", f.Name == "cloud-config", f.Name == "cloud-provider", f.Name == "runtime-config", f.Name == "bootstrap-yml":
 		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return documents()
 		}

@@ -136,7 +136,7 @@ func (l *loop) paths() []string {
 	if in.CloudProvider != "" {
 		list = append(list, in.CloudProvider)
 	}
-	for _, files := range [][]string{in.Ops, in.CloudConfigs, in.VarsFiles} {
+	for _, files := range [][]string{in.Ops, in.CloudConfigs, in.RuntimeConfigs, in.VarsFiles} {
 		list = append(list, files...)
 	}
 	for _, arg := range in.VarFiles {

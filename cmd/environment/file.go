@@ -58,6 +58,7 @@ func table() []key {
 		{Field: list("ops_files", "Path of an operations file, or a list of paths: --ops-file."), flag: "ops-file", path: true},
 		{Field: list("cloud_configs", "Path of a cloud config, or a list of paths: --cloud-config."), flag: "cloud-config", path: true},
 		{Field: text("cloud_provider", "Path of a file with the cloud_provider of manifests that have none: --cloud-provider."), flag: "cloud-provider", path: true},
+		{Field: list("runtime_configs", "Path of a runtime config, or a list of paths: --runtime-config."), flag: "runtime-config", path: true},
 		{Field: keys.Field{Key: "release_sources", Form: keys.Tags, About: "Releases without a URL, and where each is looked for: --release. The name * stands for all others."}, flag: "release", path: true},
 		{Field: keys.Field{Key: "stemcell_sources", Form: keys.Tags, About: "Operating systems or names of stemcells without a URL, and where each is looked for: --stemcell. The name * stands for all others."}, flag: "stemcell", path: true},
 		{Field: text("lock_file", "Path of the file that records the versions that were found; default: NAME.lock.yml beside the manifest: --lock-file."), flag: "lock-file", path: true},

@@ -100,7 +100,7 @@ func (l *Line) Untyped(flag string) bool {
 
 // Usual reports whether all operations and variables are those of the file.
 func (l *Line) Usual() bool {
-	return l.File != nil && !slices.ContainsFunc([]string{"ops-file", "cloud-config", "cloud-provider", "release", "stemcell", "lock-file", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"}, func(name string) bool {
+	return l.File != nil && !slices.ContainsFunc([]string{"ops-file", "cloud-config", "cloud-provider", "runtime-config", "release", "stemcell", "lock-file", "var", "var-file", "vars-file", "vars-env", "vars-store", "var-source"}, func(name string) bool {
 		_, typed := l.typed[name]
 		return typed
 	})

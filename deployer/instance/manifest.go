@@ -133,7 +133,7 @@ func (rec *Record) ReadAdopted(ctx context.Context) (*manifest.Manifest, error) 
 	inputs := rec.From.Inputs
 	inputs.Generate = document.Refuse
 	inputs.Lenient = true
-	inputs.CloudConfigs, inputs.CloudProvider, inputs.Find = nil, "", nil // The manifest of another tool has networks and resource pools of its own.
+	inputs.CloudConfigs, inputs.CloudProvider, inputs.RuntimeConfigs, inputs.Find = nil, "", nil, nil // The manifest of another tool has networks and resource pools of its own.
 	m, err := manifest.Load(ctx, rec.From.AdoptFrom, inputs)
 	if err != nil {
 		return nil, err

@@ -27,12 +27,15 @@ type Options struct {
 	// CloudProvider is a file with the section cloud_provider for a manifest without one,
 	// and with the releases, variables and settings of agents for it; empty: none.
 	CloudProvider string
-	Vars          []string // NAME=VALUE
-	VarFiles      []string // NAME=PATH of a file with the value
-	VarsFiles     []string // YAML files of names and values
-	VarsEnv       []string // prefixes of environment variables: PREFIX_name=VALUE
-	Environ       []string // the environment, as KEY=VALUE
-	VarsStore     string   // file with generated values; empty: none
+	// RuntimeConfigs are files with addons, and with releases, variables and tags, which
+	// are added to the manifest in this order.
+	RuntimeConfigs []string
+	Vars           []string // NAME=VALUE
+	VarFiles       []string // NAME=PATH of a file with the value
+	VarsFiles      []string // YAML files of names and values
+	VarsEnv        []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ        []string // the environment, as KEY=VALUE
+	VarsStore      string   // file with generated values; empty: none
 	// Keys decrypt the vars store, and have the recipients for a new one; nil: no keys.
 	Keys *sealed.Keys
 	// SaveStore keeps the vars store in place of writing the file, always encrypted.
@@ -151,7 +154,10 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	if err := e.addCloudConfig(ctx, ops, byKey); err != nil {
 		return e, err
 	}
-	return e, e.addProvider(ctx)
+	if err := e.addProvider(ctx); err != nil {
+		return e, err
+	}
+	return e, e.addRuntimeConfigs(ctx)
 }
 
 // interpolate generates missing variables and fills in all variables.

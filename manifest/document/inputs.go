@@ -43,6 +43,9 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 	if opts.CloudProvider != "" {
 		errs = append(errs, d.file(ctx, "cloud provider", "the cloud provider", opts.CloudProvider))
 	}
+	for _, file := range opts.RuntimeConfigs {
+		errs = append(errs, d.file(ctx, "runtime config", "the runtime config", file))
+	}
 	for _, source := range slices.Concat(opts.Sources.Releases, opts.Sources.Stemcells) {
 		d.part("source", []byte(source))
 	}

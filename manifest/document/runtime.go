@@ -1,0 +1,111 @@
+package document
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"bootstrap/internal/spelling"
+)
+
+// runtimeKeys are the keys of a runtime config.
+func runtimeKeys() []string { return []string{"releases", "addons", "variables", "tags"} }
+
+// addRuntimeConfigs adds the runtime configs to a manifest, in their order, as the
+// Director does: addons after those of the manifest, releases and variables with other
+// names than the manifest's, and tags that the manifest does not have.
+func (e *evaluation) addRuntimeConfigs(ctx context.Context) error {
+	if e.problems.failed() || e.root == nil || e.root.kind != mapKind {
+		return nil
+	}
+	for _, path := range e.opts.RuntimeConfigs {
+		data, err := readFile(ctx, "the runtime config", path)
+		if err != nil {
+			return err
+		}
+		source := parse(path, data)
+		if !source.problems.failed() {
+			source.mergeRuntimeConfig(e.root, e.folderFrom(path))
+		}
+		e.problems = append(e.problems, source.problems...)
+	}
+	return nil
+}
+
+// mergeRuntimeConfig adds the keys of a runtime config to a manifest. Paths of its
+// releases start from dir.
+func (d *document) mergeRuntimeConfig(root *node, dir string) {
+	top := d.top()
+	if top.node == nil {
+		return
+	}
+	if top.node.kind != mapKind {
+		top.Fail("must be a map with the keys %s, not %s", enumerate(runtimeKeys()), top.Describe())
+		return
+	}
+	for _, item := range top.node.entries {
+		key := scalarText(item.key)
+		value := top.of(item)
+		switch key {
+		case "releases":
+			d.checkVersions(root, value)
+			d.addNamed(root, item, func(release *node) { relocate(release, dir) })
+		case "addons":
+			if value.IsList() {
+				appendItems(root, item)
+			} else if !value.IsNull() {
+				value.Fail("must be a list of addons, not %s", value.Describe())
+			}
+		case "variables":
+			d.addNamed(root, item, func(*node) {})
+		case "tags":
+			if !value.Map() {
+				continue
+			}
+			if own := root.find(key); own != nil && own.value.present() != nil {
+				own.value = underlaid(own.value, item.value)
+				continue
+			}
+			root.entries = slices.DeleteFunc(root.entries, func(e entry) bool { return e.key == key })
+			root.entries = append(root.entries, item)
+		default:
+			if !strings.HasPrefix(key, ".") && !strings.HasPrefix(key, "x-") {
+				value.FailKey("unknown key of a runtime config%s", spelling.Suggest(key, runtimeKeys()))
+			}
+		}
+	}
+}
+
+// checkVersions reports releases that the manifest has in another version. The name in
+// parentheses is that of the Director's error.
+func (d *document) checkVersions(root *node, list Value) {
+	own := root.find("releases")
+	if own == nil || own.value.kind != listKind {
+		return
+	}
+	for _, item := range list.Items() {
+		version := item.Get("version").raw()
+		for _, n := range own.value.items {
+			name, has := n.find("name"), n.find("version")
+			if version == "" || name == nil || has == nil || scalarText(name.value.value) != item.Get("name").raw() {
+				continue
+			}
+			if other := scalarText(has.value.value); other != version {
+				item.Get("version").Fail("must be %s, the version of this release in the manifest, but is %s (RuntimeInvalidDeploymentRelease)", Literal(other), Literal(version))
+			}
+		}
+	}
+}
+
+// appendItems appends the items of a list to that of the manifest.
+func appendItems(root *node, list entry) {
+	own := root.find(scalarText(list.key))
+	switch {
+	case own == nil:
+		root.entries = append(root.entries, list)
+	case own.value.present() == nil:
+		own.value = list.value
+	case own.value.kind == listKind: // otherwise it is reported later
+		own.value.items = append(own.value.items, list.value.items...)
+	}
+}
