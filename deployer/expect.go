@@ -71,6 +71,9 @@ func (r *run) refuseProtected(ctx context.Context) error {
 	return nil
 }
 
+// refuseIgnored refuses to change an instance that bootstrap ignore excludes.
+func (r *run) refuseIgnored(context.Context) error { return r.t.From.RefuseIgnored() }
+
 // confirmDelete asks before the VM and its disk are deleted.
 func (r *run) confirmDelete(ctx context.Context) error {
 	var q Question

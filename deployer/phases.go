@@ -20,6 +20,7 @@ type phase struct {
 // deployPhases returns the phases of deploy.
 func (r *run) deployPhases() []phase {
 	return slices.Concat([]phase{
+		{name: "refuse ignored", do: r.refuseIgnored},
 		{name: "find state", do: r.findExisting},
 		{name: "check inputs", do: r.checkInputs},
 		{name: "read manifest", group: instance.Validating, do: r.readManifest},
@@ -100,10 +101,15 @@ func (r *run) localPhases() []phase {
 	return append(r.statePhases(), phase{name: "find installation", group: instance.Validating, do: r.t.FindInstallation})
 }
 
+// changingPhases returns the first phases of commands that change the VM of the state.
+func (r *run) changingPhases() []phase {
+	return append([]phase{{name: "refuse ignored", do: r.refuseIgnored}}, r.localPhases()...)
+}
+
 // agentPhases returns the phases of stop, start and restart: steps that call only
 // the agent of the VM, after the checks.
 func (r *run) agentPhases(group string, steps func(plan.Decision) []plan.Step, checks []func(*run, context.Context) error) []phase {
-	phases := append(r.localPhases(), phase{name: "ask agent", do: r.look.AtAgent})
+	phases := append(r.changingPhases(), phase{name: "ask agent", do: r.look.AtAgent})
 	for _, check := range checks {
 		phases = append(phases, phase{name: "check VM", do: func(ctx context.Context) error { return check(r, ctx) }})
 	}
@@ -112,7 +118,7 @@ func (r *run) agentPhases(group string, steps func(plan.Decision) []plan.Step, c
 
 // deletePhases returns the phases of delete.
 func (r *run) deletePhases() []phase {
-	return append(r.localPhases(), []phase{
+	return append(r.changingPhases(), []phase{
 		{name: "protect", do: r.refuseProtected},
 		{name: "find ledger", do: func(context.Context) error { return r.t.Addresses.UnnamedLedger() }},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
@@ -127,7 +133,7 @@ func (r *run) deletePhases() []phase {
 
 // detachPhases returns the phases of stop --hard.
 func (r *run) detachPhases() []phase {
-	return append(r.localPhases(), []phase{
+	return append(r.changingPhases(), []phase{
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "confirm", do: r.confirmDetach},

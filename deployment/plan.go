@@ -46,11 +46,12 @@ type Action string
 
 // The actions.
 const (
-	Create Action = "create"
-	Change Action = "change"
-	Keep   Action = "keep"
-	Delete Action = "delete"
-	Leave  Action = "leave" // it is not selected: whether it would change is not known
+	Create  Action = "create"
+	Change  Action = "change"
+	Keep    Action = "keep"
+	Delete  Action = "delete"
+	Leave   Action = "leave"   // it is not selected: whether it would change is not known
+	Ignored Action = "ignored" // bootstrap ignore excludes it
 	// Unreachable is an instance whose agent does not answer: it stays as it is.
 	Unreachable Action = "unreachable"
 )
@@ -118,7 +119,9 @@ func (p *Plan) changesNothing() bool {
 }
 
 // changes reports whether the plan does something with the instance.
-func (r Row) changes() bool { return r.Action != Keep && r.Action != Leave && r.Action != Unreachable }
+func (r Row) changes() bool {
+	return r.Action != Keep && r.Action != Leave && r.Action != Ignored && r.Action != Unreachable
+}
 
 // leave makes it the row of an instance that is not selected.
 func (r *Row) leave() { r.Action, r.Why, r.Disk = Leave, "", "" }
@@ -244,6 +247,9 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		if !slices.Contains(chosen, in) {
 			row.leave()
 		}
+		if in.Ignored && row.Action == Keep {
+			row.Action = Ignored
+		}
 		p.Rows = append(p.Rows, row)
 	}
 	if o.OnlyFailed {
@@ -311,7 +317,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	}
 	p.plans = map[string]deployer.PlanFile{}
 	for i, row := range p.Rows {
-		if row.Action != Delete && row.Action != Unreachable {
+		if row.Action != Delete && row.Action != Unreachable && row.Action != Ignored {
 			p.plans[row.ID] = made[i].file
 		}
 	}

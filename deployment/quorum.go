@@ -15,7 +15,7 @@ func (r *runner) findRunning(ctx context.Context, p *Plan) {
 	}
 	_ = sideBySide(ctx, len(p.Rows), func(i int) {
 		row := p.Rows[i]
-		if row.Action == Create || row.Action == Delete || row.Action == Unreachable {
+		if row.Action == Create || row.Action == Delete || row.Action == Unreachable || row.in.Ignored {
 			return
 		}
 		state, _ := r.status(ctx, r.all, row.in)

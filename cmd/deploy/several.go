@@ -334,6 +334,11 @@ func (s *several) delete() error {
 			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(old.Instances), Dir: s.dir}
 		}
 		old.Run = nil
+		for _, in := range list {
+			if in.Ignored {
+				return &instance.IgnoredError{Instance: in.Name()}
+			}
+		}
 		p := deployment.DeleteOf(old, list, opts.KeepDisk)
 		if p.Disks, err = deployment.DisksOf(old, list, opts); err != nil {
 			return err

@@ -48,7 +48,7 @@ func Names() []string {
 		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
 		template variable-source variable-missing operation yaml identity-missing vars-store-lost file-missing manifest-folder manifest-wrong
 		port-taken home-open home-unwritable cpi-elsewhere vm-gone disk-not-mounted
-		links-unresolved instance-needed instance-unknown instance-group-gone instance-moved instances-unplanned record-lost
+		links-unresolved instance-needed instance-unknown instance-group-gone instance-ignored instance-moved instances-unplanned record-lost
 		fleet-failed fleet-not-running instances-failed`)
 }
 

@@ -90,6 +90,7 @@ func samples() []sample {
 		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Known: []string{"web/0"}, Dir: "x-state"}},
 		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Dir: "x-state"}},
 		{"instance-unknown", NoState, &instance.NoInstancesError{Manifest: "x", Dir: "x-state"}},
+		{"instance-ignored", Failed, &instance.IgnoredError{Instance: "web/0"}},
 		{"instance-group-gone", Failed, &instance.GroupGoneError{Instance: "web/0"}},
 		{"instance-moved", Failed, &instance.MovedInstanceError{Instance: "web/0", Network: "default"}},
 		{"instances-unplanned", Failed, &deployment.UnplannedError{Failed: []deployment.Unplanned{{Instance: "web/0", Reason: "x"}}}},

@@ -145,6 +145,10 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		}
 		var list []*record.Instance
 		for _, in := range selected {
+			if in.Ignored {
+				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s is ignored: it stays as it is", in.Name())})
+				continue
+			}
 			if vm := known(in); vm.CID == "" && (does != deployment.Start || !vm.Detached) {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s has no VM: nothing to %s", in.Name(), does)})
 				continue

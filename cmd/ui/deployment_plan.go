@@ -176,6 +176,8 @@ func setPlan(s deployment.Set) string {
 			return "no changes: " + row.Why
 		}
 		return "no changes"
+	case deployment.Ignored:
+		return "ignored"
 	case deployment.Leave:
 		return "not selected"
 	case deployment.Unreachable:

@@ -26,7 +26,7 @@ func InstanceStates(out *Writer, all *observe.InstanceStates, ps, vitals bool) {
 		if s.Processes > 0 {
 			processes = fmt.Sprintf("%d/%d", s.Running, s.Processes)
 		}
-		table.Row(name, orDash(s.Zone), orDash(strings.Join(sortedValues(s.Addresses), ", ")), string(s.State), processes, orDash(s.Stemcell), deployed)
+		table.Row(name, orDash(s.Zone), orDash(strings.Join(sortedValues(s.Addresses), ", ")), stateText(s), processes, orDash(s.Stemcell), deployed)
 	}
 	table.Print()
 	if bootstraps {
@@ -135,4 +135,12 @@ func instanceNotes(out *Writer, all *observe.InstanceStates) {
 		}
 		Say(out, fmt.Sprintf("Note: %s: %s", of, text))
 	}
+}
+
+// stateText returns the state of an instance, and whether it is ignored.
+func stateText(s observe.InstanceState) string {
+	if s.Ignored {
+		return string(s.State) + ", ignored"
+	}
+	return string(s.State)
 }

@@ -85,6 +85,25 @@ func (e *ManySelectedError) ExitCode() failure.Code { return failure.Usage }
 
 func (e *ManySelectedError) Hint() string { return "name one with --instance GROUP/INDEX" }
 
+// IgnoredError says that bootstrap ignore excludes an instance from changes.
+type IgnoredError struct {
+	Instance string
+}
+
+func (e *IgnoredError) Error() string {
+	return fmt.Sprintf("the instance %s is ignored, so nothing changes it: `bootstrap unignore MANIFEST %s` ends that", e.Instance, e.Instance)
+}
+
+func (e *IgnoredError) Name() string { return "instance-ignored" }
+
+// RefuseIgnored returns an *IgnoredError if the options are about an ignored instance.
+func (o *Options) RefuseIgnored() error {
+	if o.Of != nil && o.Of.Instance.Ignored {
+		return &IgnoredError{Instance: o.Of.Instance.Name()}
+	}
+	return nil
+}
+
 // GroupGoneError says that the instance group of an instance is not in the manifest any
 // more.
 type GroupGoneError struct {

@@ -36,6 +36,7 @@ type InstanceState struct {
 	ID        string            `json:"id"`
 	Zone      string            `json:"az,omitempty"`
 	Bootstrap bool              `json:"bootstrap,omitempty"`
+	Ignored   bool              `json:"ignored,omitempty"`   // bootstrap ignore excludes it from changes
 	Addresses map[string]string `json:"addresses,omitempty"` // by network
 	State     InstanceCondition `json:"state"`
 	Running   int               `json:"processes_running"`
@@ -51,7 +52,7 @@ type InstanceState struct {
 
 // StateOf returns the state of an instance from the results of Status.
 func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
-	s := InstanceState{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Addresses: map[string]string{}, Problems: []string{}, Status: c}
+	s := InstanceState{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Addresses: map[string]string{}, Problems: []string{}, Status: c}
 	for name, block := range in.Addresses {
 		s.Addresses[name] = block.Addr().String()
 	}
