@@ -48,6 +48,8 @@ type stateChoice struct {
 	file string           // --state
 	wait time.Duration    // --lock-wait
 	one  instance.Options // --instance, for some of these commands
+	// selects is true if the command has --instance.
+	selects bool
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -59,13 +61,25 @@ func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
 }
 
 // instanceFlag adds the flag of commands that work on the state of one instance.
-func (s *stateChoice) instanceFlag(f *pflag.FlagSet) { cli.InstanceFlag(f, &s.one) }
+func (s *stateChoice) instanceFlag(f *pflag.FlagSet) {
+	s.selects = true
+	cli.InstanceFlag(f, &s.one)
+}
 
 // refuseSeveral refuses the manifest of several instances for a command that works on the
 // state of one.
 func refuseSeveral(cmd *cobra.Command, manifest string) error {
 	dir := record.Dir(manifest)
-	if manifest == "" || cmd.Flags().Lookup("instance") == nil || !record.Exists(dir) {
+	if manifest == "" || cmd.Flags().Lookup("instance") == nil {
+		return nil
+	}
+	return refuseRecorded(dir)
+}
+
+// refuseRecorded refuses the deployment of the record in a folder, unless it has no
+// instances.
+func refuseRecorded(dir string) error {
+	if !record.Exists(dir) {
 		return nil
 	}
 	all, err := record.Load(dir)
@@ -91,13 +105,14 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 		return "", nil, cli.TooMany(cmd, args)
 	}
 	s.c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file, Instance: s.one.Instance}})
+	if team.IsAddress(s.file) { // The record of instances is in it.
+		s.one.Manifest = manifest
+		return s.file, others, nil
+	}
 	if s.one.Instance != "" {
 		s.one.Manifest, s.one.StateFile = manifest, s.file
 		err = cli.SelectInstance(cmd, &s.one)
 		return s.one.StateFile, others, err
-	}
-	if team.IsAddress(s.file) {
-		return s.file, others, nil
 	}
 	if s.file == "" {
 		if err := refuseSeveral(cmd, manifest); err != nil {
@@ -115,7 +130,25 @@ func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error)
 		return stateFile{}, err
 	}
 	s.c.Start()
-	return stateAt(cmd.Context(), s.c, path, s.wait)
+	return s.at(cmd.Context(), path)
+}
+
+// at finds the state at a path or in a store, or that of the selected instance there.
+func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
+	at, err := stateAt(ctx, s.c, path, s.wait)
+	if err != nil || at.opts.Team == nil || !s.selects {
+		return at, err
+	}
+	from := s.one
+	from.Team, from.StateFile = at.opts.Team, at.path
+	if from.Instance == "" {
+		return at, refuseRecorded(from.RecordFolder())
+	}
+	if err := from.SelectInstance(); err != nil {
+		return at, err
+	}
+	at.path, at.name, at.opts.Team = from.StateFile, from.Team.Place(), from.Team
+	return at, nil
 }
 
 // openStore finds a state in the store of a team, for commands that settle the failure of
@@ -176,7 +209,7 @@ func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Conf
 // change opens a state, which must exist unless create is true, changes it,
 // and prints it.
 func (s *stateChoice) change(ctx context.Context, path string, create bool, change func(*state.State) error) error {
-	at, err := stateAt(ctx, s.c, path, s.wait)
+	at, err := s.at(ctx, path)
 	if err != nil {
 		return err
 	}

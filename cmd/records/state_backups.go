@@ -81,7 +81,7 @@ record would be lost.`,
 				return errors.New("give the serial number of a backup, see bootstrap state backups")
 			}
 			c.Start()
-			s, err := stateAt(cmd.Context(), c, path, choice.wait)
+			s, err := choice.at(cmd.Context(), path)
 			if err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ per line.`,
 				serials = append(serials, serial)
 			}
 			c.Start()
-			s, err := stateAt(cmd.Context(), c, path, 0)
+			s, err := choice.at(cmd.Context(), path)
 			if err != nil {
 				return err
 			}

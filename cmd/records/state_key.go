@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 	}
 	signs := false
 	for _, d := range found.Documents {
-		if d.Doubt != nil || d.Name == "state.json" {
+		if d.Doubt != nil || path.Base(d.Name) == "state.json" {
 			lines = append(lines, doubtOf(d))
 		}
 		signs = signs || d.Doubt != nil
@@ -132,14 +133,16 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 		}
 	}
 	if signs {
-		if _, err := t.Lock(ctx); err != nil {
-			return err
-		}
-		defer func() {
-			if err := t.Unlock(context.WithoutCancel(ctx)); err != nil {
-				c.Warn(err.Error())
+		for _, part := range []*team.Copy{t, t.Record()} {
+			if _, err := part.Lock(ctx); err != nil {
+				return err
 			}
-		}()
+			defer func() {
+				if err := part.Unlock(context.WithoutCancel(ctx)); err != nil {
+					c.Warn(err.Error())
+				}
+			}()
+		}
 	}
 	if err := t.Trust(ctx, found); err != nil {
 		return err
@@ -154,7 +157,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 func doubtOf(d team.Seen) string {
 	what := d.Name
 	switch {
-	case d.Name == "state.json":
+	case path.Base(d.Name) == "state.json":
 		what += whatState(d.Content)
 	case strings.HasSuffix(d.Name, ".age") && !sealed.IsSealed(d.Content):
 		what += " (which is not encrypted)"
@@ -167,7 +170,7 @@ func doubtOf(d team.Seen) string {
 		return what + " is trusted"
 	case d.Doubt.Why == team.Older:
 		return what + " is trusted, although this machine has seen a later one"
-	case d.Name == "kept.json.age":
+	case path.Base(d.Name) == "kept.json.age":
 		return what + " is removed: the next deploy makes it again"
 	case d.Doubt.Why == team.Unproven:
 		return what + ", which nobody has signed, is signed as it is"

@@ -62,7 +62,7 @@ recorded, and repeats deletes that did not finish.`,
 					return err
 				})
 			}
-			return listLeftovers(cmd.Context(), c, path)
+			return listLeftovers(cmd.Context(), &choice, path)
 		},
 	}
 	f := cmd.Flags()
@@ -73,8 +73,9 @@ recorded, and repeats deletes that did not finish.`,
 	return cmd
 }
 
-func listLeftovers(ctx context.Context, c *cli.Console, path string) error {
-	s, err := stateAt(ctx, c, path, 0)
+func listLeftovers(ctx context.Context, choice *stateChoice, path string) error {
+	c := choice.c
+	s, err := choice.at(ctx, path)
 	if err != nil {
 		return err
 	}

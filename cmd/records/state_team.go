@@ -2,13 +2,16 @@ package records
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
+	"bootstrap/deployment/record"
 	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -29,7 +32,12 @@ the state does the same first.`,
 			if err != nil {
 				return err
 			}
-			did, err := file.Push(cmd.Context(), force, s.opts)
+			did := false
+			err = s.eachPart(func(opts file.Options) error {
+				pushed, err := file.Push(cmd.Context(), force, opts)
+				did = did || pushed
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -56,11 +64,18 @@ does the same first.`,
 			if err != nil {
 				return err
 			}
-			kept, err := file.Pull(cmd.Context(), s.opts)
+			var kept []string
+			err = s.eachPart(func(opts file.Options) error {
+				path, err := file.Pull(cmd.Context(), opts)
+				if path != "" {
+					kept = append(kept, path)
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			return printDone(c, kept != "", "This machine has what "+s.name+" has; its own version is "+kept, "This machine has what "+s.name+" has")
+			return printDone(c, len(kept) > 0, "This machine has what "+s.name+" has; its own version is "+strings.Join(kept, ", "), "This machine has what "+s.name+" has")
 		},
 	}
 	choice.flags(cmd.Flags(), true)
@@ -83,30 +98,100 @@ same machine, else after a minute.`,
 			if err != nil {
 				return err
 			}
-			held, err := s.opts.Team.Holder(cmd.Context())
+			if err := file.RefreshPart(cmd.Context(), s.opts.Team.Record()); err != nil {
+				return err
+			}
+			parts, err := partsOf(s.opts.Team)
 			if err != nil {
 				return err
 			}
-			if held == nil {
-				return printDone(c, false, "", s.name+" is not locked")
-			}
-			from := held.Holder.String()
-			if held.Holder.User == "" {
-				from = "a run that is unknown, because the lock is damaged"
-			}
-			what := fmt.Sprintf("the lock of %s is taken from %s", s.name, from)
-			if err := cli.Agreed(cmd.Context(), c.Confirm(ask), []string{what}); err != nil {
-				return err
-			}
-			if err := s.opts.Team.Break(cmd.Context(), held.Fence); err != nil {
-				return err
-			}
-			return printDone(c, true, fmt.Sprintf("The lock of %s was taken from %s", s.name, from), "")
+			return unlock(cmd.Context(), c, s, parts, ask)
 		},
 	}
 	choice.flags(cmd.Flags(), false)
 	ask.Flags(cmd.Flags())
 	return cmd
+}
+
+// unlock takes the locks of parts of a store from the runs that hold them.
+func unlock(ctx context.Context, c *cli.Console, s stateFile, parts []*team.Copy, ask cli.Asking) error {
+	var locked []*team.Copy
+	var fences []int
+	var questions, done []string
+	for _, part := range parts {
+		held, err := part.Holder(ctx)
+		if err != nil {
+			return err
+		}
+		if held == nil {
+			continue
+		}
+		from := held.Holder.String()
+		if held.Holder.User == "" {
+			from = "a run that is unknown, because the lock is damaged"
+		}
+		locked, fences = append(locked, part), append(fences, held.Fence)
+		questions = append(questions, fmt.Sprintf("the lock of %s is taken from %s", part.Place(), from))
+		done = append(done, fmt.Sprintf("The lock of %s was taken from %s", part.Place(), from))
+	}
+	if len(locked) == 0 {
+		return printDone(c, false, "", s.name+" is not locked")
+	}
+	if err := cli.Agreed(ctx, c.Confirm(ask), questions); err != nil {
+		return err
+	}
+	for i, part := range locked {
+		if err := part.Break(ctx, fences[i]); err != nil {
+			return err
+		}
+	}
+	return printDone(c, true, strings.Join(done, "\n"), "")
+}
+
+// partsOf returns the parts of a store with locks of their own: the state of the whole
+// store, the record of a deployment with several instances, and their states.
+func partsOf(t *team.Copy) ([]*team.Copy, error) {
+	parts := []*team.Copy{t}
+	dir := t.RecordFolder()
+	if !record.Exists(dir) {
+		return append(parts, t.Record()), nil // A run may have locked it before the first deploy.
+	}
+	all, err := record.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	parts = append(parts, t.Record())
+	for _, name := range all.States() {
+		one, err := t.Instance(name)
+		if err != nil {
+			return nil, err
+		}
+		if one != t {
+			parts = append(parts, one)
+		}
+	}
+	return parts, nil
+}
+
+// eachPart calls do for the parts of a store, the record first.
+func (s stateFile) eachPart(do func(file.Options) error) error {
+	parts, err := partsOf(s.opts.Team)
+	if err != nil {
+		return err
+	}
+	if !record.Exists(s.opts.Team.RecordFolder()) {
+		parts = parts[:1]
+	} else {
+		parts[0], parts[1] = parts[1], parts[0]
+	}
+	for _, part := range parts {
+		opts := s.opts
+		opts.Team = part
+		if err := do(opts); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newStateMove(c *cli.Console) *cobra.Command {

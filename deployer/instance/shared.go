@@ -204,10 +204,38 @@ func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []str
 	if err := in.ShareKey(ctx, to, true); err != nil {
 		return err
 	}
-	if err := rekeyKept(ctx, in, keys, to); err != nil || !removes {
+	if err := rekeyKept(ctx, in, keys, to); err != nil {
+		return err
+	}
+	if err := rekeyInstances(ctx, in, keys, to); err != nil || !removes {
 		return err
 	}
 	return in.SignAgain(ctx)
+}
+
+// rekeyInstances encrypts the records of the instances of a deployment for other
+// recipients. Nobody may change the instances at the same time.
+func rekeyInstances(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
+	if err := file.RefreshPart(ctx, in.Record()); err != nil {
+		return err
+	}
+	if !record.Exists(in.RecordFolder()) {
+		return nil
+	}
+	all, err := record.Load(in.RecordFolder())
+	if err != nil {
+		return err
+	}
+	return in.EachInstance(ctx, all.States(), func(ctx context.Context, one *team.Copy) (err error) {
+		if one == in {
+			return nil
+		}
+		if _, err := one.Lock(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, one.Unlock(context.WithoutCancel(ctx))) }()
+		return rekeyKept(ctx, one, keys, to)
+	})
 }
 
 func rekeyKept(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {

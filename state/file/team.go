@@ -247,8 +247,10 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err != nil || !unsent {
 		return false, err
 	}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
-		return false, err
+	if !t.IsRecord() {
+		if s.loaded, err = load(s.path, Options{}); err != nil {
+			return false, err
+		}
 	}
 	if force {
 		if err := t.Overwrite(ctx); err != nil {
@@ -258,7 +260,7 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err := t.Push(ctx); err != nil {
 		return false, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
 	}
-	s.written = true
+	s.written = !t.IsRecord()
 	return true, nil
 }
 

@@ -178,3 +178,7 @@ func (s *Store) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error
 	}
 	return &HeldError{Place: s.Place(), Holder: now.Holder, Fence: now.Fence, Left: left}, nil
 }
+
+// IsRecord reports whether the store has the record of a deployment with several
+// instances, and no state.
+func (s *Store) IsRecord() bool { return s.folder == deploymentFolder }

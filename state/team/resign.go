@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 )
 
 // NewKey makes a new key for the store. The machine trusts it in addition to the former
@@ -29,27 +32,48 @@ func (s *Store) KeyRenewed(ctx context.Context) error {
 	return s.trust.remember(ctx, func(p *pin) { p.Former = "" })
 }
 
-// SignAgain signs the state and its history with the present key. This run must hold
-// the lease.
+// SignAgain signs the states of the whole store and their histories with the present key.
+// This run must hold the lease, and no other run that of a part.
 func (s *Store) SignAgain(ctx context.Context) error {
-	h, _, err := s.history(ctx)
-	if err != nil {
-		return err
-	}
-	names := []string{stateName, historyName}
-	for _, v := range h.Versions {
-		names = append(names, v.document())
-	}
-	for _, name := range names {
-		d, err := s.load(ctx, name)
+	names := []string{stateName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
+	for i := 0; i < len(names); i++ {
+		d, err := s.load(ctx, names[i])
 		if err == nil && d.Version != "" {
-			_, err = s.save(ctx, name, d.Data, d.Version)
+			_, err = s.save(ctx, names[i], d.Data, d.Version)
 		}
 		if err != nil {
 			return err
 		}
+		for _, name := range named(names[i], d.Data) {
+			if path.Base(name) != keptName { // it is encrypted for others, too
+				names = append(names, name)
+			}
+		}
 	}
 	return nil
+}
+
+// named returns the names of the documents that a document of the whole store names.
+func named(document string, content []byte) (names []string) {
+	var h History
+	var r struct {
+		Instances []struct{ State string } `json:"instances"`
+		Former    []struct{ State string } `json:"former_instances"`
+	}
+	switch {
+	case path.Base(document) == historyName && json.Unmarshal(content, &h) == nil:
+		for _, v := range h.Versions[:min(len(h.Versions), keptVersions)] {
+			names = append(names, strings.TrimSuffix(document, historyName)+v.document())
+		}
+	case document == deploymentFolder+recordDocument && json.Unmarshal(content, &r) == nil:
+		for _, in := range slices.Concat(r.Instances, r.Former) {
+			if instanceState.MatchString(in.State) {
+				folder := deploymentFolder + path.Dir(in.State) + "/"
+				names = append(names, folder+stateName, folder+keptName, folder+historyName)
+			}
+		}
+	}
+	return names
 }
 
 // Seen is a document of a store, as shown to a person who decides whether to trust it.
@@ -129,7 +153,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 }
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
-	names := []string{stateName, varsName, keptName, historyName}
+	names := []string{stateName, varsName, keptName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
 	for i := 0; i < len(names); i++ {
 		d, err := s.raw(ctx, names[i])
 		if err != nil {
@@ -144,11 +168,7 @@ func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 			seen.Writer, seen.Written = seen.proof.writer, at(seen.proof.generation)
 		}
 		e.Documents = append(e.Documents, seen)
-		if h := (History{}); names[i] == historyName && json.Unmarshal(seen.Content, &h) == nil {
-			for _, v := range h.Versions[:min(len(h.Versions), keptVersions)] {
-				names = append(names, v.document())
-			}
-		}
+		names = append(names, named(names[i], seen.Content)...)
 	}
 	return nil
 }
@@ -178,8 +198,8 @@ func (s *Store) Trust(ctx context.Context, e *Examined) error {
 			if remembered(d.Name) {
 				err = t.remember(ctx, func(p *pin) { p.saw(d.Name, d.proof.generation) })
 			}
-		case d.Name == keptName:
-			err = s.remove(ctx, keptName)
+		case path.Base(d.Name) == keptName:
+			err = s.remove(ctx, d.Name)
 		default:
 			_, err = s.save(ctx, d.Name, d.Content, d.version)
 		}
