@@ -1,6 +1,7 @@
 package deployer
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -42,8 +43,32 @@ func (c *Connections) get(address string, resolve func() (*links.Connected, erro
 func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
 	d := j.in.Deployment
 	return j.connections.get(j.ownAddress(d), func() (*links.Connected, error) {
-		return links.Resolve(d.Name, j.linkGroups(own), j.others())
+		all, err := links.Resolve(d.Name, j.linkGroups(own), j.others())
+		if err == nil {
+			err = refuseScoped(d, all)
+		}
+		return all, err
 	})
+}
+
+// refuseScoped refuses links with a variable that has scope: instance: a link is the same
+// for all instances.
+func refuseScoped(d *manifest.Deployment, all *links.Connected) error {
+	if !d.HasScopes() {
+		return nil
+	}
+	const advice = "which has scope: instance, but a link is the same for all instances: use a variable without scope there"
+	for _, l := range all.Links {
+		if name := d.Scoped(l.Content["properties"]); name != "" {
+			return fmt.Errorf("the link %q of the job %q in the group %q contains the variable ((%s)), %s", l.Consumer.Name, l.Consumer.Job, l.Consumer.Group, name, advice)
+		}
+	}
+	for _, p := range all.Shared {
+		if name := d.Scoped(p.Properties); name != "" {
+			return fmt.Errorf("the shared link %q of the job %q in the group %q contains the variable ((%s)), %s", p.Name, p.Job, p.Group, name, advice)
+		}
+	}
+	return nil
 }
 
 // ownAddress returns the instance and its address if only the run knows that: the record

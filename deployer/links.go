@@ -76,7 +76,7 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 			group.Networks = append(group.Networks, w.Network)
 		}
 		list := own
-		if g.Name != m.Group.Name {
+		if g.Name != m.Group.Name || d.HasScopes() { // links are the same for all instances
 			list = j.jobsOf(g.Manifest)
 		}
 		for k := range list {

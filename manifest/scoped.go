@@ -3,7 +3,9 @@ package manifest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"bootstrap/manifest/document"
@@ -72,6 +74,34 @@ func (d *Deployment) Forget(ctx context.Context, m Member) error {
 	d.scoped.mu.Lock()
 	defer d.scoped.mu.Unlock()
 	return d.scoped.document.Forget(ctx, m.Values())
+}
+
+// HasScopes reports whether a variable has scope: instance. Then the groups' manifests do
+// not have its values, and are not those of any instance.
+func (d *Deployment) HasScopes() bool { return d.scoped != nil }
+
+// Scoped returns the first variable with scope: instance in a value of a group's manifest;
+// empty: there is none.
+func (d *Deployment) Scoped(value any) string {
+	switch v := value.(type) {
+	case string:
+		if d.scoped != nil {
+			return d.scoped.document.Scoped(v)
+		}
+	case []any:
+		for _, item := range v {
+			if name := d.Scoped(item); name != "" {
+				return name
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if name := d.Scoped(v[key]); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // StoreExists reports whether the vars store existed when it was last read.

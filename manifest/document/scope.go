@@ -3,6 +3,9 @@ package document
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -131,7 +134,11 @@ func (e *evaluation) findings(def *definition, v *variable, now time.Time, withi
 	wanted.Name = e.key(def.name)
 	list := gen.Check(wanted, v.value.plain(), e.certificate, now, within)
 	if !def.each {
-		return list
+		// A certificate of the first of several instances is for its addresses, too, and
+		// stays when the others are deleted.
+		return slices.DeleteFunc(list, func(f gen.Finding) bool {
+			return f.Option == "alternative_names" && def.place.Get("scope").raw() == instanceScope && isFor(v, wanted)
+		})
 	}
 	e.addHosts(def, &wanted)
 	if full := gen.Check(wanted, v.value.plain(), e.certificate, now, within); !e.instance.Plain || len(full) <= len(list) {
@@ -142,6 +149,31 @@ func (e *evaluation) findings(def *definition, v *variable, now time.Time, withi
 
 // StoreExists reports whether the vars store existed when it was last read.
 func (d *Document) StoreExists() bool { return d.store != nil && d.store.file.Exists() }
+
+// isFor reports whether a certificate is for all names in the options.
+func isFor(v *variable, wanted gen.Definition) bool {
+	value, _ := v.value.plain().(map[string]any)
+	text, _ := value["certificate"].(string)
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	names, _ := wanted.Options["alternative_names"].([]any)
+	return err == nil && !slices.ContainsFunc(names, func(name any) bool { return cert.VerifyHostname(fmt.Sprint(name)) != nil })
+}
+
+// Scoped returns the first variable with scope: instance in a text that is not filled in;
+// empty: there is none.
+func (d *Document) Scoped(text string) string {
+	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+		name, _ := splitName(match[1])
+		if def := d.byName[name]; def != nil && def.each {
+			return name
+		}
+	}
+	return ""
+}
 
 // HasScopes reports whether variables have a value for each instance.
 func (d *Document) HasScopes() bool {
