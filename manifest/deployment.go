@@ -148,7 +148,7 @@ func (r *reader) read(top document.Value) {
 	}
 	r.readInstallation(top.Get("cloud_provider"))
 	if p := r.manifest.Placement; p != nil {
-		p.mbus = r.manifest.CPI.MBusURL
+		p.mbus, p.tunnel = r.manifest.CPI.MBusURL, r.manifest.CPI.SSHTunnel
 		r.manifest.settle()
 		r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 
@@ -203,6 +204,9 @@ func (r *reader) readMany(top document.Value) {
 		return
 	}
 	d.Networks = r.shared.networks
+	if t := common.CPI.SSHTunnel; t != nil && t.Host != "" && !unspecified(&url.URL{Host: t.Host}) {
+		top.Get("cloud_provider").Get("ssh_tunnel").Get("host").Warn("is one host, but the deployment may have several instances: write 0.0.0.0, which stands for the address of each instance")
+	}
 	var list names
 	for _, item := range top.Get("instance_groups").Items() {
 		if !item.IsNull() && !sections.Map(item, "instance_groups[]") {
@@ -225,7 +229,7 @@ func (r *reader) readMany(top document.Value) {
 			g.Group = p.Group
 			g.Zones = item.Get("azs").Texts() // The manifest's order decides between zones that are equal otherwise.
 			p.Group.Instances = 1
-			p.mbus = one.CPI.MBusURL
+			p.mbus, p.tunnel = one.CPI.MBusURL, one.CPI.SSHTunnel
 			one.settle()
 			r.checkMBus(p, top.Get("cloud_provider").Get("mbus"))
 		}

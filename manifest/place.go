@@ -32,7 +32,9 @@ type Placement struct {
 	kinds map[string]map[string]any // cloud_properties of the VM by zone
 	kind  vmKind                    // without the zone's cloud_properties
 	mbus  *url.URL                  // mbus as it is written
-	leaf  *x509.Certificate         // certificate of the agent, if the URL has neither a host nor a name after #
+	// tunnel is ssh_tunnel as it is written; nil: there is none.
+	tunnel *SSHTunnel
+	leaf   *x509.Certificate // certificate of the agent, if the URL has neither a host nor a name after #
 }
 
 // Open lists the wishes for which an address must be chosen.
@@ -124,6 +126,11 @@ func (m *Manifest) settle() {
 			own.Fragment = append(certificateNames(p.leaf), "")[0]
 		}
 		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
+	}
+	if ip, unknown := m.Address(); p.tunnel != nil && !unknown && unspecified(&url.URL{Host: p.tunnel.Host}) {
+		own := *p.tunnel
+		own.Host = ip
+		m.CPI.SSHTunnel = &own
 	}
 }
 
