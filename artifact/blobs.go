@@ -149,7 +149,7 @@ func (e *LackingError) Error() string {
 		b.WriteString(" put the files at the paths named; or run bosh sync-blobs, with credentials in config/private.yml if the blobstore needs them; or replace a file with bosh add-blob FILE PATH.")
 	}
 	if vendored {
-		b.WriteString(" For vendored packages, run bosh create-release --force.")
+		b.WriteString(" For vendored packages, run bosh create-release --force; or write a package of the same name, with spec and packaging beside its spec.lock, which replaces it.")
 	}
 	b.WriteString(" Or name a tarball of the release in the url.")
 	return b.String()

@@ -257,10 +257,13 @@ func TestFolderReleaseRefuses(t *testing.T) {
 		"takes the script":  {func(m map[string]string) { m["src/packaging"] = ""; m["packages/web/spec"] = "files: ['*']" }, []string{"src/packaging"}},
 		"evil package name": {func(m map[string]string) { m["packages/web/spec"] = "name: ../x" }, []string{`"../x"`}},
 		"evil job name":     {func(m map[string]string) { m["jobs/web/spec"] = "name: ../x" }, []string{`"../x"`}},
-		"spec.lock":         {func(m map[string]string) { m["packages/web/spec.lock"] = "name: web\nfingerprint: f" }, []string{"spec.lock", "web/f", "tarball"}},
-		"empty lock":        {func(m map[string]string) { m["packages/web/spec.lock"] = "" }, []string{"spec.lock", "fingerprint"}},
-		"pre_packaging":     {func(m map[string]string) { m["packages/web/pre_packaging"] = "x" }, []string{"pre_packaging", "tarball"}},
-		"dependency":        {func(m map[string]string) { delete(m, "packages/base/spec"); delete(m, "packages/base/packaging") }, []string{`"base"`, "does not contain"}},
+		"spec.lock": {func(m map[string]string) {
+			delete(m, "packages/web/spec")
+			m["packages/web/spec.lock"] = "name: web\nfingerprint: f"
+		}, []string{"spec.lock", "web/f", "tarball"}},
+		"empty lock":    {func(m map[string]string) { delete(m, "packages/web/spec"); m["packages/web/spec.lock"] = "" }, []string{"spec.lock", "fingerprint"}},
+		"pre_packaging": {func(m map[string]string) { m["packages/web/pre_packaging"] = "x" }, []string{"pre_packaging", "tarball"}},
+		"dependency":    {func(m map[string]string) { delete(m, "packages/base/spec"); delete(m, "packages/base/packaging") }, []string{`"base"`, "does not contain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -298,5 +301,30 @@ func TestFolderReleaseWithVendoredPackage(t *testing.T) {
 	}
 	os.RemoveAll(s.dir.Path("archives"))
 	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
-	tartest.MustFail(t, err, "packages/base/abc (package base)", "bosh create-release")
+	tartest.MustFail(t, err, "packages/base/abc (package base)", "bosh create-release", "with spec and packaging beside its spec.lock, which replaces it")
+
+	// A package of its own replaces the one whose archive cannot be had.
+	own := releaseFiles()
+	writeFolder(t, folder, map[string]string{"packages/base/spec": own["packages/base/spec"], "packages/base/packaging": own["packages/base/packaging"]})
+	r = readRelease(t, s, local("web", folder, ""))
+	if p := r.Package("base"); p.Fingerprint == "abc" || p.Archive == "" {
+		t.Errorf("package is %+v", p)
+	}
+}
+
+// A local blobstore in git LFS that was not pulled has only pointers.
+func TestBlobstoreInLFS(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	files := releaseFiles()
+	delete(files, "packages/base/spec")
+	delete(files, "packages/base/packaging")
+	files["packages/base/spec.lock"] = "name: base\nfingerprint: abc\n"
+	files[".final_builds/packages/base/index.yml"] = "builds:\n  abc: {version: abc, blobstore_id: x, sha1: '" + sha256Of([]byte("x")) + "'}\nformat-version: '2'\n"
+	files["config/final.yml"] = "name: web\nblobstore: {provider: local, options: {blobstore_path: store}}\n"
+	files["store/x"] = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
+	writeFolder(t, folder, files)
+	s := testStore(t)
+	_, err := s.Release(context.Background(), fetch(t, s, local("web", folder, "")), nil)
+	tartest.MustFail(t, err, "only a pointer of git LFS: run git lfs pull")
 }

@@ -223,7 +223,7 @@ func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPacka
 	p := folderPackage{dir: dir, Package: Package{Name: path.Base(dir)}}
 	h := sha256.New()
 	fmt.Fprintf(h, "unread %q\n", p.Name)
-	if _, err := fs.Stat(b.fsys, dir+"/spec.lock"); err == nil {
+	if b.isVendored(dir) {
 		p.vendored = true
 		p.err = b.vendoredPackage(&p)
 	} else {
@@ -239,6 +239,14 @@ func (b *releaseFolder) readPackage(ctx context.Context, dir string) folderPacka
 		p.Fingerprint = p.identity
 	}
 	return p
+}
+
+// isVendored reports whether a package is vendored. A spec beside its spec.lock replaces
+// the vendored package, for example if its archive cannot be fetched any more.
+func (b *releaseFolder) isVendored(dir string) bool {
+	_, lock := fs.Stat(b.fsys, dir+"/spec.lock")
+	_, own := fs.Stat(b.fsys, dir+"/spec")
+	return lock == nil && own != nil
 }
 
 func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, text []byte) error {

@@ -116,12 +116,13 @@ func (u URL) Checkout(ctx context.Context, dir string) error {
 		return fmt.Errorf("%s is no commit", u.Ref)
 	}
 	steps := [][]string{
-		{"init", "--quiet"}, {"fetch", "--quiet", "--depth", "1", "--", u.Address, u.Ref}, {"checkout", "--quiet", u.Ref},
+		{"init", "--quiet"}, {"remote", "add", "origin", u.Address}, // relative addresses of submodules start there
+		{"fetch", "--quiet", "--depth", "1", "--", u.Address, u.Ref}, {"checkout", "--quiet", u.Ref},
 		{"submodule", "--quiet", "update", "--checkout", "--init", "--recursive", "--depth", "1"},
 	}
 	for i, args := range steps {
 		_, err := run(ctx, dir, args...)
-		if err != nil && i == 1 && ctx.Err() == nil { // old servers give only the refs that they list
+		if err != nil && i == 2 && ctx.Err() == nil { // old servers give only the refs that they list
 			_, err = run(ctx, dir, "fetch", "--quiet", "--tags", "--", u.Address, "+refs/heads/*:refs/remotes/origin/*")
 		}
 		if err != nil {

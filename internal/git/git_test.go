@@ -120,6 +120,23 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
+// The relative address of a submodule starts at that of the repository.
+func TestRelativeSubmodule(t *testing.T) {
+	repo, in := repository(t)
+	if err := os.WriteFile(filepath.Join(repo, ".gitmodules"), []byte("[submodule \"s\"]\n\tpath = s\n\turl = ../other\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in("add", ".")
+	in("commit", "-q", "-m", "one")
+	in("update-index", "--add", "--cacheinfo", "160000,"+in("rev-parse", "HEAD")+",s")
+	in("commit", "-q", "-m", "submodule")
+	dir := t.TempDir()
+	err := URL{"file://" + repo, in("rev-parse", "HEAD")}.Checkout(t.Context(), dir)
+	if err == nil || !strings.Contains(err.Error(), "file://"+filepath.Dir(repo)+"/other") {
+		t.Errorf("%v", err) // a submodule of this machine is refused, with its full address
+	}
+}
+
 // Git refuses what Parse would refuse, too: no address, ref or submodule starts a program.
 func TestHostileRepositories(t *testing.T) {
 	if runtime.GOOS == "windows" {
