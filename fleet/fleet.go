@@ -79,8 +79,17 @@ type Strategy string
 const (
 	UpdateStrategy   Strategy = "update"   // deploy what changed
 	RecreateStrategy Strategy = "recreate" // replace the VM, also if its agent is silent
-	DeleteStrategy   Strategy = "delete"   // delete the VM and its disk; a fleet file cannot choose it
+	// A fleet file cannot choose the others.
+	DeleteStrategy  Strategy = "delete" // delete the VM and its disk
+	StopStrategy    Strategy = "stop"   // stop the jobs
+	StartStrategy   Strategy = "start"
+	RestartStrategy Strategy = "restart"
 )
+
+// OfJobs reports whether the strategy changes only whether the jobs run. It has no plan.
+func (s Strategy) OfJobs() bool {
+	return s == StopStrategy || s == StartStrategy || s == RestartStrategy
+}
 
 // OnFailure says what to do with a member whose new jobs do not run.
 type OnFailure string

@@ -105,14 +105,17 @@ func FleetNumbers(r *rollout.Record) string {
 	switch {
 	case failed > n.MaxFailures:
 		return fmt.Sprintf("%d of %s cannot be planned: none is started", failed, count(n.Members, "member"))
-	case n.ToDo == 0 && r.Deletes():
-		return "Nothing to delete"
+	case n.ToDo == 0 && (r.Deletes() || r.Action.OfJobs()):
+		return "Nothing to " + string(r.Action)
 	case n.ToDo == 0:
 		return unchanged(r)
 	}
 	change := "will change"
-	if r.Deletes() {
+	switch {
+	case r.Deletes():
 		change = "will be deleted"
+	case r.Action.OfJobs():
+		change = "will " + string(r.Action)
 	}
 	first, then := "no canaries", "up to"
 	if n.Canaries > 0 {

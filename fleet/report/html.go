@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"bootstrap/deployer/report"
-	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/webpage"
@@ -77,13 +76,7 @@ func (v *Report) HTML() ([]byte, error) {
 func (v *Report) page() page {
 	p := page{Report: v, Timeline: v.timeline(), DeleteRemoved: rollout.DeleteRemoved(v.File), MadeAt: report.Minute(v.Made)}
 	p.headline()
-	what := "Update"
-	switch v.Action {
-	case string(fleet.RecreateStrategy):
-		what = "Recreate"
-	case string(fleet.DeleteStrategy):
-		what = "Delete"
-	}
+	what := strings.ToUpper(v.Action[:min(len(v.Action), 1)]) + v.Action[min(len(v.Action), 1):]
 	p.Intro = fmt.Sprintf("%s of %s, started %s by %s@%s", what, count(len(v.Members), "member"), report.Minute(v.Started), v.By.User, v.By.Host)
 	if v.Ended != nil {
 		p.Intro += ", ended " + report.Minute(*v.Ended)

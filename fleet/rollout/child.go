@@ -129,11 +129,13 @@ func command(t Task) []string {
 	if t.Does != "" {
 		return []string{t.Does}
 	}
-	if t.Action == fleet.DeleteStrategy {
+	switch {
+	case t.Action == fleet.DeleteStrategy:
 		return []string{"delete", "--skip-if-missing"}
-	}
-	if t.Action == fleet.RecreateStrategy {
+	case t.Action == fleet.RecreateStrategy:
 		return append([]string{"recreate", "--fix"}, keepCreated(t.Run, t.Killed)...)
+	case t.Action.OfJobs():
+		return []string{string(t.Action)}
 	}
 	return []string{"deploy"}
 }
@@ -188,8 +190,8 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		from = info.Size()
 	}
 	member := t.Member
-	if t.Action == fleet.DeleteStrategy {
-		member.PackagesGroup = "" // delete compiles no packages
+	if t.Action == fleet.DeleteStrategy || t.Action.OfJobs() {
+		member.PackagesGroup = "" // these compile no packages
 	}
 	list, stdin := args(member)
 	list = append(append(command(t), list...), h.program.Flags...)
@@ -233,8 +235,8 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 		f.read()
 	}
 	outcome := f.outcome(cmd, err)
-	if t.Action == fleet.DeleteStrategy && outcome.Verdict == schedule.Unchanged {
-		outcome.Verdict = schedule.Done // a delete has no plan
+	if (t.Action == fleet.DeleteStrategy || t.Action.OfJobs()) && outcome.Verdict == schedule.Unchanged {
+		outcome.Verdict = schedule.Done // these have no plan
 	}
 	h.mu.Lock()
 	if h.asked[name] && outcome.ExitCode == exitTerminated {

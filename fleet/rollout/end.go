@@ -19,8 +19,15 @@ type EndedError struct {
 
 func (e *EndedError) Error() string {
 	what := "updated"
-	if e.Record.Action == fleet.DeleteStrategy {
+	switch e.Record.Action {
+	case fleet.DeleteStrategy:
 		what = "deleted"
+	case fleet.StopStrategy:
+		what = "stopped"
+	case fleet.StartStrategy:
+		what = "started"
+	case fleet.RestartStrategy:
+		what = "restarted"
 	}
 	text := fmt.Sprintf("the fleet %s is not %s: %s", e.Record.Name, what, e.Record.Reason)
 	if len(e.Record.Count()) > 1 {
@@ -57,7 +64,7 @@ func (e *EndedError) Hint() string {
 // again returns the command that does the same with the same members.
 func (r *Record) again() string {
 	verb := "deploy"
-	if r.Action == fleet.RecreateStrategy || r.Action == fleet.DeleteStrategy {
+	if r.Action != fleet.UpdateStrategy {
 		verb = string(r.Action)
 	}
 	words := []string{"bootstrap fleet", verb, r.Fleet}

@@ -251,7 +251,7 @@ const atOnce = 8
 // plan plans every member that may have changes.
 func (c *coordinator) plan(ctx context.Context) error {
 	list := slices.DeleteFunc(slices.Clone(c.record.Members), func(m *Member) bool {
-		return m.Verdict == schedule.Blocked || m.Verdict == schedule.Done && c.record.Action == fleet.RecreateStrategy
+		return m.Verdict == schedule.Blocked || m.Verdict == schedule.Done && (c.record.Action == fleet.RecreateStrategy || c.record.Action.OfJobs())
 	})
 	var mu sync.Mutex
 	err := guard.Each(ctx, atOnce, len(list), func(i int) {
@@ -298,6 +298,9 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	if c.record.Action == fleet.DeleteStrategy {
 		return c.planDelete(m)
 	}
+	if c.record.Action.OfJobs() {
+		return c.planJobs(m)
+	}
 	was := m.Verdict
 	one := c.byName[m.Name]
 	m.Verdict, m.Reason = schedule.Waiting, ""
@@ -332,6 +335,28 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	case m.killed: // its earlier start may have been in the middle of a change
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, int(p.ExitCode), p.Error, p.Hint
+	}
+	return m
+}
+
+// planJobs returns the member with what a command about its jobs does: each that has a VM
+// gets the command.
+func (c *coordinator) planJobs(m Member) Member {
+	m.Verdict, m.Reason = schedule.Waiting, ""
+	one := c.byName[m.Name]
+	if all, err := instancesOf(one); err == nil && all != nil {
+		return m // its command knows which instances have a VM
+	}
+	var st state.State
+	path, err := file.Path(one.Manifest, one.State)
+	if err == nil {
+		st, _, err = file.Read(path, c.opts.Home)
+	}
+	switch {
+	case err != nil:
+		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, int(failure.Failed), err.Error()
+	case st.CurrentVMCID == "":
+		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
 	}
 	return m
 }

@@ -235,8 +235,8 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if s.Canary {
 		watch = c.opts.Fleet.Update.CanaryWatch
 	}
-	if c.record.Action == fleet.DeleteStrategy {
-		watch = ""
+	if c.record.Action == fleet.DeleteStrategy || c.record.Action.OfJobs() {
+		watch = "" // these commands do not have the flag
 	}
 	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
