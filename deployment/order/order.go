@@ -200,13 +200,14 @@ func (g *Group) width(size int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("update.min_healthy of the instance group %q %w", g.Name, err)
 	}
-	stopped := slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New })
-	if spare := len(g.Instances) - least; spare >= 1 {
-		n = min(n, spare)
-	} else if stopped {
+	if !slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New }) {
+		return max(n, 1), nil // No instance is stopped.
+	}
+	spare := len(g.Instances) - least
+	if spare < 1 {
 		return 0, fmt.Errorf("update.min_healthy of the instance group %q is %s, so none of its %d instances may be stopped", g.Name, g.MinHealthy, len(g.Instances))
 	}
-	return max(n, 1), nil
+	return max(min(n, spare), 1), nil
 }
 
 var percent = regexp.MustCompile(`^([0-9]+)%$`)

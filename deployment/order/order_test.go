@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -87,13 +88,15 @@ func TestHealthy(t *testing.T) {
 		size, width int
 		wrong       bool
 	}{
+		{"new 5", 5, 3, false},
 		{"", 5, 3, false}, {"0", 5, 3, false}, {"2", 5, 3, false}, {"3", 5, 2, false}, {"4", 5, 1, false},
 		{"5", 5, 0, true}, {"50%", 5, 2, false}, {"50%", 4, 2, false}, {"50%", 1, 1, false}, {"100%", 3, 1, false},
 		{"half", 3, 0, true}, {"-1", 3, 0, true},
 	} {
-		g := Group{Name: "web", Canaries: "0", MaxInFlight: "3", MinHealthy: c.text, Serial: true}
+		least, isNew := strings.CutPrefix(c.text, "new ") // none is stopped
+		g := Group{Name: "web", Canaries: "0", MaxInFlight: "3", MinHealthy: least, Serial: true}
 		for i := range c.size {
-			g.Instances = append(g.Instances, Instance{ID: string(rune('a' + i)), Index: i, Changes: true})
+			g.Instances = append(g.Instances, Instance{ID: string(rune('a' + i)), Index: i, Changes: true, New: isNew})
 		}
 		stages, err := Stages([]Group{g}, false)
 		switch {
