@@ -68,10 +68,11 @@ type Row struct {
 	Down      []string          `json:"down,omitempty"` // steps during which the instance does not serve
 	// Downtime is how many seconds they are expected to take, as in so many earlier runs;
 	// 0: it is not known.
-	Downtime float64 `json:"downtime_seconds,omitempty"`
-	OfRuns   int     `json:"of_runs,omitempty"`
-	Why      string  `json:"why,omitempty"`  // why it is deleted
-	Disk     Fate    `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
+	Downtime float64  `json:"downtime_seconds,omitempty"`
+	OfRuns   int      `json:"of_runs,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Why      string   `json:"why,omitempty"`  // why it is deleted
+	Disk     Fate     `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
 
 	in      *record.Instance
 	scripts bool // its jobs have post-deploy scripts
@@ -310,6 +311,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 				row.Action = Create
 			}
 			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
+			row.Warnings = view.Warnings
 		}
 	}
 	if len(failed) > 0 {

@@ -28,7 +28,7 @@ func PlanOfDeployment(p *deployment.Plan) page.Plan {
 	if starred {
 		words.Notes = append(words.Notes, "* is the bootstrap instance of its group")
 	}
-	words.Notes = append(words.Notes, goneDisks(p)...)
+	words.Notes = append(append(words.Notes, goneDisks(p)...), planWarnings(p)...)
 	if !p.Nothing() {
 		words.Why, words.Order, words.Service = planReasons(p, sets), instanceOrder(p), serviceLines(p)
 	}
@@ -207,6 +207,25 @@ func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
 	}
 	for _, s := range p.Shared {
 		lines = append(lines, fmt.Sprintf("once for %s: %s", few(s.Instances), changeLine(s.Line)))
+	}
+	return lines
+}
+
+// planWarnings returns the warnings about instances, each with those that it is about.
+func planWarnings(p *deployment.Plan) []string {
+	var texts []string
+	about := map[string][]string{}
+	for _, row := range p.Rows {
+		for _, text := range row.Warnings {
+			if about[text] == nil {
+				texts = append(texts, text)
+			}
+			about[text] = append(about[text], row.Name)
+		}
+	}
+	var lines []string
+	for _, text := range texts {
+		lines = append(lines, fmt.Sprintf("Warning: %s: %s", few(about[text]), text))
 	}
 	return lines
 }
