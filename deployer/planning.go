@@ -261,6 +261,9 @@ func (r *run) noSwap() string {
 	if name := r.addresses.planned.NoSwap; r.addresses.swap && name != "" {
 		return "it keeps its address on network " + name
 	}
+	if name := r.addresses.ledgers.Kept(); name != "" {
+		return "other instances know its address on network " + name
+	}
 	old, err := url.Parse(r.t.Agents.Recall(st.CurrentVMCID).MBus)
 	address, dynamic := r.in.Manifest.Address()
 	switch {

@@ -188,7 +188,7 @@ func (a *Placement) question(replace, swap bool) asked {
 		Owner:   a.Owner(),
 		Zone:    a.zone(),
 		Wishes:  p.Group.Wishes,
-		Replace: replace, Swap: swap,
+		Replace: replace, Swap: swap && a.Kept() == "",
 		LastKnown: map[string]netip.Addr{},
 	}}
 	if a.rec.State == nil {

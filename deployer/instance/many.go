@@ -340,6 +340,22 @@ func (a *Placement) recordedBlocks() map[string]netip.Prefix {
 	return a.in.From.Of.Instance.Addresses
 }
 
+// Kept returns a network on which the instance keeps its recorded address when its VM is
+// replaced, because links of other instances have it; empty: there is none.
+func (a *Placement) Kept() string {
+	blocks := a.recordedBlocks()
+	if len(blocks) == 0 {
+		return ""
+	}
+	for _, w := range a.in.Manifest.Placement.Group.Wishes {
+		n, found := network.Find(a.in.Manifest.Placement.Networks, w.Network)
+		if _, recorded := blocks[w.Network]; recorded && found && n.Type != network.Dynamic {
+			return w.Network
+		}
+	}
+	return ""
+}
+
 // MovedInstanceError says that an instance cannot have the address that the record of
 // the deployment has for it.
 type MovedInstanceError struct {

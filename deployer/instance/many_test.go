@@ -57,6 +57,9 @@ func TestRecordedAddress(t *testing.T) {
 	in := &Inputs{Request: &Request{}, Manifest: &manifest.Manifest{Placement: placement, Identity: &manifest.Identity{Index: 3}, Group: manifest.InstanceGroup{Name: "web"}}}
 	in.From.Of = &Member{Instance: &record.Instance{Group: "web", Index: 3, Addresses: map[string]netip.Prefix{"default": netip.MustParsePrefix("10.0.0.5/32"), "gone": netip.MustParsePrefix("10.9.0.5/32")}}}
 	a := &Placement{in: in}
+	if a.Kept() != "default" {
+		t.Errorf("keeps %q", a.Kept())
+	}
 	held := a.recordedHeld(network.Instance{})
 	if len(held) != 1 || held[0].Block != netip.MustParsePrefix("10.0.0.5/32") || held[0].Kind != network.Automatic {
 		t.Errorf("%+v", held)
