@@ -63,10 +63,12 @@ func Run(t *testing.T, target Target) {
 		{"signed", s.signed, false},
 		{"empty", s.clear, false},
 	} {
+		s.watch.record.begin(part.name)
 		if !t.Run(part.name, part.run) && part.need {
 			t.Fatalf("without %s the rest cannot be tested", part.name)
 		}
 	}
+	s.watch.record.write(t)
 	t.Run("every message", s.everyMessage)
 }
 

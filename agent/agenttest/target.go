@@ -50,6 +50,9 @@ type Target struct {
 //	BOOTSTRAP_AGENT_RESTART  optional: shell command that restarts the agent
 //	BOOTSTRAP_AGENT_LISTEN   optional: address of this machine, as the VM reaches it,
 //	                         with port 0
+//	BOOTSTRAP_AGENT_RECORD   optional: PART=FILE writes the exchanges of a part of the suite
+//	                         to a file for testdata, with BOOTSTRAP_AGENT_SOURCE as the
+//	                         version of the agent
 //
 // ok is false when BOOTSTRAP_AGENT_URL is not set.
 func FromEnv(t testing.TB) (target Target, ok bool) {

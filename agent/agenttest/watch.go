@@ -32,6 +32,8 @@ type watch struct {
 	base      string
 	shapes    map[string]*Shape
 
+	record *recording // nil: nothing is recorded
+
 	mu    sync.Mutex
 	tasks map[string]string // id -> method
 	calls map[string]int
@@ -41,7 +43,7 @@ type watch struct {
 func newWatch(t testing.TB, target Target, shapes map[string]*Shape) (*watch, *agent.Client) {
 	t.Helper()
 	base, user, password := target.base(t)
-	w := &watch{t: t, transport: target.transport(t), base: base, shapes: shapes, tasks: map[string]string{}, calls: map[string]int{}}
+	w := &watch{t: t, transport: target.transport(t), base: base, shapes: shapes, tasks: map[string]string{}, calls: map[string]int{}, record: recordingFromEnv()}
 	cert, ca := certificate(t)
 	server := httptest.NewUnstartedServer(w)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
@@ -128,6 +130,7 @@ func (w *watch) check(request, data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls[message.Method]++
+	w.record.add(message, data)
 	var reply map[string]json.RawMessage
 	if err := json.Unmarshal(data, &reply); err != nil || len(reply) != 1 {
 		w.t.Errorf("%s: %q is no reply", message.Method, data)
