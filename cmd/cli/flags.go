@@ -140,7 +140,7 @@ func (c *Console) VarFlags(f *pflag.FlagSet, inputs *document.Options) {
 	environment.AddFlag(f, &inputs.FlagsFile)
 	f.StringArrayVarP(&inputs.Ops, "ops-file", "o", nil, "apply the operations of this YAML `FILE`; repeatable")
 	f.StringArrayVar(&inputs.CloudConfigs, "cloud-config", nil, "use the cloud config in this `FILE`; repeatable")
-	f.StringArrayVar(&inputs.RuntimeConfigs, "runtime-config", nil, "add the addons, releases, variables and tags in this `FILE`; repeatable")
+	f.StringArrayVar(&inputs.RuntimeConfigs, "runtime-config", nil, "also apply the runtime config in this `FILE`; repeatable")
 	f.StringVar(&inputs.CloudProvider, "cloud-provider", "", "use the cloud_provider in this `FILE` if the manifest has none")
 	f.Var(values.Pairs{List: &inputs.Sources.Releases, Flag: "--release", Want: "NAME=SOURCE"}, "release", "where a release without a URL is; * is for all; repeatable")
 	f.Var(values.Pairs{List: &inputs.Sources.Stemcells, Flag: "--stemcell", Want: "OS=SOURCE"}, "stemcell", "where a stemcell without a URL is; * is for all; repeatable")
