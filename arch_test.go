@@ -267,6 +267,7 @@ func imports() map[string][]string {
 			"fleet/schedule",
 			"manifest", "manifest/document",
 			"network",
+			"state",
 			"state/file",
 			"state/team",
 		},
@@ -274,7 +275,7 @@ func imports() map[string][]string {
 		"deployment/page":   {"deployer/page"},
 		"deployment/shared": {"deployment/links"},
 		"deployment/order":  {},
-		"deployment/record": {},
+		"deployment/record": {"state"},
 		"deployment/roster": {"network"},
 		"docs":              {},
 		"deployer": {

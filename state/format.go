@@ -31,7 +31,7 @@ func (s *State) Encode() ([]byte, error) { return json.MarshalIndent(s, "", "   
 // whether the state contains the program's own part, which create-env removes when it
 // saves.
 func Decode(data []byte) (s State, own bool, err error) {
-	if to, ok := whereTo(data); ok {
+	if to, ok := WhereTo(data); ok {
 		return s, false, &MovedError{To: to}
 	}
 	raw, err := object(data)

@@ -25,9 +25,9 @@ const movedTo = "This deployment state was moved to "
 // create-env does not take it for the state of a deployment without a VM.
 func Moved(to string) []byte { return []byte(movedTo + to + "\n") }
 
-// whereTo returns the new place of a moved state; ok is false if data is not the text of
+// WhereTo returns the new place of a moved state; ok is false if data is not the text of
 // Moved.
-func whereTo(data []byte) (to string, ok bool) {
+func WhereTo(data []byte) (to string, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(movedTo))
 	return strings.TrimSpace(string(rest)), ok
 }

@@ -203,7 +203,8 @@ func newStateMove(c *cli.Console) *cobra.Command {
 postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads the
 copy back, and replaces the old state by a note that every run refuses, also one of
 create-env. The vars store stays where it is: bootstrap secrets init copies it to the
-store.`,
+store. The states of several instances move together: if it is killed, the same
+command continues.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)
@@ -227,6 +228,9 @@ store.`,
 			}
 			if from.path == to.path {
 				return fmt.Errorf("the state is in %s already", to.name)
+			}
+			if from.hasRecord() {
+				return moveSeveral(cmd.Context(), c, from, to)
 			}
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/deployer/kept"
 	"bootstrap/internal/sealed"
+	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -59,6 +60,9 @@ func RefreshInstances(ctx context.Context, t *team.Copy) error {
 		return nil
 	}
 	all, err := record.Load(dir)
+	if _, moved := errors.AsType[*state.MovedError](err); moved {
+		return nil // The command that needs the record reports it.
+	}
 	if err != nil {
 		return err
 	}

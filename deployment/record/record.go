@@ -19,6 +19,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/failure"
+	"bootstrap/state"
 )
 
 // Format is the format of a Record.
@@ -61,12 +62,16 @@ type Store interface {
 func (r *Record) KeepIn(s Store) { r.store = s }
 
 // NewState returns how the record names the state of a new instance.
-func (r *Record) NewState(in *Instance) string {
-	name := fmt.Sprintf("%s-%s", in.Group, in.ID[:8])
-	if r.store == nil {
+func (r *Record) NewState(in *Instance) string { return NewState(in, r.store) }
+
+// NewState returns how a record in a store names the state of a new instance; nil: a record
+// in a folder.
+func NewState(in *Instance, s Store) string {
+	name := fmt.Sprintf("%s-%s", in.Group, in.ID[:min(8, len(in.ID))])
+	if s == nil {
 		return name + ".json"
 	}
-	return r.store.State(name)
+	return s.State(name)
 }
 
 // Instance is one instance.
@@ -197,6 +202,9 @@ func Load(dir string) (*Record, error) {
 	if err == nil {
 		data, err = os.ReadFile(path)
 	}
+	if to, moved := state.WhereTo(data); moved {
+		return nil, fmt.Errorf("cannot use the record of the deployment, %s: %w", path, &state.MovedError{To: to})
+	}
 	if err == nil {
 		err = json.Unmarshal(data, r)
 	}
@@ -303,6 +311,35 @@ func (r *Record) Save() error {
 		return nil
 	}
 	return r.store.Push(context.Background()) // each request has a deadline
+}
+
+// Move replaces the record with a note that names its new place.
+func (r *Record) Move(to string) error {
+	if err := atomicfile.Write(filepath.Join(r.dir, fileName), state.Moved(to)); err != nil {
+		return fmt.Errorf("the record of the deployment is in %s now, but %s cannot be marked as moved: %w; run the same command again", to, r.dir, err)
+	}
+	if r.store == nil {
+		return nil
+	}
+	return r.store.Push(context.Background()) // each request has a deadline
+}
+
+// In returns a copy of the record for another folder, with the names that its states have
+// there.
+func (r *Record) In(dir string, s Store, name func(*Instance) string) *Record {
+	other := *r
+	other.dir, other.store, other.Serial = dir, s, 0
+	move := func(list []*Instance) []*Instance {
+		var moved []*Instance
+		for _, in := range list {
+			one := *in
+			one.State = name(in)
+			moved = append(moved, &one)
+		}
+		return moved
+	}
+	other.Instances, other.Former = move(r.Instances), move(r.Former)
+	return &other
 }
 
 // With returns a new record in the same folder, with the name, and without instances.

@@ -294,24 +294,11 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 // the old place that runs refuse. from and to are a file, or this machine's copy of a
 // store; name is the place of to.
 func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
-	old, err := Open(ctx, from, fromOpts)
+	old, err := copyTo(ctx, from, to, name, fromOpts, toOpts)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
-	if !old.Found() {
-		return Missing(cmp.Or(fromOpts.place(), from), "")
-	}
-	if len(old.current.Own.Intents) > 0 {
-		return fmt.Errorf("cannot move the deployment state: a run was interrupted while the CPI worked (%s): `bootstrap deploy MANIFEST` or `bootstrap delete MANIFEST` settles that first", old.current.Own.Intents[0].Method)
-	}
-	data, err := readWhole(old.path)
-	if err != nil {
-		return err
-	}
-	if err := put(ctx, to, name, cmp.Or(fromOpts.place(), old.path), data, toOpts); err != nil {
-		return err
-	}
 	old.written = false // the marker is not a version of the state
 	if err := atomicfile.Write(old.path, state.Moved(name)); err != nil {
 		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
@@ -324,6 +311,40 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 		}
 	}
 	return old.Unsent()
+}
+
+// Copy copies a state to another place, which must not have one, as the first part of
+// Move.
+func Copy(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
+	old, err := copyTo(ctx, from, to, name, fromOpts, toOpts)
+	if err == nil {
+		old.Close()
+	}
+	return err
+}
+
+// copyTo copies a state to another place, and returns the old one, open.
+func copyTo(ctx context.Context, from, to, name string, fromOpts, toOpts Options) (_ *Store, err error) {
+	old, err := Open(ctx, from, fromOpts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			old.Close()
+		}
+	}()
+	if !old.Found() {
+		return nil, Missing(cmp.Or(fromOpts.place(), from), "")
+	}
+	if len(old.current.Own.Intents) > 0 {
+		return nil, fmt.Errorf("cannot move the deployment state: a run was interrupted while the CPI worked (%s): `bootstrap deploy MANIFEST` or `bootstrap delete MANIFEST` settles that first", old.current.Own.Intents[0].Method)
+	}
+	data, err := readWhole(old.path)
+	if err != nil {
+		return nil, err
+	}
+	return old, put(ctx, to, name, cmp.Or(fromOpts.place(), old.path), data, toOpts)
 }
 
 // bringHistory moves the backups of a moved file into the history of the store.

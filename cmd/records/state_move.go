@@ -1,0 +1,31 @@
+package records
+
+import (
+	"context"
+	"path/filepath"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/deployment"
+	"bootstrap/deployment/record"
+	"bootstrap/internal/printable"
+)
+
+// place returns where the record and the states of several instances are.
+func (s stateFile) place() deployment.Place {
+	return deployment.Place{Name: s.name, Path: s.path, Opts: s.opts}
+}
+
+// hasRecord reports whether the place has the record of several instances.
+func (s stateFile) hasRecord() bool { return record.Exists(s.place().Dir()) }
+
+// moveSeveral moves a deployment with several instances to another place.
+func moveSeveral(ctx context.Context, c *cli.Console, from, to stateFile) error {
+	if err := deployment.Move(ctx, from.place(), to.place()); err != nil {
+		return err
+	}
+	text := "The states of all instances are in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
+	if from.opts.Team == nil {
+		text += ". The folder " + filepath.Base(from.place().Dir()) + " has only notes now, so that no run uses it any more: if it is in git, commit it for the other machines"
+	}
+	return printDone(c, true, text, "")
+}
