@@ -815,7 +815,7 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
 		"plan": {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
-			"deployer/remade.go", "deployer/steps.go", "deployer/verify.go",
+			"deployer/remade.go", "deployer/steps.go", "deployer/timeline.go", "deployer/verify.go",
 		},
 		"CurrentVMCID": { // also the files that report the results at the end
 			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/run.go", "deployer/timeline.go",

@@ -168,6 +168,8 @@ func (r *run) reviveDead(ctx context.Context) error { return r.look.ReviveDead(c
 func (r *run) lock(ctx context.Context) error {
 	err := r.t.Lock(ctx)
 	if err == nil {
+		st := r.t.State.Get()
+		r.had = st.Resources()
 		r.journal = r.newJournal()
 	}
 	return err

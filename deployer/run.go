@@ -52,6 +52,7 @@ type run struct {
 	at    string    // the running phase or step
 	plan  plan.Plan // the doers get their steps from it
 	view  plan.View // the last reported plan
+	had   []string  // lock: what the state recorded in the cloud
 
 	host    *instance.Host     // set when artifacts are fetched
 	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given
@@ -146,7 +147,7 @@ func (r *run) execute(ctx context.Context, phases []phase) (err error) {
 		err = stopped
 	}
 	r.t.Out.Enter("", err)
-	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome(), Timeline: r.keepTimeline(statusOf(ctx, err))})
+	r.t.Env.Root.Emit(report.Event{Kind: report.Ended, Outcome: r.outcome(), Timeline: r.keepTimeline(statusOf(ctx, err), err)})
 	return err
 }
 

@@ -3,8 +3,12 @@ package deployer
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/timeline"
 )
@@ -43,7 +47,7 @@ func statusOf(ctx context.Context, err error) timeline.Status {
 
 // keepTimeline returns the timeline of a run that has ended, and stores it if a step of a
 // plan has begun. After a delete, there is no folder for it.
-func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
+func (r *run) keepTimeline(status timeline.Status, failure error) *timeline.Timeline {
 	t := r.t.Env.Timeline.Timeline(status, r.t.Env.Redact)
 	by := r.t.Env.Holder
 	t.Command, t.User, t.Host = by.Command, by.User, by.Host
@@ -57,5 +61,28 @@ func (r *run) keepTimeline(status timeline.Status) *timeline.Timeline {
 	if err := r.t.Folder().AddTimeline(t); err != nil {
 		r.t.Out.Warning(err.Error())
 	}
+	if err := r.t.Folder().AddEvent(r.event(t, failure)); err != nil {
+		r.t.Out.Warning(err.Error())
+	}
 	return t
+}
+
+// maxEventError limits the error of an event, in bytes.
+const maxEventError = 500
+
+// event returns what bootstrap events lists of the run.
+func (r *run) event(t *timeline.Timeline, failure error) kept.Event {
+	e := kept.Event{Began: t.Began, Seconds: t.Seconds, By: t.User + "@" + t.Host, Command: t.Command, Status: t.Status}
+	if failure != nil {
+		e.Error = r.t.Env.Redact(failure.Error())
+		e.Error = strings.ToValidUTF8(e.Error[:min(len(e.Error), maxEventError)], "")
+	}
+	e.Changes = plan.Changed(r.plan)
+	st := r.t.State.Get()
+	for _, change := range plan.Resources(r.had, st.Resources()) {
+		if !slices.Contains(e.Changes, change) {
+			e.Changes = append(e.Changes, change)
+		}
+	}
+	return e
 }

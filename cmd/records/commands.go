@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands about the state, addresses, disks and the cache.
 func Commands(c *cli.Console) []*cobra.Command {
-	return []*cobra.Command{newList(c), newState(c), newDisks(c), newAddresses(c), newCache(c)}
+	return []*cobra.Command{newList(c), newState(c), newDisks(c), newEvents(c), newAddresses(c), newCache(c)}
 }

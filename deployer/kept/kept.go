@@ -37,6 +37,7 @@ const (
 	secondDiskFile = "second-disk.json"
 	timesFile      = "times.json"
 	timelineFile   = "timeline.json"
+	eventsFile     = "events.json"
 	appliedFile    = "record.json" // in the folder of the deploy
 )
 
@@ -55,7 +56,7 @@ func (e *NewerError) Name() string { return "newer-version" }
 // Check returns a *NewerError if a newer version of bootstrap has written files in the
 // folder: this version would lose their unknown keys.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, errandsFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, eventsFile, errandsFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := regular.Read(path)
 		if err != nil {
@@ -104,7 +105,7 @@ func withFormat(v any) ([]byte, error) {
 
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
-	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile, errandsFile} {
+	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile, eventsFile, errandsFile} {
 		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }

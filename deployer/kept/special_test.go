@@ -23,7 +23,7 @@ func TestSpecialFiles(t *testing.T) {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		},
 	} {
-		for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, "applied/current/" + appliedFile, "applied/current/sketch.yml"} {
+		for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, eventsFile, "applied/current/" + appliedFile, "applied/current/sketch.yml"} {
 			path := filepath.Join(f.dir, name)
 			_ = os.Remove(path)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), make(path)); err != nil {
