@@ -38,6 +38,12 @@ func TestEtcdCluster(t *testing.T) {
 		t.Fatalf("there is something to do after the deploy: %v", err)
 	}
 	first := etcdMembers(c, 3)
+	log := c.must("ssh", "--instance", "etcd/0", "--", "cat", "/var/vcap/sys/log/etcd/post-deploy.stdout.log")
+	for _, s := range etcdServers(3) {
+		if !strings.Contains(log, s) {
+			t.Errorf("when post-deploy ran, %s was not in the cluster:\n%s", s, log)
+		}
+	}
 
 	client := etcdClient(c)
 	written := 0
