@@ -70,6 +70,13 @@ func ReadSeveral(ctx context.Context, opts Options, all *deployed.Record, do fun
 	}})
 }
 
+// WarnOfInstances reports the warnings about values that only one instance has.
+func WarnOfInstances(opts Options, d *manifest.Deployment) {
+	for _, w := range document.Problems(d.OwnWarnings()).Shortened() {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: instance.Place(w)})
+	}
+}
+
 // GenerateFor generates the values that instances lack of variables with scope: instance.
 func GenerateFor(ctx context.Context, opts Options, d *manifest.Deployment, list []*deployed.Instance) error {
 	var of []manifest.Member

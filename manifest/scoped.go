@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ type scoped struct {
 	mu       sync.Mutex
 	document *document.Document
 	blank    reader // without a manifest
+	warnings []document.Problem
 }
 
 // Identify returns the manifest of one instance of a group, in a zone, with its addresses
@@ -76,6 +78,20 @@ func (d *Deployment) Forget(ctx context.Context, m Member) error {
 	return d.scoped.document.Forget(ctx, m.Values())
 }
 
+// OwnWarnings returns the warnings about values of the instances that were identified.
+func (d *Deployment) OwnWarnings() []document.Problem {
+	if d.scoped == nil {
+		return nil
+	}
+	d.scoped.mu.Lock()
+	defer d.scoped.mu.Unlock()
+	list := slices.Clone(d.scoped.warnings)
+	slices.SortFunc(list, func(a, b document.Problem) int {
+		return cmp.Or(cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Message, b.Message))
+	})
+	return list
+}
+
 // HasScopes reports whether a variable has scope: instance. Then the groups' manifests do
 // not have its values, and are not those of any instance.
 func (d *Deployment) HasScopes() bool { return d.scoped != nil }
@@ -128,5 +144,10 @@ func (s *scoped) read(ctx context.Context, of document.Instance) (*Deployment, e
 		return nil, err
 	}
 	own.complete(m)
+	for _, w := range m.Warnings {
+		if !slices.Contains(s.document.Warnings, w) && !slices.Contains(s.warnings, w) {
+			s.warnings = append(s.warnings, w)
+		}
+	}
 	return own, nil
 }
