@@ -473,6 +473,20 @@ func (r *reader) readFeatures(c document.Value) {
 	}
 	sections.WarnUnknown(c, "features")
 	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
+	if r.many == nil {
+		return // the others are about several instances, or about package document
+	}
+	const addresses = "links have IP addresses here"
+	warnUnused(c.Get("use_link_dns_names"), addresses)
+	warnUnused(c.Get("use_short_dns_addresses"), addresses)
+	warnUnused(c.Get("randomize_az_placement"), "a new instance gets the zone with the fewest, the first by name")
+}
+
+// warnUnused warns of a feature that is switched on and not used.
+func warnUnused(c document.Value, why string) {
+	if c.LenientFlag(false) {
+		c.WarnKey("is not used: %s", why)
+	}
 }
 
 // ParseWatchTime reads "min-max" in milliseconds, as update_watch_time has it.

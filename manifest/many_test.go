@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,5 +228,27 @@ func TestLooksSeveral(t *testing.T) {
 				t.Errorf("%s with %+v: %v", text, *opts, got)
 			}
 		}
+	}
+}
+
+// Features that are not used are named.
+func TestUnusedFeatures(t *testing.T) {
+	path, inputs := written(t, "update: {", "features: {use_link_dns_names: true, use_short_dns_addresses: false, randomize_az_placement: true, use_dns_addresses: true}\nupdate: {")
+	d, err := LoadDeployment(t.Context(), path, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range d.Common.Warnings {
+		if strings.HasPrefix(w.Path, "features") {
+			got = append(got, w.Path+" "+w.Message)
+		}
+	}
+	want := []string{
+		"features.use_link_dns_names is not used: links have IP addresses here",
+		"features.randomize_az_placement is not used: a new instance gets the zone with the fewest, the first by name",
+	}
+	if !slices.Equal(got, want) || !d.Common.UseDNS {
+		t.Errorf("%q", got)
 	}
 }

@@ -191,8 +191,10 @@ var sections = keys.Table{
 	{Name: "features", Read: []keys.Field{
 		{Key: "use_dns_addresses", Form: keys.Flag, About: "Whether the VM gets the DNS records of its instance."},
 		{Key: "use_tmpfs_config", Form: keys.Flag, About: "With a cloud config: whether the agent keeps settings and jobs in memory."},
-	}, Ignored: []string{
-		"converge_variables", "randomize_az_placement", "use_link_dns_names", "use_short_dns_addresses",
+		{Key: "converge_variables", Form: keys.Flag, About: "Whether variables without update_mode converge."},
+		{Key: "randomize_az_placement", Form: keys.Flag, About: "Not used: a new instance gets the zone with the fewest, the first by name."},
+		{Key: "use_link_dns_names", Form: keys.Flag, About: "Not used: links have IP addresses."},
+		{Key: "use_short_dns_addresses", Form: keys.Flag, About: "Not used: links have IP addresses."},
 	}},
 	{Name: "cloud_provider", Read: []keys.Field{
 		{Key: "template", Form: keys.Section, Of: "cloud_provider.template", About: "Job of the CPI."},
@@ -283,5 +285,6 @@ var sections = keys.Table{
 		{Key: "options", Form: keys.Map, About: "Options of the type."},
 		{Key: "scope", Form: keys.Choice, Values: document.Scopes(), About: "deployment: one value for all instances, the default; instance: a value of its own for each instance."},
 		{Key: "consumes", Form: keys.Map, About: "Links whose names and addresses a certificate is valid for: alternative_name, common_name."},
-	}, Ignored: []string{"update_mode"}},
+		{Key: "update_mode", Form: keys.Choice, Values: document.UpdateModes(), About: "no-overwrite: a stored value stays, the default; converge: it is generated again if it does not match the options; overwrite: not used."},
+	}},
 }

@@ -88,10 +88,10 @@ func UsedAlready(st state.State, names []string) []string {
 func ReplacesValues(names []string) []string {
 	lines := make([]string, 0, len(names))
 	for _, name := range names {
-		lines = append(lines, "generate a new value for the variable "+name+", which the VM uses already: its value is not in the vars store")
+		lines = append(lines, "generate a new value for the variable "+name+", which the VM uses already: its value is not in the vars store, or the options of the variable have changed")
 	}
 	if len(lines) > 8 {
-		lines = []string{fmt.Sprintf("generate new values for %d variables, which the VM uses already: their values are not in the vars store: %s", len(names), strings.Join(names, ", "))}
+		lines = []string{fmt.Sprintf("generate new values for %d variables, which the VM uses already: their values are not in the vars store, or the options of the variables have changed: %s", len(names), strings.Join(names, ", "))}
 	}
 	return lines
 }

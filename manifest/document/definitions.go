@@ -37,6 +37,8 @@ type definition struct {
 	symbol     *variable // used in place of the value; nil until it is needed
 	each       bool      // true: each instance has a value of its own
 	linked     *linked   // nil: it consumes no link
+	converges  bool      // a stored value that does not match the options is generated again
+	stale      bool      // that is to be done with the stored value
 }
 
 // state is the progress of resolving a definition.
@@ -81,7 +83,11 @@ func (e *evaluation) readDefinitions() {
 
 // given returns the value from the flags, or from the store, or from a source.
 func (e *evaluation) given(name string) *variable {
-	if def := e.byName[name]; def != nil && def.each {
+	def := e.byName[name]
+	if def != nil && def.stale {
+		return cmp.Or(e.vars[name], e.sourced[name])
+	}
+	if def != nil && def.each {
 		if e.instance == nil {
 			return nil
 		}

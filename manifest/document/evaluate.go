@@ -169,10 +169,13 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	if err := e.readLinks(ctx); err != nil {
 		return err
 	}
+	e.readUpdateModes()
+	e.converge()
 	if e.store != nil && e.opts.Generate == Write && len(e.incomplete()) > 0 {
 		if err := e.store.acquire(ctx, e.document); err != nil || e.problems.failed() {
 			return err
 		}
+		e.converge() // another process may have generated values since
 		if err := e.generating(ctx); err != nil {
 			return err
 		}

@@ -173,6 +173,6 @@ func (def *definition) refuseUnlinked() {
 		from = append(from, def.linked.wishes[key].From)
 	}
 	from = slices.Compact(from)
-	def.place.Get("consumes").FailKey("the value of %q needs the addresses of the link %s, which only bootstrap deploy knows: it generates the value, and a new one if you remove the old one from the vars store", Literal(def.name), Literal(strings.Join(from, ", ")))
+	def.place.Get("consumes").FailKey("the value of %q needs the addresses of the link %s, which only bootstrap deploy knows: it generates the value, and a new one with update_mode: converge, or if you remove the old one from the vars store", Literal(def.name), Literal(strings.Join(from, ", ")))
 	def.state = failed
 }

@@ -1,0 +1,99 @@
+package document
+
+import (
+	"slices"
+	"time"
+
+	"bootstrap/manifest/gen"
+)
+
+// The values of update_mode: whether a stored value that does not match the options of its
+// variable is generated again.
+const (
+	convergeMode    = "converge"
+	noOverwriteMode = "no-overwrite" // the default
+	overwriteMode   = "overwrite"    // each deploy of a Director generates a new value; not done here
+)
+
+// UpdateModes returns the values of update_mode.
+func UpdateModes() []string { return []string{noOverwriteMode, convergeMode, overwriteMode} }
+
+// readUpdateModes reads update_mode of all variables, and features.converge_variables.
+func (e *evaluation) readUpdateModes() {
+	all := e.top().Get("features").Get("converge_variables").raw() == "true"
+	for _, def := range e.distinct() {
+		place := def.place.Get("update_mode")
+		switch mode := place.raw(); {
+		case mode == convergeMode:
+			def.converges = true
+		case mode == noOverwriteMode:
+		case place.IsNull():
+			def.converges = all
+		default:
+			place.Warn("is not used: a value stays, or with %s is generated again if it does not match the options; bootstrap variables rotate generates a new one at any time", convergeMode)
+		}
+	}
+}
+
+// converge finds the stored values that are to be generated again because the options of
+// their variables have changed, or the CA that signs them.
+func (e *evaluation) converge() {
+	if e.store == nil || e.opts.Generate == Refuse {
+		return
+	}
+	for _, def := range e.distinct() {
+		def.stale = false
+	}
+	seen := map[string]bool{}
+	for _, def := range e.distinct() {
+		e.findStale(def, seen)
+	}
+}
+
+// findStale sets stale of a definition and, before, of those that it is generated from.
+func (e *evaluation) findStale(def *definition, seen map[string]bool) {
+	if seen[def.name] {
+		return
+	}
+	seen[def.name] = true
+	v := e.given(def.name)
+	if !def.converges || def.kind == "" || def.each || v == nil || v != e.store.get(def.name) {
+		return
+	}
+	for _, name := range slices.Concat(def.requires(), def.uses()) {
+		if from := e.byName[name]; from != nil {
+			e.findStale(from, seen)
+			if from.stale {
+				def.stale = true
+				return
+			}
+		}
+	}
+	ca := func(name string) (any, bool) {
+		if signer := e.given(name); signer != nil {
+			return signer.value.plain(), true
+		}
+		return nil, false
+	}
+	def.stale = slices.ContainsFunc(gen.Check(e.stored(def), v.value.plain(), ca, time.Now(), 0), func(f gen.Finding) bool {
+		return f.Kind == gen.Mismatch || f.Kind == gen.OtherCA
+	})
+}
+
+// stored returns a definition with the options that have values already. Others cannot be
+// compared with a stored value.
+func (e *evaluation) stored(def *definition) gen.Definition {
+	wanted := gen.Definition{Name: def.name, Type: def.kind}
+	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
+		quiet := &document{file: e.file}
+		f := filler{document: quiet, lookup: e.given, missing: func(string, Position, *step) {}}
+		wanted.Options, _ = f.fill(place.node.at(Position{}), nil, 0).plain().(map[string]any)
+		for name, value := range wanted.Options {
+			if unfilled(value) {
+				delete(wanted.Options, name)
+			}
+		}
+	}
+	def.addLinks(&wanted)
+	return wanted
+}
