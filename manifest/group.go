@@ -117,10 +117,11 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 func (r *reader) checkInstances(c document.Value) {
 	n, ok := c.Whole()
 	switch {
+	case r.many != nil && c.IsNull():
+		c.Fail("must be provided: the number of instances, which may be 0")
+	case r.many != nil && ok && n < 0:
+		c.Fail("must be 0 or more, but is %d", n)
 	case r.many != nil:
-		if c.IsNull() || ok && n < 0 {
-			c.Fail("must be provided: the number of instances, which may be 0")
-		}
 	case c.IsNull():
 		c.Fail("must be provided, and be 1, since a manifest describes one VM")
 	case ok && n != 1:

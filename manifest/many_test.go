@@ -199,6 +199,21 @@ func TestMinHealthy(t *testing.T) {
 	}
 }
 
+// A group may have no instances, and not fewer.
+func TestNumberOfInstances(t *testing.T) {
+	t.Parallel()
+	if d := deploymentOf(t, "instances: 2", "instances: 0"); d.Groups[1].Instances != 0 {
+		t.Error(d.Groups[1].Instances)
+	}
+	for text, want := range map[string]string{"instances: -1": "instances: must be 0 or more, but is -1", "instances: null": "must be provided: the number of instances"} {
+		path, opts := written(t, "instances: 2", text)
+		_, err := LoadDeployment(t.Context(), path, opts)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "manifest.yml:") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // Whether a manifest describes several instances may depend on a variable.
 func TestLooksSeveral(t *testing.T) {
 	t.Parallel()

@@ -248,7 +248,7 @@ func serviceLines(p *deployment.Plan) []string {
 		case s.MostDown == 0:
 			continue
 		case s.Instances == 0:
-			text = "ends: the group is deleted"
+			text = "ends: all instances are deleted"
 		case !s.Down:
 			text = fmt.Sprintf("serves all the time: not more than %d of %d instances down", s.MostDown, s.Running)
 		default:

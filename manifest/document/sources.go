@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"bootstrap/internal/failure"
 	"bootstrap/internal/guard"
@@ -272,9 +273,30 @@ func readPath(ctx context.Context, what, path string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read %s %s: cannot find the home directory: %v", what, path, err)
 	}
 	if info, err := os.Stat(expanded); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return waited(ctx, func() ([]byte, error) { return readOpened(what, path, expanded) })
+		return readPipe(ctx, what, path, expanded, mostUnopened, mostPipe)
 	}
-	return readOpened(what, path, expanded)
+	return readOpened(what, path, expanded, func() {})
+}
+
+// mostUnopened is how long a named pipe may have no writer, and mostPipe how long its
+// writer may take.
+const (
+	mostUnopened = time.Minute
+	mostPipe     = 30 * time.Minute
+)
+
+// readPipe reads a pipe or another file that may block.
+func readPipe(ctx context.Context, what, path, expanded string, unopened, most time.Duration) ([]byte, error) {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := func(why string) func() {
+		return func() { cancel(fmt.Errorf("cannot read %s %s: %s", what, path, why)) }
+	}
+	timer := guard.AfterFunc(ctx, unopened, late(fmt.Sprintf("it is a pipe that no program has opened for writing within %v; each command reads it anew: write a file", unopened)))
+	defer timer.Stop()
+	end := guard.AfterFunc(ctx, most, late(fmt.Sprintf("it is a pipe that did not end within %v", most)))
+	defer end.Stop()
+	return waited(limited, func() ([]byte, error) { return readOpened(what, path, expanded, func() { timer.Stop() }) })
 }
 
 // waited reads a pipe or another file that may block, until ctx ends. Then the read
@@ -293,9 +315,10 @@ func waited(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	}
 }
 
-// readOpened reads a file or pipe; path is for messages.
-func readOpened(what, path, expanded string) ([]byte, error) {
+// readOpened reads a file or pipe; path is for messages. It calls opened before it reads.
+func readOpened(what, path, expanded string, opened func()) ([]byte, error) {
 	file, err := os.Open(expanded)
+	opened()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: %w", what, path, Cause(err))
 	}
