@@ -8,6 +8,7 @@ import (
 	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
 )
 
@@ -23,8 +24,9 @@ func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, o
 		return ctx.Err()
 	}
 	silent := false
+	running := observe.InProgress(instance.Options{Of: &instance.Member{Record: of.Record}}, "")
 	for i, in := range of.List {
-		s := observe.StateOf(in, seen[i], errs[i])
+		s := observe.StateOf(in, seen[i], errs[i], running)
 		one, err := of.Options(opts, i)
 		if err != nil {
 			return err

@@ -51,7 +51,8 @@ type InstanceState struct {
 }
 
 // StateOf returns the state of an instance from the results of Status.
-func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
+// running describes another run that changes the deployment; empty: there is none.
+func StateOf(in *record.Instance, c *Condition, err error, running string) InstanceState {
 	s := InstanceState{Name: in.Name(), ID: in.ID, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Addresses: map[string]string{}, Problems: []string{}, Status: c}
 	for name, block := range in.Addresses {
 		s.Addresses[name] = block.Addr().String()
@@ -68,6 +69,9 @@ func StateOf(in *record.Instance, c *Condition, err error) InstanceState {
 		s.State = Unknown
 		if _, missing := errors.AsType[*file.MissingError](err); missing {
 			s.State, err = NoVM, errors.New("it has no VM yet; `bootstrap deploy MANIFEST` creates one")
+			if running != "" {
+				err = errors.New("it has no VM yet; " + running)
+			}
 		}
 		s.Problems = append(s.Problems, err.Error())
 		return s

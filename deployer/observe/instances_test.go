@@ -17,7 +17,7 @@ func TestStateOfGoing(t *testing.T) {
 		record.Chosen:            "`bootstrap delete MANIFEST` continues it",
 		"fewer":                  "(fewer); the next deploy of all instances deletes it",
 	} {
-		s := StateOf(&record.Instance{ID: "i", Group: "web", Going: going}, nil, errors.New("unknown"))
+		s := StateOf(&record.Instance{ID: "i", Group: "web", Going: going}, nil, errors.New("unknown"), "")
 		if got := strings.Join(s.Problems, "; "); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", going, got)
 		}

@@ -71,7 +71,7 @@ func Recorded(ctx context.Context, cfg instance.Config, from instance.Options, p
 	}
 	c := &Condition{}
 	c.addRecords(st)
-	c.addUnfinished(st)
+	c.addUnfinished(st, false)
 	r.Deployment, r.Group, r.Index = o.About.Name, cmp.Or(st.Own.Group, o.About.Group), o.About.Index
 	r.StateFile, r.InstallationID = o.From.StateName(o.StatePath), st.InstallationID
 	r.VM, r.LastDeploy, r.Finished, r.Stopped = c.VM, c.LastDeploy, c.Finished, c.Stopped

@@ -125,7 +125,8 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	}
 	c.Deployment, c.Group, c.Index = r.About.Name, cmp.Or(c.Group, r.About.Group), r.About.Index
 	c.addRecords(st)
-	c.addUnfinished(st)
+	running := InProgress(r.From, r.StatePath)
+	c.addUnfinished(st, running != "")
 	how := r.Agents.Recall(st.CurrentVMCID)
 	r.Env.Secret(how.MBus)
 	var peer agent.Peer
@@ -134,7 +135,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 			return nil, err
 		}
 	}
-	c.judgeDeploy(st)
+	c.judgeDeploy(running)
 	if leaf := instance.WantedLeaf(r.manifest()); leaf != nil && len(peer.Certificates) > 0 && !leaf.Equal(peer.Certificates[0]) {
 		c.note("the agent serves the certificate with the serial number %s, and the manifest has the one with %s: the next deploy changes it where it can", instance.Serial(peer.Certificates[0]), instance.Serial(leaf))
 	}
@@ -254,24 +255,31 @@ func (c *Condition) addRecords(st state.State) {
 }
 
 // addUnfinished adds the CPI calls with an unknown result, of interrupted runs
-// or of a run in progress.
-func (c *Condition) addUnfinished(st state.State) {
+// or of a run in progress. running is true if there is such a run: then they are no problem.
+func (c *Condition) addUnfinished(st state.State, running bool) {
 	for _, in := range st.Own.Intents {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: in.Method, Started: in.Started, CID: in.CID, AgentID: in.AgentID})
-		c.problem("the result of a %s that began on %s is unknown: a run is in progress or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
+		if !running {
+			c.problem("the result of a %s that began on %s is unknown: a run is in progress or was interrupted; the next deploy settles it", in.Method, report.Minute(in.Started))
+		}
 	}
 	for _, l := range st.Own.Leftovers {
 		c.Unfinished = append(c.Unfinished, SeenCall{Method: l.Method, Started: l.Started, CID: l.CID, AgentID: l.AgentID, Leftover: true, Why: l.Why})
 		c.problem("a %s of %s may have left something in the cloud that is not recorded: %s; `bootstrap state leftovers MANIFEST` lists it", l.Method, report.Minute(l.Started), l.Why)
 	}
-	if st.Own.Swap != nil {
+	if st.Own.Swap != nil && !running {
 		c.problem("VM %s is replaced and not deleted yet; the next deploy deletes it", st.Own.Swap.CID)
 	}
 }
 
-// judgeDeploy adds a problem if the last deploy is unfinished or there is no VM.
-func (c *Condition) judgeDeploy(st state.State) {
+// judgeDeploy adds a problem if the last deploy is unfinished or there is no VM. running
+// describes another run that changes the instance; empty: there is none.
+func (c *Condition) judgeDeploy(running string) {
 	switch {
+	case running != "" && (c.VM == nil || !c.Finished):
+		c.problem("%s", running)
+	case running != "":
+		c.note("%s", running)
 	case c.Detached:
 		c.problem("the VM was deleted with `bootstrap stop --hard`, and deploys create none; `bootstrap start MANIFEST` does")
 	case c.VM == nil:
