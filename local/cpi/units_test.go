@@ -103,6 +103,7 @@ func newUnitsVM(t *testing.T) *unitsVM {
 		tartest.Symlink(wants+"bosh-agent.service", "/lib/systemd/system/bosh-agent.service"),
 		tartest.Symlink(wants+"monit.service", "/lib/systemd/system/monit.service"),
 		tartest.Symlink(wants+"auditd.service", "/lib/systemd/system/auditd.service"),
+		tartest.Symlink(wants+"ssh.service", "/lib/systemd/system/ssh.service"), tartest.Dir("./etc/service/"), tartest.Dir("./etc/service/ssh/"),
 		tartest.Symlink(wants+"remote-fs.target", "/lib/systemd/system/remote-fs.target"),
 		tartest.Symlink("./etc/systemd/system/timers.target.wants/apt-daily.timer", "/lib/systemd/system/apt-daily.timer"),
 		tartest.Symlink("./etc/systemd/system/timers.target.wants/logrotate.timer", "/lib/systemd/system/logrotate.timer"),
@@ -164,7 +165,7 @@ func TestUnits(t *testing.T) {
 	t.Parallel()
 	m := newUnitsVM(t)
 	w, vm, result, inside, ask := m.world, m.vm, m.result, m.inside, m.ask
-	const note = "Of the stemcell's services, this VM runs bosh-agent, cron, monit, but not auditd, apt-daily.timer, logrotate.timer"
+	const note = "Of the stemcell's services, this VM runs bosh-agent, cron, monit, but not auditd, ssh, apt-daily.timer, logrotate.timer"
 	if !slices.Equal(result.Notes, []string{note}) {
 		t.Errorf("the notes are %q, want %q", result.Notes, note)
 	}
