@@ -484,6 +484,7 @@ func imports() map[string][]string {
 			"fleet/schedule",
 			"state",
 			"state/file",
+			"state/team",
 		},
 		"fleet/queue": {
 			"addresses",
@@ -498,10 +499,12 @@ func imports() map[string][]string {
 		"manifest/store":    {},
 		"manifest/gen":      {},
 		"fleet": {
+			"deployment/record",
 			"manifest",
 			"manifest/document",
 			"manifest/keys",
 			"state/file",
+			"state/team",
 		},
 		"network":               {},
 		"registry":              {},

@@ -15,6 +15,7 @@ import (
 	"bootstrap/internal/keyorder"
 	"bootstrap/manifest/document"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // placeholder stands for the name of the member in a path.
@@ -54,14 +55,22 @@ func (r *reader) readPath(v document.Value) located {
 	return located{v, text}
 }
 
-// readState reads the path of a state file. It refuses the URL of a team's store, because
-// a file of that name would be another state of the same VM.
+// readState reads the path of a state file, or the address of a team's store. It refuses
+// one with a password, which records and lists of processes would show.
 func (r *reader) readState(v document.Value) located {
-	if text, _ := v.Text(); strings.Contains(text, "://") {
-		v.Fail("must be the path of a file: the members of a fleet cannot have their state in the store of a team; deploy these one by one, with bootstrap deploy --state URL")
+	if text, _ := v.Text(); team.IsAddress(text) && len(team.Secrets(text)) > 0 {
+		v.Fail("must not contain a password: give it in PGPASSWORD or ~/.pgpass; a store of https:// that wants one cannot have the state of a fleet's member")
 		return located{}
 	}
 	return r.readPath(v)
+}
+
+// state returns the path or the address of a member's state; empty: it is not given.
+func (f files) state(l located, member string) string {
+	if team.IsAddress(l.path) {
+		return strings.ReplaceAll(l.path, placeholder, member)
+	}
+	return f.path(l, member)
 }
 
 // readPaths reads a path or a list of paths.
@@ -183,6 +192,9 @@ func (f files) allExisting(list []located, member string) []string {
 // stateOf returns the state file of a member without links, so that each file
 // has one path.
 func (f files) stateOf(m Member) (string, error) {
+	if m.IsStored() {
+		return team.Place(m.State), nil
+	}
 	path := m.State
 	if path == "" {
 		path = file.Beside(m.Manifest)

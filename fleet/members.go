@@ -380,7 +380,7 @@ func (r *reader) add(c candidate) {
 	m.CloudConfigs = r.files.allExisting(c.clouds, c.name)
 	m.VarsFiles = r.files.allExisting(c.varsFiles, c.name)
 	m.VarsStore = r.files.inFolder(c.store, c.name)
-	m.State = r.files.path(c.state, c.name)
+	m.State = r.files.state(c.state, c.name)
 	if m.State == "" && c.row {
 		m.State = filepath.Join(filepath.Dir(m.Manifest), c.name+"-state.json")
 	}

@@ -10,7 +10,7 @@ var inputs = []keys.Field{
 	{Key: "vars", Form: keys.Map, About: "Variables and their values, which win over those of vars_files. A row's value wins over the entry's, which wins over that of defaults."},
 	{Key: "vars_store", Form: keys.Word, About: "Path of the file that keeps generated variables."},
 	{Key: "packages_group", Form: keys.Word, About: "Name of the members that trust each other: they use what the VMs of each of them compiled."},
-	{Key: "state", Form: keys.Word, About: "Path of the state file; without it, the state is beside the manifest, as NAME-state.json for a row NAME of a table."},
+	{Key: "state", Form: keys.Word, About: "Path or URL of the state; without it, the state is beside the manifest, as NAME-state.json for a row NAME of a table."},
 	{Key: "labels", Form: keys.Tags, About: "Labels for selectors and canaries."},
 }
 

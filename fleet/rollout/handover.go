@@ -67,7 +67,7 @@ func (c *coordinator) byInstallation() map[string]int {
 	of := map[string]int{}
 	for i, m := range c.record.Members {
 		one := c.byName[m.Name]
-		path, err := file.Path(one.Manifest, one.State)
+		path, err := one.StatePath(c.opts.Home)
 		if err != nil {
 			continue // its plan reports the error
 		}

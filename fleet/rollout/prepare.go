@@ -344,18 +344,18 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 func (c *coordinator) planJobs(m Member) Member {
 	m.Verdict, m.Reason = schedule.Waiting, ""
 	one := c.byName[m.Name]
-	if all, err := instancesOf(one); err == nil && all != nil {
+	if all, err := instancesOf(one, c.opts.Home); err == nil && all != nil {
 		return m // its command knows which instances have a VM
 	}
 	var st state.State
-	path, err := file.Path(one.Manifest, one.State)
+	path, err := one.StatePath(c.opts.Home)
 	if err == nil {
 		st, _, err = file.Read(path, c.opts.Home)
 	}
 	switch {
 	case err != nil:
 		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, int(failure.Failed), err.Error()
-	case st.CurrentVMCID == "":
+	case st.CurrentVMCID == "" && !one.IsStored(): // This machine may have no copy.
 		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
 	}
 	return m
@@ -363,7 +363,7 @@ func (c *coordinator) planJobs(m Member) Member {
 
 // stopped reports whether the member was stopped with bootstrap stop.
 func (c *coordinator) stopped(m fleet.Member) bool {
-	path, err := file.Path(m.Manifest, m.State)
+	path, err := m.StatePath(c.opts.Home)
 	if err != nil {
 		return false
 	}
@@ -374,16 +374,18 @@ func (c *coordinator) stopped(m fleet.Member) bool {
 // skips returns why a member is not recreated, or why it is too new; empty: it is not
 // skipped.
 func (c *coordinator) skips(m fleet.Member) string {
-	if all, err := instancesOf(m); err != nil || all != nil {
+	if all, err := instancesOf(m, c.opts.Home); err != nil || all != nil {
 		return "" // its own command looks at each instance
 	}
-	path, err := file.Path(m.Manifest, m.State)
+	path, err := m.StatePath(c.opts.Home)
 	if err != nil {
 		return "" // its plan reports the error
 	}
 	st, found, err := file.Read(path, c.opts.Home)
 	switch {
 	case err != nil:
+		return ""
+	case !found && m.IsStored(): // This machine has no copy.
 		return ""
 	case !found && c.record.Action == fleet.RecreateStrategy:
 		return "it is not deployed"

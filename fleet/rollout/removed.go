@@ -12,6 +12,7 @@ import (
 	"bootstrap/internal/failure"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Known is a member of the fleet file, now or when an earlier run began.
@@ -64,13 +65,19 @@ func knownOf(f *fleet.Fleet, removed []Removed) []Known {
 	dir := filepath.Dir(f.Path)
 	var list []Known
 	add := func(name, path string) {
+		if team.IsAddress(path) {
+			list = append(list, Known{Name: name, State: path})
+			return
+		}
 		if inside, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(inside) {
 			path = filepath.ToSlash(inside) // the folder may be moved
 		}
 		list = append(list, Known{Name: name, State: path})
 	}
 	for _, m := range f.Members {
-		if path, err := file.Path(m.Manifest, m.State); err == nil {
+		if m.IsStored() {
+			add(m.Name, m.State)
+		} else if path, err := file.Path(m.Manifest, m.State); err == nil {
 			add(m.Name, path)
 		}
 	}
@@ -95,23 +102,33 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		}
 	} else {
 		for _, m := range f.Members {
-			if path, err := file.Path(m.Manifest, m.State); err == nil {
+			if m.IsStored() {
+				present[m.State] = true
+			} else if path, err := file.Path(m.Manifest, m.State); err == nil {
 				present[path] = true
 			}
 		}
 	}
 	var list []Removed
 	for _, k := range candidates {
-		path := filepath.FromSlash(k.State)
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(r.Fleet), path)
+		path := k.State
+		if !team.IsAddress(path) {
+			if path = filepath.FromSlash(path); !filepath.IsAbs(path) {
+				path = filepath.Join(filepath.Dir(r.Fleet), path)
+			}
 		}
 		if present[path] {
 			continue
 		}
 		one := Removed{Name: k.Name, State: path}
-		all, recordErr := instancesOf(fleet.Member{State: path})
-		st, found, err := file.Read(path, home)
+		gone := fleet.Member{State: path}
+		all, recordErr := instancesOf(gone, home)
+		copied, err := gone.StatePath(home)
+		var st state.State
+		found := false
+		if err == nil {
+			st, found, err = file.Read(copied, home)
+		}
 		switch {
 		case recordErr != nil:
 			one.Problem = recordErr.Error()
@@ -155,10 +172,10 @@ func Members(removed []Removed, has []fleet.Member) []fleet.Member {
 func (c *coordinator) planDelete(m Member) Member {
 	was, one := m.Verdict, c.byName[m.Name]
 	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil
-	if all, err := instancesOf(one); err == nil && all != nil {
+	if all, err := instancesOf(one, c.opts.Home); err == nil && all != nil {
 		return planDeleteAll(m, all)
 	}
-	path, err := file.Path(one.Manifest, one.State)
+	path, err := one.StatePath(c.opts.Home)
 	var st state.State
 	found := false
 	if err == nil {
@@ -176,6 +193,7 @@ func (c *coordinator) planDelete(m Member) Member {
 		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // the order is vm, stemcell, disk
 	case was == schedule.Done || m.killed:
 		m.Verdict = schedule.Done
+	case one.IsStored(): // This machine may have no copy: its command finds out what there is.
 	default:
 		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
 	}

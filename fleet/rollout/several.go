@@ -122,8 +122,8 @@ func (s *instanceStates) state() (Condition, string) {
 
 // instancesOf returns the record of the instances of a member; nil: it has one instance, or
 // is not deployed.
-func instancesOf(m fleet.Member) (*record.Record, error) {
-	dir := record.DirOf(m.Manifest, m.State)
+func instancesOf(m fleet.Member, home string) (*record.Record, error) {
+	dir := m.RecordFolder(home)
 	if !record.Exists(dir) {
 		return nil, nil
 	}

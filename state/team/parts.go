@@ -77,8 +77,11 @@ func (c *Copy) whole() *Copy {
 
 // RecordFolder returns the folder with this machine's copy of the record of a
 // deployment with several instances, and of their states.
-func (c *Copy) RecordFolder() string {
-	return filepath.Join(c.whole().dir, strings.TrimSuffix(deploymentFolder, "/"))
+func (c *Copy) RecordFolder() string { return RecordIn(c.whole().dir) }
+
+// RecordIn returns the folder of the record in the folder of a copy.
+func RecordIn(dir string) string {
+	return filepath.Join(dir, strings.TrimSuffix(deploymentFolder, "/"))
 }
 
 // Record returns the copy of the record of a deployment with several instances. Its lock
