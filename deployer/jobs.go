@@ -254,7 +254,7 @@ func (j *jobs) spec(initial bool, blob string) agent.Spec {
 	s.Packages = j.packages.spec
 	s.RenderedTemplates = agent.Blob{BlobstoreID: blob, SHA1: j.rendered.digest}
 	s.ConfigurationHash = j.rendered.hash
-	if j.rec.IsOneOfSeveral() && m.Group.Disk != nil {
+	if len(m.CloudConfigs) > 0 && m.Group.Disk != nil {
 		s.PersistentDisk = m.Group.Disk.Size
 	}
 	return s

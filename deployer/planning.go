@@ -105,6 +105,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Applied:   plan.Digests(r.journal.Salt(), parts),
 		Links:     sources,
 		Disk:      m.Group.Disk,
+		Director:  len(m.CloudConfigs) > 0,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",
 		Strategy:  m.Update.VMStrategy,

@@ -41,8 +41,8 @@ func (j *jobs) comingSpec() *agent.Spec {
 // remainingSpec returns the spec of an instance after its jobs are stopped, for drain
 // scripts: by the size of its disk they know whether it is deleted. A Director sends it,
 // create-env does not: nil.
-func (j *jobs) remainingSpec(s plan.Step) *agent.Spec {
-	if !j.rec.IsOneOfSeveral() || s.Next.Instance == "delete" {
+func remainingSpec(s plan.Step) *agent.Spec {
+	if s.With.DiskSize == 0 || s.Next.Instance == "delete" {
 		return nil
 	}
 	return &agent.Spec{PersistentDisk: s.With.DiskSize}
@@ -65,7 +65,7 @@ func (j *jobs) drain(ctx context.Context, s plan.Step) error {
 		if s.Next.Update {
 			return vm.Drain(ctx, "update", j.comingSpec())
 		}
-		return vm.Drain(ctx, "shutdown", j.remainingSpec(s))
+		return vm.Drain(ctx, "shutdown", remainingSpec(s))
 	})
 	if err != nil {
 		return fmt.Errorf("%w; --skip-drain stops without pre-stop and drain", err)

@@ -18,9 +18,6 @@ import (
 // again.
 const siblingPause = 200 * time.Millisecond
 
-// IsOneOfSeveral reports whether the run is about an instance of a deployment with several.
-func (rec *Record) IsOneOfSeveral() bool { return rec.From.Of != nil }
-
 // EndsDeployment reports whether the deployment is deleted together with the instance.
 func (rec *Record) EndsDeployment() bool {
 	return rec.From.Of == nil || rec.From.Of.Instance.Going == record.DeploymentDeleted

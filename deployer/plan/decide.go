@@ -19,7 +19,7 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly,
 		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
-	if have := st.Disk(); have != nil {
+	if have := st.Disk(); have != nil && f.Now.PersistentDisk > 0 {
 		d.DiskSize = have.Size
 	}
 	if st.Own.Swap != nil {
@@ -96,7 +96,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
 	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
 	d.Disk, d.DiskSize = diskWork(w, st, f, vm.Action, disk.Action), 0
-	if w.Disk != nil {
+	if w.Disk != nil && w.Director {
 		d.DiskSize = w.Disk.Size
 	}
 	return &Choice{VM: vm, Disk: disk, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil

@@ -51,8 +51,10 @@ type Decision struct {
 	NewScripts []string `json:"new_scripts,omitempty"`
 	Checks     bool     `json:"checks,omitempty"` // the service has health checks
 
-	Disk      DiskWork `json:"disk"`
-	DiskSize  int      `json:"-"`                   // size of the disk after the steps, in MiB; 0: there is none
+	Disk DiskWork `json:"disk"`
+	// DiskSize is the size of the disk after the steps, in MiB; 0: there is none, or the
+	// manifest is in create-env's style.
+	DiskSize  int      `json:"-"`
 	Mounted   []string `json:"mounted,omitempty"`   // CIDs of the disks that are mounted on the recorded VM
 	Leftovers []string `json:"leftovers,omitempty"` // calls that checking leftovers may make
 }
