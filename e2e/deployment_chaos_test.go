@@ -29,12 +29,15 @@ func TestDeploymentChaos(t *testing.T) {
 	seconds, most := numberFrom(t, "DEPLOYMENT", 15), numberFrom(t, "INSTANCES", 5)
 	c := newCrowd(t)
 	rounds := 0
-	for end := time.Now().Add(time.Duration(seconds) * time.Second); rounds < 2 || time.Now().Before(end); rounds++ {
+	for end := time.Now().Add(time.Duration(seconds) * time.Second); rounds < 2 || len(c.killed) == 0 && rounds < 10 || time.Now().Before(end); rounds++ {
 		c.instances = max(most-c.rng.IntN(most/5+2), 1)
 		c.atOnce = 1 + c.rng.IntN(max(most/5, 2))
 		c.disk += 16 * c.rng.IntN(2)
 		c.write()
 		c.converge(strconv.Itoa(rounds), 1+c.rng.IntN(3+most/5))
+		if len(c.scripts()) == 0 {
+			t.Errorf("%d: no script has written anything", rounds)
+		}
 	}
 	c.remove("--fix")
 	c.nothingLeft()
@@ -94,10 +97,8 @@ func (c *crowd) converge(title string, kills int) {
 		}
 		c.t.Logf("%s: %v: %s", title, err, lastError(out.String()))
 	}
-	if len(c.scripts()) == 0 {
-		c.t.Errorf("%s: no script has written anything", title)
-	}
 	c.checkRepeated(title)
+	c.deleteOrphans()
 	c.checkAll(title, flags)
 }
 
@@ -128,37 +129,47 @@ func (c *crowd) disturb(cmd *exec.Cmd, done chan error, kills *int) error {
 		if *kills == 0 {
 			continue
 		}
-		*kills--
-		switch c.rng.IntN(5) {
-		case 0:
-			_ = cmd.Process.Kill()
-			c.killed["coordinators"]++
-		case 1:
-			if list := c.processes(); len(list) > 0 {
-				p := list[c.rng.IntN(len(list))]
-				_ = syscall.Kill(p.pid, syscall.SIGKILL)
-				c.killed["processes of instances"]++
-				c.ends[instanceOf(p)]++
-				c.gone = append(c.gone, moment{time.Now(), instanceOf(p), "interrupted"})
-			}
-		default:
-			c.killInVM()
+		if c.killOne(cmd) {
+			*kills--
 		}
 	}
 }
 
-// killInVM kills an agent, all processes of a VM, or a job.
-func (c *crowd) killInVM() {
+// killOne kills something, and reports whether it has found something.
+func (c *crowd) killOne(cmd *exec.Cmd) bool {
+	switch c.rng.IntN(5) {
+	case 0:
+		_ = cmd.Process.Kill()
+		c.killed["coordinators"]++
+	case 1:
+		list := c.processes()
+		if len(list) == 0 {
+			return false
+		}
+		p := list[c.rng.IntN(len(list))]
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		c.killed["processes of instances"]++
+		c.ends[instanceOf(p)]++
+		c.gone = append(c.gone, moment{time.Now(), instanceOf(p), "interrupted"})
+	default:
+		return c.killInVM()
+	}
+	return true
+}
+
+// killInVM kills an agent, all processes of a VM, or a job, and reports whether it has
+// found one.
+func (c *crowd) killInVM() bool {
 	vms, _ := filepath.Glob(c.path("home/.bosh/local/vms/vm-*"))
 	if len(vms) == 0 {
-		return
+		return false
 	}
 	dir := vms[c.rng.IntN(len(vms))]
 	inVM := func() []process { return allOf("VCAP_ROOT=" + dir) }
 	agents := func() []process { return allOf("plugin agent " + dir) }
 	id := c.instanceWith(filepath.Base(dir))
 	if len(agents()) == 0 {
-		return // it was killed already, or is not started yet
+		return false // it was killed already, or is not started yet
 	}
 	switch c.rng.IntN(3) {
 	case 0:
@@ -168,18 +179,19 @@ func (c *crowd) killInVM() {
 		endAll(func() []process { return append(agents(), inVM()...) })
 		c.killed["VMs"]++
 	case 2:
-		pid, err := os.ReadFile(filepath.Join(dir, "sys/run/web/web.pid"))
+		pid, err := os.ReadFile(filepath.Join(dir, "vcap/data/sys/run/web/web.pid"))
 		n, failed := strconv.Atoi(strings.TrimSpace(string(pid)))
 		if err != nil || failed != nil {
-			return
+			return false
 		}
 		_ = syscall.Kill(n, syscall.SIGKILL)
 		c.killed["jobs"]++
 		c.ends[id]++
-		return
+		return true
 	}
 	c.ends[id]++
 	c.gone = append(c.gone, moment{time.Now(), id, "killed"})
+	return true
 }
 
 // instanceWith returns the id of the instance with a VM, as its state says.
