@@ -246,6 +246,7 @@ func imports() map[string][]string {
 			"deployment/record",
 			"manifest",
 			"manifest/document",
+			"state/file",
 			"tunnel",
 		},
 		"e2e":        {}, // its tests use the program, state files and plans
@@ -815,17 +816,17 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
 		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/orphans.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
-		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/steps.go"},
+		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/problems.go", "deployer/steps.go"},
 		"plan": {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
 			"deployer/remade.go", "deployer/steps.go", "deployer/timeline.go", "deployer/verify.go",
 		},
 		"CurrentVMCID": { // also the files that report the results at the end
-			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/run.go", "deployer/timeline.go",
+			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/problems.go", "deployer/run.go", "deployer/timeline.go",
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
 		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
-			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/orphans.go", "deployer/putback.go", "deployer/remade.go",
+			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/orphans.go", "deployer/problems.go", "deployer/putback.go", "deployer/remade.go",
 		},
 	}
 	seen := map[string]bool{}

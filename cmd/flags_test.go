@@ -77,6 +77,7 @@ func together() [][2]string {
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
 		{"stop", "hard skip-drain"},
+		{"cck", "report skip-drain"}, {"cck", "auto skip-drain"}, {"cck", "resolution skip-drain"},
 		{"delete", "keep-disk orphaned-disks fix skip-if-missing skip-drain"},
 		{"status", "ps vitals"},
 		{"logs", "agent system only dir"},

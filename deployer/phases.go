@@ -144,6 +144,17 @@ func (r *run) detachPhases() []phase {
 	}...)
 }
 
+// problemPhases returns the phases of Inspect and Resolve, which look at the VM and its disk.
+func (r *run) problemPhases(then func(context.Context) error) []phase {
+	return append(r.changingPhases(), []phase{
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "connect cpi", do: r.settle},
+		{name: "look", do: r.look.ForDelete},
+		{name: "problems", do: then},
+	}...)
+}
+
 // vmPhases returns the phases of ssh and logs, which call the agent and change nothing in
 // the deployment. They take no lock, so they also work during a deploy.
 func (r *run) vmPhases(use func(*access.VM, context.Context) error) []phase {

@@ -83,5 +83,5 @@ func (r *run) verify(ctx context.Context) error {
 // verifies reports whether the run is checked at its end: it neither stops the applied
 // jobs nor deletes anything.
 func (r *run) verifies() bool {
-	return len(r.plan.Steps) > 0 && !includes(r.plan.Steps, plan.RecordStopped, plan.RecordDetached, plan.Uninstall, plan.UninstallRest)
+	return len(r.plan.Steps) > 0 && !r.plan.NoWait && !includes(r.plan.Steps, plan.RecordStopped, plan.RecordDetached, plan.Uninstall, plan.UninstallRest)
 }

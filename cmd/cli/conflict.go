@@ -32,6 +32,8 @@ func ConflictRules() []ConflictRule {
 		{"logs", "dir", "out", "each of them names the place of the archive"},
 		{"fleet-report", "junit", "html", "a report has one form"},
 		{"fleet-delete", "removed", "only include-blocked", "--only takes the names of removed members, too"},
+		{"cck", "report", "auto resolution", "--report only lists the problems"},
+		{"cck", "auto", "resolution", "each of them chooses"},
 		{"cache-prune", "older-than", "all", ""},
 		{"state-import", "from", cids, "the file contains the CIDs"},
 		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},

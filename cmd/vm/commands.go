@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands about the VM and its jobs.
 func Commands(c *cli.Console) []*cobra.Command {
-	return []*cobra.Command{newStatus(c), newLogs(c), newSSH(c), c.LikeBosh(newStop(c), "stop-env"), c.LikeBosh(newStart(c), "start-env"), newRestart(c), newIgnore(c), newUnignore(c), newRunErrand(c)}
+	return []*cobra.Command{newStatus(c), newLogs(c), newSSH(c), c.LikeBosh(newStop(c), "stop-env"), c.LikeBosh(newStart(c), "start-env"), newRestart(c), newCCK(c), newIgnore(c), newUnignore(c), newRunErrand(c)}
 }

@@ -16,7 +16,7 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
 		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
 		AgentID: cmp.Or(st.Own.AgentID, f.Now.AgentID), Applied: f.Now.ConfigurationHash,
-		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly,
+		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly, NoWait: asked.NoWait,
 		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
 	if have := st.Disk(); have != nil && f.Now.PersistentDisk > 0 {

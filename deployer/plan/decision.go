@@ -40,6 +40,7 @@ type Decision struct {
 	SkipDrain     bool `json:"skip_drain,omitempty"`
 	KeepOldDisk   bool `json:"keep_old_disk,omitempty"`
 	CreateOnly    bool `json:"create_only,omitempty"`
+	NoWait        bool `json:"no_wait,omitempty"`
 	Shrinks       bool `json:"shrinks,omitempty"`
 	DiskAsked     bool `json:"disk_asked,omitempty"`     // the CPI was asked for the current disk
 	DropsStemcell bool `json:"drops_stemcell,omitempty"` // the old VM's stemcell is deleted at the end

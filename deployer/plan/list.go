@@ -322,6 +322,9 @@ func (l list) startJobs() []Step {
 	script := func(kind Kind) []Step {
 		return one(slices.Contains(l.NewScripts, string(kind)), as(kind, "agent run_script"))
 	}
+	if l.NoWait {
+		return slices.Concat(script(PreStart), one(true, as(StartProcesses, "agent start")))
+	}
 	return slices.Concat(
 		script(PreStart), one(true, as(StartProcesses, "agent start")), one(true, as(AwaitRunning, "agent get_state")),
 		script(PostStart), one(l.Checks, as(CheckHealth)), script(PostDeploy))

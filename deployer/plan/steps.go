@@ -356,6 +356,13 @@ func DetachSteps(d Decision) []Step {
 		l.stop(StopJobs, leaving()), l.deleteCurrent(), []Step{{Kind: LookAtLeftovers}})
 }
 
+// DeleteVMSteps returns the steps that delete the VM, and nothing else: the next deploy
+// creates another one.
+func DeleteVMSteps(d Decision) []Step {
+	l := list{d}
+	return down(clearRecord(), l.stop(StopJobs, leaving()), l.deleteCurrent(), []Step{{Kind: LookAtLeftovers}})
+}
+
 // Detached returns the plan of a deploy of an instance whose VM bootstrap stop --hard has
 // deleted: nothing.
 func Detached(seen Decision, name string) Plan {

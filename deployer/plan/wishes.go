@@ -89,6 +89,7 @@ type Asked struct {
 	// CreateOnly creates a VM that does not exist, and leaves the rest to another deploy.
 	CreateOnly     bool `json:"create_only,omitempty"`
 	SkipPostDeploy bool `json:"skip_post_deploy,omitempty"` // leave out the post-deploy scripts
+	NoWait         bool `json:"no_wait,omitempty"`          // start the jobs, and do not wait until they run
 	Attach         bool `json:"attach,omitempty"`           // create the VM that bootstrap stop --hard has deleted
 	AdoptVM        bool `json:"adopt_vm,omitempty"`         // accept that the VM was created from this manifest
 }

@@ -1,0 +1,147 @@
+package deployer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"bootstrap/cpi"
+	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
+	"bootstrap/manifest/document"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Inspect finds the problems of an instance. It changes nothing, but settles what a killed
+// run has begun.
+func Inspect(ctx context.Context, opts Options) (list []report.Problem, err error) {
+	opts.Inputs.Generate, opts.Inputs.Lenient = document.Refuse, true
+	r := newRun(opts)
+	err = r.execute(ctx, r.problemPhases(func(ctx context.Context) (err error) {
+		list, err = r.problems(ctx)
+		return err
+	}))
+	return list, err
+}
+
+// problems returns the problems of the instance.
+func (r *run) problems(ctx context.Context) ([]report.Problem, error) {
+	st, f, name := r.t.State.Get(), r.look.Facts, r.t.About.Instance()
+	recreates := []report.Resolution{report.RecreateWithoutWait, report.RecreateVM}
+	var list []report.Problem
+	switch cid := st.CurrentVMCID; {
+	case st.Detached(), cid == "" && st.Idle():
+		return nil, nil
+	case cid == "":
+		list = append(list, report.Problem{Type: report.MissingVM, Description: fmt.Sprintf("VM for '%s' missing.", name), Auto: report.RecreateWithoutWait, Resolutions: slices.Concat([]report.Resolution{report.Ignore}, recreates)})
+	case !f.HasVM:
+		list = append(list, report.Problem{
+			Type: report.MissingVM, CID: cid, Description: fmt.Sprintf("VM for '%s' with cloud ID '%s' missing.", name, cid), Auto: report.RecreateWithoutWait,
+			Resolutions: slices.Concat([]report.Resolution{report.Ignore}, recreates, []report.Resolution{report.DeleteVMReference}),
+		})
+	case !f.Answers:
+		list = append(list, report.Problem{
+			Type: report.UnresponsiveAgent, CID: cid, Description: fmt.Sprintf("VM for '%s' with cloud ID '%s' is not responding.", name, cid), Auto: report.Ignore,
+			Resolutions: slices.Concat([]report.Resolution{report.Ignore, report.RebootVM}, recreates, []report.Resolution{report.DeleteVM, report.DeleteVMReference}),
+		})
+	}
+	p, err := r.diskProblem(ctx, st)
+	if p != nil {
+		list = append(list, *p)
+	}
+	for i := range list {
+		list[i].Instance = name
+	}
+	return list, err
+}
+
+// diskProblem returns what is wrong with the persistent disk; nil: nothing.
+func (r *run) diskProblem(ctx context.Context, st state.State) (*report.Problem, error) {
+	d, name, f := st.Disk(), r.t.About.Instance(), r.look.Facts
+	if d == nil {
+		return nil, nil
+	}
+	c, err := r.t.CPI.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	there, err := c.HasDisk(ctx, d.CID)
+	switch {
+	case cpi.NotImplemented(err):
+	case err != nil:
+		return nil, err
+	case !there:
+		return &report.Problem{
+			Type: report.MissingDisk, CID: d.CID, Description: fmt.Sprintf("Disk '%s' (%s, %dM) is missing", d.CID, name, d.Size), Auto: report.Ignore,
+			Resolutions: []report.Resolution{report.Ignore, report.DeleteDiskReference},
+		}, nil
+	}
+	if !f.Answers || slices.Contains(f.Mounted, d.CID) {
+		return nil, nil
+	}
+	owners := r.otherVMs(ctx, c, d.CID)
+	mounted := "not mounted in any VM"
+	if len(owners) > 0 {
+		mounted = "mounted on: " + strings.Join(owners, ", ")
+	}
+	return &report.Problem{
+		Type: report.MountMismatch, CID: d.CID, Auto: report.Ignore, Resolutions: []report.Resolution{report.Ignore, report.ReattachDisk},
+		Description: fmt.Sprintf("Inconsistent mount information: the record shows that disk '%s' of '%s' should be mounted on %s, and it is currently %s", d.CID, name, st.CurrentVMCID, mounted),
+	}, nil
+}
+
+// otherVMs returns the VMs of other instances of the deployment that have the disk, as far as
+// the CPI knows.
+func (r *run) otherVMs(ctx context.Context, c *cpi.Client, disk string) (owners []string) {
+	of := r.t.From.Of
+	if of == nil {
+		return nil
+	}
+	for _, other := range of.Record.Instances {
+		st, found, err := file.Read(of.Record.StatePath(other), r.t.Env.Home)
+		if err != nil || !found || other.ID == of.Instance.ID || st.CurrentVMCID == "" {
+			continue
+		}
+		if disks, err := c.GetDisks(ctx, st.CurrentVMCID); err == nil && slices.Contains(disks, disk) {
+			owners = append(owners, fmt.Sprintf("%s (%s)", st.CurrentVMCID, other.Name()))
+		}
+	}
+	return owners
+}
+
+// Resolve applies a resolution to a problem. Those that create a VM or attach a disk deploy
+// the instance as the manifest says.
+func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Resolution) error {
+	switch how {
+	case report.Ignore:
+		return nil
+	case report.RebootVM:
+		opts.Inputs.Lenient = true
+		return Start(ctx, opts)
+	case report.RecreateVM, report.RecreateWithoutWait, report.ReattachDisk:
+		opts.Fix, opts.NoWait, opts.Existing = true, how == report.RecreateWithoutWait, true
+		opts.Recreate = p.Type == report.UnresponsiveAgent
+		return Deploy(ctx, opts)
+	case report.DeleteDiskReference:
+		opts.Inputs.Lenient, opts.Disk = true, p.CID
+		return ForgetDisk(ctx, opts)
+	}
+	opts.Inputs.Generate, opts.Inputs.Lenient = document.Refuse, true
+	r := newRun(opts)
+	return r.execute(ctx, r.problemPhases(func(ctx context.Context) error {
+		if r.look.Facts.Answers {
+			r.t.Out.Info("The agent is responding now: skipping the resolution")
+			return nil
+		}
+		if how == report.DeleteVM {
+			return r.runList(ctx, "deleting VM", plan.DeleteVMSteps)
+		}
+		return r.t.State.Update(func(st *state.State) error {
+			st.CurrentManifestSHA = ""
+			st.Forget("delete_vm", p.CID)
+			return nil
+		})
+	}))
+}
