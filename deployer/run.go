@@ -89,7 +89,7 @@ type work struct {
 func newRun(opts Options) *run {
 	opts.record()
 	given := opts
-	if opts.Inputs.LinkNames == nil && opts.Manifest != "-" {
+	if opts.Inputs.LinkNames == nil && opts.Manifest != "-" && !opts.Offline {
 		opts.Inputs.LinkNames = func(ctx context.Context, wishes []document.LinkWish) ([]document.LinkNames, error) {
 			return LinkNames(ctx, given, wishes)
 		}

@@ -48,7 +48,6 @@ func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names s
 	if err != nil {
 		return err
 	}
-	opts.Inputs.LinkNames = deployment.LinkNames(opts, old, nil)
 	return deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) error {
 		draft, err := deployment.Make(ctx, of, old, deployment.Recorded(old, opts.Home), nil, "")
 		if err != nil {
