@@ -355,6 +355,7 @@ func imports() map[string][]string {
 			"network",
 			"state",
 			"state/file",
+			"state/team",
 			"templates",
 			"tunnel",
 		},

@@ -13,6 +13,7 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/internal/keyorder"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // ListedStatus is the status of a deployment according to its state.
@@ -42,6 +43,8 @@ type Listed struct {
 	// Instances is how many instances of a deployment with several have a state: the row is
 	// about all of them. 0: it has one.
 	Instances int `json:"instances,omitempty"`
+
+	path string // path of the state file, or of this machine's copy
 }
 
 // List returns the deployments that are recorded on this machine, by name. It only reads
@@ -58,7 +61,7 @@ func List(home string) ([]Listed, error) {
 			Deployment: known.Name, Status: statusOf(r), Manifest: known.Manifest, InstallationID: r.Installation,
 			VM: r.State.CurrentVMCID, Address: r.State.Own.Address, LastDeploy: r.State.Own.Deployed,
 		}
-		l.State = cmp.Or(r.Place, r.Path)
+		l.State, l.path = cmp.Or(r.Place, r.Path), r.Path
 		if r.Err != nil {
 			l.Note = r.Err.Error()
 		} else if _, err := os.Stat(known.Manifest); known.Manifest != "" && errors.Is(err, os.ErrNotExist) {
@@ -88,6 +91,9 @@ func joined(list []Listed) []Listed {
 		row := of[dir]
 		if row == nil {
 			row = &Listed{Deployment: cmp.Or(l.Deployment, all.Name), Status: l.Status, LastDeploy: all.Deployed, Manifest: l.Manifest, State: dir}
+			if l.State != l.path { // in a store, whose address is followed by the instance
+				row.State, _, _ = strings.Cut(l.State, "#")
+			}
 			of[dir], dirs = row, append(dirs, dir)
 		}
 		row.Instances++
@@ -116,7 +122,8 @@ func recordOf(l Listed) (*record.Record, *record.Instance) {
 	if l.Manifest != "" {
 		dirs = append(dirs, record.Dir(l.Manifest))
 	}
-	for _, dir := range append(dirs, filepath.Dir(l.State)) {
+	own := filepath.Dir(l.path)
+	for _, dir := range append(dirs, own, filepath.Dir(own), team.RecordIn(own)) { // the last two: in the copy of a store
 		if !record.Exists(dir) {
 			continue
 		}
@@ -125,7 +132,7 @@ func recordOf(l Listed) (*record.Record, *record.Instance) {
 			continue
 		}
 		for _, in := range all.Instances {
-			if all.StatePath(in) == l.State {
+			if all.StatePath(in) == l.path {
 				return all, in
 			}
 		}

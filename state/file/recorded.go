@@ -58,8 +58,11 @@ func AllRecorded(home string) ([]Recorded, error) {
 		list = append(list, recordedOf(home, entry.Name(), m))
 	}
 	copies, _ := os.ReadDir(filepath.Join(home, "team")) // the folder need not exist
+	var paths []string
 	for _, entry := range copies {
-		path := team.StateIn(filepath.Join(home, "team", entry.Name()))
+		paths = append(paths, team.StatesIn(filepath.Join(home, "team", entry.Name()))...)
+	}
+	for _, path := range paths {
 		listed := slices.ContainsFunc(list, func(r Recorded) bool { return r.Path == path && r.Err == nil })
 		st, found, err := Read(path, home)
 		if !listed && found && err == nil {

@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -185,3 +186,16 @@ func (s *Store) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error
 // IsRecord reports whether the store has the record of a deployment with several
 // instances, and no state.
 func (s *Store) IsRecord() bool { return s.folder == deploymentFolder }
+
+// StatesIn returns the paths of the states in the folder of a copy, which need not exist:
+// of the whole store, and of the instances of a deployment.
+func StatesIn(dir string) []string {
+	paths := []string{StateIn(dir)}
+	entries, _ := os.ReadDir(RecordIn(dir)) // the folder need not exist
+	for _, e := range entries {
+		if e.IsDir() {
+			paths = append(paths, StateIn(filepath.Join(RecordIn(dir), e.Name())))
+		}
+	}
+	return paths
+}
