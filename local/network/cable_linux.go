@@ -84,8 +84,12 @@ func (c Cable) Start(ctx context.Context, program string, env []string, open []*
 
 // Main runs the cable that the JSON text describes until the VM or ctx ends.
 func Main(ctx context.Context, text string) error {
-	syscall.CloseOnExec(saysFD)
-	says := os.NewFile(saysFD, "report")
+	var stat syscall.Stat_t
+	// A person passes no pipe: then the descriptor may be one that the runtime of Go uses.
+	isPipe := syscall.Fstat(saysFD, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFIFO
+	if isPipe {
+		syscall.CloseOnExec(saysFD)
+	}
 	var c Cable
 	err := json.Unmarshal([]byte(text), &c)
 	var r *running
@@ -96,8 +100,11 @@ func Main(ctx context.Context, text string) error {
 	if err != nil {
 		report = err.Error()
 	}
-	_, _ = io.WriteString(says, report)
-	_ = says.Close()
+	if isPipe {
+		says := os.NewFile(saysFD, "report")
+		_, _ = io.WriteString(says, report)
+		_ = says.Close()
+	}
 	if err != nil {
 		return err
 	}
