@@ -41,7 +41,7 @@ func (r *run) runErrand(ctx context.Context, what ErrandRun) (access.ErrandOutco
 		}
 		err = kept.SetErrand(what.Name, succeeded)
 	}
-	if err == nil && what.Logs != "" {
+	if err == nil && what.Logs != "" && !out.Skipped {
 		err = vm.Logs(ctx, access.LogsOptions{Out: what.Logs})
 	}
 	return out, err

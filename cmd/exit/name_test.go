@@ -26,6 +26,7 @@ import (
 	"bootstrap/cmd/explain"
 	"bootstrap/cpi"
 	"bootstrap/deployer"
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/health"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/journal"
@@ -229,6 +230,8 @@ func nameless() []sample {
 		{"", Manifest, &catalog.LockError{Path: "x.lock.yml", Err: errors.New("x")}},
 		{"", Usage, &deployer.UnknownSourceError{Name: "x", Known: []string{"y"}}},
 		{"", Usage, &deployer.NoSourcesError{}},
+		{"", Usage, &access.NoErrandError{Instance: "web/0", Name: "x", Jobs: []string{"y"}}},
+		{"", Interrupted, &access.ErrandCanceledError{Name: "x", Instance: "web/0"}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,6 @@ import (
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
-	"bootstrap/internal/failure"
 )
 
 func newRunErrand(c *cli.Console) *cobra.Command {
@@ -137,10 +135,10 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 		return e.run(ctx, opts, &results[i], stdout, stderr)
 	})
 	var ran []ErrandResult
-	var missing *access.NoErrandError
+	none := &access.NoErrandError{Name: e.what.Name, Instance: strings.Join(record.Names(of.List), ", "), Groups: true}
 	for i := range of.List {
 		if other, ok := errors.AsType[*access.NoErrandError](errs[i]); ok && !other.HasJob() {
-			errs[i], missing = nil, cmp.Or(missing, other)
+			errs[i], none.Jobs = nil, append(none.Jobs, other.Jobs...)
 			continue
 		}
 		if errs[i] == nil {
@@ -151,7 +149,8 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	case err != nil:
 		return err
 	case len(ran) == 0:
-		none := &noErrandAnywhereError{name: e.what.Name, on: record.Names(of.List), one: missing}
+		slices.Sort(none.Jobs)
+		none.Jobs = slices.Compact(none.Jobs)
 		if !selected && opts.Manifest != "" {
 			return e.onGroups(ctx, all, opts, none)
 		}
@@ -159,23 +158,6 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	}
 	return e.ended(ran)
 }
-
-// noErrandAnywhereError says that no selected instance has an errand.
-type noErrandAnywhereError struct {
-	name string
-	on   []string
-	one  *access.NoErrandError
-}
-
-func (e *noErrandAnywhereError) Error() string {
-	text := fmt.Sprintf("cannot run the errand %s: no instance group with lifecycle errand has this name or job", e.name)
-	if e.one == nil { // no other instance is deployed
-		return text
-	}
-	return text + fmt.Sprintf(", and no job of %s; for example, %s", strings.Join(e.on, ", "), e.one.Has())
-}
-
-func (e *noErrandAnywhereError) ExitCode() failure.Code { return failure.Usage }
 
 // flusher is a writer of lines.
 type flusher interface {
@@ -202,6 +184,9 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 			name += "-" + strings.ReplaceAll(result.Instance, "/", "-")
 		}
 		result.Logs = filepath.Join(e.logs, name+".tgz")
+		for n := 2; exists(result.Logs); n++ {
+			result.Logs = filepath.Join(e.logs, fmt.Sprintf("%s-%d.tgz", name, n))
+		}
 		if err := os.MkdirAll(e.logs, 0o700); err != nil {
 			return fmt.Errorf("cannot keep the logs: %w", err)
 		}
@@ -214,6 +199,11 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 		result.Logs = ""
 	}
 	return errors.Join(err, stdout.Flush(), stderr.Flush())
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // ended prints how the errand ended, and returns the highest exit code.

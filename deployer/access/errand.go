@@ -37,25 +37,25 @@ type ErrandOutcome struct {
 
 // NoErrandError says that the VM has no such errand.
 type NoErrandError struct {
-	Instance string
+	Instance string // or several, separated by commas; empty: there is none
 	Name     string
 	Jobs     []string // of the VM
+	Groups   bool     // instance groups with lifecycle errand were looked at, too
 }
 
 func (e *NoErrandError) Error() string {
 	if e.HasJob() {
 		return fmt.Sprintf("cannot run the errand %s: the job on %s has no script bin/run, so it is not an errand", e.Name, e.Instance)
 	}
-	return fmt.Sprintf("cannot run the errand %s: there is no such job%s; %s", e.Name, spelling.Suggest(e.Name, e.Jobs), e.Has())
+	text := fmt.Sprintf("cannot run the errand %s: ", e.Name)
+	if e.Groups {
+		text += "no instance group with lifecycle errand has this name or job, and "
+	}
+	return text + fmt.Sprintf("there is no such job on %s; jobs there: %s%s", cmp.Or(e.Instance, "any other instance"), cmp.Or(strings.Join(e.Jobs, ", "), "none"), spelling.Suggest(e.Name, e.Jobs))
 }
 
 // HasJob reports whether the VM has a job with the name, which is no errand.
 func (e *NoErrandError) HasJob() bool { return slices.Contains(e.Jobs, e.Name) }
-
-// Has says which jobs the VM has.
-func (e *NoErrandError) Has() string {
-	return fmt.Sprintf("%s has: %s", e.Instance, cmp.Or(strings.Join(e.Jobs, ", "), "none"))
-}
 
 func (e *NoErrandError) ExitCode() failure.Code { return failure.Usage }
 
