@@ -132,12 +132,12 @@ func instancesOf(m fleet.Member, home string) (*record.Record, error) {
 
 // planDeleteAll returns the member with what deleting its instances does.
 func planDeleteAll(m Member, all *record.Record) Member {
-	disks := slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return in.Disk })
+	disks := len(all.Former) > 0 || slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return in.Disk })
 	m.Changes = []string{"delete vm", "delete stemcell"}
 	if disks {
 		m.Changes = append(m.Changes, "delete disk")
 	}
-	if len(all.Instances) == 0 {
+	if !all.Needed() {
 		m.Verdict, m.Reason, m.Changes = schedule.Unchanged, "it is not deployed", nil
 	}
 	return m
