@@ -67,7 +67,7 @@ func setIgnored(ctx context.Context, c *cli.Console, opts deployer.Options, name
 		return err
 	}
 	defer unlock()
-	all, err := record.Load(dir)
+	all, err := opts.LoadRecord(dir)
 	if err != nil {
 		return err
 	}
