@@ -10,7 +10,7 @@ import (
 )
 
 // Documents is a place with named documents. A name consists of letters, digits, dots,
-// dashes and slashes.
+// dashes, underscores and slashes.
 type Documents interface {
 	// Get returns a document. The error wraps fs.ErrNotExist if there is none.
 	Get(ctx context.Context, name string) (Document, error)

@@ -159,14 +159,15 @@ func client(dress func(http.RoundTripper) http.RoundTripper) *http.Client {
 // probe writes a document three times. The conditions of the second and third write are
 // not fulfilled, so the server must refuse them.
 func (s *Store) probe(ctx context.Context) (err error) {
-	name := "probe-" + uuid.NewString()
+	probe := "probe-" + uuid.NewString()
+	name := s.full(probe)
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	version, err := s.docs.Put(ctx, name, []byte("one"), "")
 	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", s.place, err)
 	}
-	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx), name)) }()
+	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx), probe)) }()
 	_, again := s.docs.Put(ctx, name, []byte("two"), "")
 	if errors.Is(again, ErrChanged) {
 		var other string

@@ -109,7 +109,7 @@ func (c *Copy) Instance(state string) (*Copy, error) {
 
 func (c *Copy) part(folder, main, dir string) *Copy {
 	p := copyIn(dir, c.Store.part(folder, main))
-	p.root, p.last.Probed = c, p.last.Probed || c.last.Probed
+	p.root, p.last.Probed = c, p.last.Probed || c.last.Probed || c.record != nil && c.record.last.Probed
 	return p
 }
 

@@ -846,6 +846,36 @@ func TestCarelessServer(t *testing.T) {
 	}
 }
 
+// A part of a store is checked as the whole store is: nothing is left, and the instances of
+// a deployment are not checked again after its record.
+func TestProbeOfPart(t *testing.T) {
+	t.Parallel()
+	var writes atomic.Int32
+	web := &teamtest.Web{Before: func(r *http.Request) int {
+		if r.Method == http.MethodPut {
+			writes.Add(1)
+		}
+		return 0
+	}}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	c := team.CopyOf(t.TempDir(), open(t, server.URL+"/part", config("ann")))
+	if err := c.Record().Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if names := web.Names(); len(names) > 0 {
+		t.Errorf("it still has %v", names)
+	}
+	probed := writes.Load()
+	one, err := c.Instance(team.InstanceState("web-6ba7b810"))
+	if err == nil {
+		err = one.Probe(t.Context())
+	}
+	if err != nil || probed == 0 || writes.Load() != probed {
+		t.Errorf("%d writes, then %d: %v", probed, writes.Load()-probed, err)
+	}
+}
+
 // testCopy uses one store from two machines.
 func testCopy(t *testing.T, address string) {
 	homes := []string{t.TempDir(), t.TempDir()}
