@@ -5,7 +5,6 @@ import (
 
 	"bootstrap/deployer/plan"
 	"bootstrap/fleet/schedule"
-	"bootstrap/state/file"
 )
 
 // handOver is an address that one member gives up and another one gets in the same run.
@@ -67,11 +66,7 @@ func (c *coordinator) byInstallation() map[string]int {
 	of := map[string]int{}
 	for i, m := range c.record.Members {
 		one := c.byName[m.Name]
-		path, err := one.StatePath(c.opts.Home)
-		if err != nil {
-			continue // its plan reports the error
-		}
-		if st, found, err := file.Read(path, c.opts.Home); err == nil && found {
+		if st, found, err := readState(one, c.opts.Home); err == nil && found { // its plan reports an error
 			of[st.InstallationID] = i
 		}
 	}

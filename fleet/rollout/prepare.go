@@ -22,7 +22,6 @@ import (
 	"bootstrap/internal/keyorder"
 	"bootstrap/internal/removal"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // Preview plans a run.
@@ -344,13 +343,13 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 func (c *coordinator) planJobs(m Member) Member {
 	m.Verdict, m.Reason = schedule.Waiting, ""
 	one := c.byName[m.Name]
-	if all, err := instancesOf(one, c.opts.Home); err == nil && all != nil {
+	all, err := instancesOf(one, c.opts.Home)
+	if all != nil {
 		return m // its command knows which instances have a VM
 	}
 	var st state.State
-	path, err := one.StatePath(c.opts.Home)
 	if err == nil {
-		st, _, err = file.Read(path, c.opts.Home)
+		st, _, err = readState(one, c.opts.Home)
 	}
 	switch {
 	case err != nil:
@@ -363,11 +362,7 @@ func (c *coordinator) planJobs(m Member) Member {
 
 // stopped reports whether the member was stopped with bootstrap stop.
 func (c *coordinator) stopped(m fleet.Member) bool {
-	path, err := m.StatePath(c.opts.Home)
-	if err != nil {
-		return false
-	}
-	st, found, err := file.Read(path, c.opts.Home)
+	st, found, err := readState(m, c.opts.Home)
 	return err == nil && found && st.Own.Stopped
 }
 
@@ -377,14 +372,10 @@ func (c *coordinator) skips(m fleet.Member) string {
 	if all, err := instancesOf(m, c.opts.Home); err != nil || all != nil {
 		return "" // its own command looks at each instance
 	}
-	path, err := m.StatePath(c.opts.Home)
-	if err != nil {
-		return "" // its plan reports the error
-	}
-	st, found, err := file.Read(path, c.opts.Home)
+	st, found, err := readState(m, c.opts.Home)
 	switch {
 	case err != nil:
-		return ""
+		return "" // its plan reports the error
 	case !found && m.IsStored(): // This machine has no copy.
 		return ""
 	case !found && c.record.Action == fleet.RecreateStrategy:

@@ -123,17 +123,16 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		one := Removed{Name: k.Name, State: path}
 		gone := fleet.Member{State: path}
 		all, recordErr := instancesOf(gone, home)
-		copied, err := gone.StatePath(home)
-		var st state.State
-		found := false
-		if err == nil {
-			st, found, err = file.Read(copied, home)
-		}
+		st, found, err := readState(gone, home)
 		switch {
 		case recordErr != nil:
 			one.Problem = recordErr.Error()
-		case all != nil && len(all.Instances) > 0:
+		case all != nil && all.Needed():
 			one.Instances = record.Names(all.Instances)
+			one.Disks, err = orphansOf(all, home)
+			if err != nil {
+				one.Problem = "its orphaned disks cannot be listed: " + err.Error()
+			}
 		case err != nil:
 			one.Problem = "its state cannot be read: " + err.Error()
 		case !found || !deployed(st):
@@ -147,6 +146,29 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		list = append(list, one)
 	}
 	return list
+}
+
+// readState reads the state of a member with one instance, or this machine's copy of it.
+func readState(m fleet.Member, home string) (st state.State, found bool, err error) {
+	path, err := m.StatePath(home)
+	if err != nil {
+		return st, false, err
+	}
+	return file.Read(path, home)
+}
+
+// orphansOf returns the orphaned disks that former instances of a record have left.
+func orphansOf(all *record.Record, home string) (disks []string, err error) {
+	for _, in := range all.Former {
+		st, _, err := file.Read(all.StatePath(in), home)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range st.Own.Orphans {
+			disks = append(disks, o.CID)
+		}
+	}
+	return disks, nil
 }
 
 // deployed reports whether anything exists that delete removes.
@@ -172,14 +194,14 @@ func Members(removed []Removed, has []fleet.Member) []fleet.Member {
 func (c *coordinator) planDelete(m Member) Member {
 	was, one := m.Verdict, c.byName[m.Name]
 	m.Verdict, m.Reason, m.Changes = schedule.Waiting, "", nil
-	if all, err := instancesOf(one, c.opts.Home); err == nil && all != nil {
+	all, err := instancesOf(one, c.opts.Home)
+	if all != nil {
 		return planDeleteAll(m, all)
 	}
-	path, err := one.StatePath(c.opts.Home)
 	var st state.State
 	found := false
 	if err == nil {
-		st, found, err = file.Read(path, c.opts.Home)
+		st, found, err = readState(one, c.opts.Home)
 	}
 	switch {
 	case err != nil:

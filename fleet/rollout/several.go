@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -121,13 +122,18 @@ func (s *instanceStates) state() (Condition, string) {
 }
 
 // instancesOf returns the record of the instances of a member; nil: it has one instance, or
-// is not deployed.
+// is not deployed. A record that is lost or cannot be read is an error: its instances are
+// not forgotten.
 func instancesOf(m fleet.Member, home string) (*record.Record, error) {
 	dir := m.RecordFolder(home)
-	if !record.Exists(dir) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, nil
 	}
-	return record.Load(dir)
+	all, err := record.Load(dir)
+	if err != nil || !record.Exists(dir) {
+		return nil, err
+	}
+	return all, nil
 }
 
 // planDeleteAll returns the member with what deleting its instances does.
