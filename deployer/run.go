@@ -88,8 +88,11 @@ type work struct {
 // newRun returns a run that has not begun.
 func newRun(opts Options) *run {
 	opts.record()
-	given := opts
-	if opts.Inputs.LinkNames == nil && opts.Manifest != "-" && !opts.Offline {
+	if opts.Inputs.LinkNames == nil && !opts.Offline {
+		if opts.Inputs.Pipes == nil {
+			opts.Inputs.Pipes = &document.Pipes{} // LinkNames reads all inputs once more
+		}
+		given := opts
 		opts.Inputs.LinkNames = func(ctx context.Context, wishes []document.LinkWish) ([]document.LinkNames, error) {
 			return LinkNames(ctx, given, wishes)
 		}

@@ -125,7 +125,7 @@ func (e *evaluation) mergeCloudConfig(ctx context.Context, files []string) error
 		merged = append(merged, entry{key: key, value: &node{kind: listKind, pos: pos}, pos: pos})
 	}
 	for _, file := range files {
-		data, err := readFile(ctx, "the cloud config", file)
+		data, err := e.opts.Pipes.readFile(ctx, "the cloud config", file)
 		if err != nil {
 			return err
 		}

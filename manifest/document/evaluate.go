@@ -78,6 +78,9 @@ type Options struct {
 	Lenient bool
 	Stdin   io.Reader
 	Piped   []byte // content of standard input, for the variables file -
+	// Pipes keeps what is read from pipes and from Stdin for further evaluations with the
+	// same files; nil: there are none.
+	Pipes *Pipes
 	// Generating is called before variables get generated values, or are planned to. It
 	// gets their names, and whether the vars store exists. Its error ends the evaluation,
 	// and nothing is written; may be nil.
@@ -136,7 +139,7 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	var errs []error
 	var ops []operation
 	for _, path := range opts.Ops {
-		data, err := readFile(ctx, "the operations file", path)
+		data, err := opts.Pipes.readFile(ctx, "the operations file", path)
 		errs = append(errs, err)
 		if err == nil {
 			ops = append(ops, e.readOperations(path, data)...)
@@ -477,7 +480,7 @@ const stdinName = "<stdin>"
 // returns the file's name for messages.
 func readDocument(ctx context.Context, path string, opts Options) (file string, data []byte, err error) {
 	if path != "-" {
-		data, err = readFile(ctx, "the manifest", path)
+		data, err = opts.Pipes.readFile(ctx, "the manifest", path)
 		return path, data, err
 	}
 	if slices.Contains(opts.VarsFiles, "-") {
@@ -486,7 +489,9 @@ func readDocument(ctx context.Context, path string, opts Options) (file string, 
 	if opts.Stdin == nil {
 		return "", nil, errors.New("cannot read the manifest: there is no standard input")
 	}
-	data, err = waited(ctx, func() ([]byte, error) { return readAll("the manifest", "from standard input", opts.Stdin) })
+	data, err = opts.Pipes.once(path, func() ([]byte, error) {
+		return waited(ctx, func() ([]byte, error) { return readAll("the manifest", "from standard input", opts.Stdin) })
+	})
 	return stdinName, data, err
 }
 

@@ -128,11 +128,9 @@ func (d inputsDigest) store(path string) error {
 }
 
 func (d inputsDigest) read(kind, path string, read func() ([]byte, error)) error {
-	if expanded, err := ExpandHome(path); err == nil {
-		if info, err := os.Stat(expanded); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			d.part("unknown "+kind, []byte(rand.Text()))
-			return nil
-		}
+	if isPipe(path) {
+		d.part("unknown "+kind, []byte(rand.Text()))
+		return nil
 	}
 	data, err := read()
 	if err != nil {

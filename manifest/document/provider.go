@@ -21,7 +21,7 @@ func (e *evaluation) addProvider(ctx context.Context) error {
 		e.root.find("cloud_provider") != nil || e.root.find("instance_groups") == nil {
 		return nil
 	}
-	data, err := readFile(ctx, "the cloud provider", path)
+	data, err := e.opts.Pipes.readFile(ctx, "the cloud provider", path)
 	if err != nil {
 		return err
 	}

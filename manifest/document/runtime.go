@@ -19,7 +19,7 @@ func (e *evaluation) addRuntimeConfigs(ctx context.Context) error {
 		return nil
 	}
 	for _, path := range e.opts.RuntimeConfigs {
-		data, err := readFile(ctx, "the runtime config", path)
+		data, err := e.opts.Pipes.readFile(ctx, "the runtime config", path)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bootstrap/internal/failure"
@@ -41,10 +42,10 @@ func (d *document) readVariables(ctx context.Context, opts Options) (variables, 
 		errs = append(errs, vars.addEnvironment(prefix, opts.Environ))
 	}
 	for _, path := range opts.VarsFiles {
-		errs = append(errs, d.addVarsFile(ctx, vars, path, opts.Piped))
+		errs = append(errs, d.addVarsFile(ctx, vars, path, opts))
 	}
 	for i, arg := range opts.VarFiles {
-		errs = append(errs, vars.addFile(ctx, i, arg))
+		errs = append(errs, vars.addFile(ctx, i, arg, opts.Pipes))
 	}
 	errs = append(errs, d.addFlagsFile(ctx, vars, opts.FlagsFile))
 	for i, arg := range opts.Vars {
@@ -110,12 +111,12 @@ func (vars variables) addEnvironment(prefix string, environ []string) error {
 	return errors.Join(errs...)
 }
 
-// addVarsFile adds the keys of a YAML file; the path - stands for piped.
-func (d *document) addVarsFile(ctx context.Context, vars variables, path string, piped []byte) error {
-	data := piped
+// addVarsFile adds the keys of a YAML file; the path - stands for opts.Piped.
+func (d *document) addVarsFile(ctx context.Context, vars variables, path string, opts Options) error {
+	data := opts.Piped
 	if path != "-" {
 		var err error
-		if data, err = readFile(ctx, "the variables file", path); err != nil {
+		if data, err = opts.Pipes.readFile(ctx, "the variables file", path); err != nil {
 			return err
 		}
 	}
@@ -167,12 +168,12 @@ func CheckValues(what, path string, data []byte) error {
 }
 
 // addFile adds NAME=PATH. The value is the text of the file.
-func (vars variables) addFile(ctx context.Context, index int, arg string) error {
+func (vars variables) addFile(ctx context.Context, index int, arg string, pipes *Pipes) error {
 	name, path, found := strings.Cut(arg, "=")
 	if !found || name == "" || path == "" {
 		return fmt.Errorf("cannot use --var-file number %d: expected NAME=PATH", index+1)
 	}
-	data, err := readFile(ctx, "the file of --var-file "+name+":", path)
+	data, err := pipes.readFile(ctx, "the file of --var-file "+name+":", path)
 	if err != nil {
 		return err
 	}
@@ -254,6 +255,53 @@ func (e *FileError) ExitCode() failure.Code {
 }
 func (e *FileError) Unwrap() error { return e.Err }
 
+// Pipes keeps what was read from pipes and from standard input, which can be read only
+// once. The zero value is empty.
+type Pipes struct {
+	mu   sync.Mutex
+	data map[string][]byte // by path
+}
+
+// once returns what was read at the path before, or reads it. A nil p keeps nothing.
+func (p *Pipes) once(path string, read func() ([]byte, error)) ([]byte, error) {
+	if p == nil {
+		return read()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if data, found := p.data[path]; found {
+		return data, nil
+	}
+	data, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if p.data == nil {
+		p.data = map[string][]byte{}
+	}
+	p.data[path] = data
+	return data, nil
+}
+
+// readFile is like the function, but reads a pipe only once.
+func (p *Pipes) readFile(ctx context.Context, what, path string) ([]byte, error) {
+	if !isPipe(path) {
+		return readFile(ctx, what, path)
+	}
+	return p.once(path, func() ([]byte, error) { return readFile(ctx, what, path) })
+}
+
+// isPipe reports whether a path, which may begin with ~, names a pipe or another file that
+// can be read only once.
+func isPipe(path string) bool {
+	expanded, err := ExpandHome(path)
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(expanded)
+	return err == nil && !info.IsDir() && !info.Mode().IsRegular()
+}
+
 // readFile reads a file or pipe of the user up to the size limit. The path may
 // begin with ~; what describes the file. The error is a *FileError.
 func readFile(ctx context.Context, what, path string) ([]byte, error) {
@@ -272,7 +320,7 @@ func readPath(ctx context.Context, what, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %s: cannot find the home directory: %v", what, path, err)
 	}
-	if info, err := os.Stat(expanded); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+	if isPipe(expanded) {
 		return readPipe(ctx, what, path, expanded, mostUnopened, mostPipe)
 	}
 	return readOpened(what, path, expanded, func() {})
