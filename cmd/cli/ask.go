@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -151,6 +155,25 @@ func (d *Dialogue) Line(ctx context.Context, question string) (string, error) {
 // Hidden asks for a line that the terminal does not show.
 func (d *Dialogue) Hidden(ctx context.Context, question string) (string, error) {
 	return d.line(ctx, question, true)
+}
+
+// Choose asks for one of several words, which the caller has shown with their numbers. An empty answer
+// means the first one.
+func (d *Dialogue) Choose(ctx context.Context, of []string) (string, error) {
+	for {
+		answer, err := d.Line(ctx, "Number or word ["+of[0]+"]: ")
+		if err != nil {
+			return "", err
+		}
+		answer = cmp.Or(strings.TrimSpace(answer), of[0])
+		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(of) {
+			return of[n-1], nil
+		}
+		if slices.Contains(of, answer) {
+			return answer, nil
+		}
+		d.Say(fmt.Sprintf("Type a number from 1 to %d, or one of the words above.", len(of)))
+	}
 }
 
 func (d *Dialogue) line(ctx context.Context, question string, hidden bool) (string, error) {

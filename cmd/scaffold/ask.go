@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"bootstrap/cmd/cli"
@@ -146,19 +145,16 @@ func (q *questions) choose(ctx context.Context, about string, of []string) (stri
 		}
 		q.say(fmt.Sprintf("  %d  %s", i+1, word))
 	}
-	for {
-		answer, err := q.line(ctx, "Number or word", of[0], false)
-		if err != nil {
-			return "", err
-		}
-		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(of) {
-			return of[n-1], nil
-		}
-		if slices.Contains(of, answer) {
-			return answer, nil
-		}
-		q.say(fmt.Sprintf("Type a number from 1 to %d, or one of the words above.", len(of)))
+	answer, err := q.dialogue.Choose(ctx, of)
+	return answer, unanswered(err)
+}
+
+// unanswered returns the error of a question; that of a closed terminal says what it means.
+func unanswered(err error) error {
+	if errors.Is(err, io.EOF) {
+		return refuse("the terminal was closed before all questions were answered; nothing was written")
 	}
+	return err
 }
 
 // line asks for one line; an empty answer means the proposed one.
@@ -171,11 +167,8 @@ func (q *questions) line(ctx context.Context, name, proposed string, hidden bool
 		ask = q.dialogue.Hidden
 	}
 	answer, err := ask(ctx, name+": ")
-	switch {
-	case errors.Is(err, io.EOF):
-		return "", refuse("the terminal was closed before all questions were answered; nothing was written")
-	case err != nil:
-		return "", err
+	if err != nil {
+		return "", unanswered(err)
 	}
 	return cmp.Or(strings.TrimSpace(answer), proposed), nil
 }

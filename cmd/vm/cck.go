@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,14 +36,15 @@ func newCCK(c *cli.Console) *cobra.Command {
 		Short:   "Find problems of VMs and disks, and resolve them by choice",
 		Long: `Cck looks for agents that do not answer, VMs and disks that are missing, and disks that
 are not mounted where they should be, and offers the resolutions of a Director. On a
-terminal it asks for each problem. Without a terminal, or with --report, it only lists
-them. With --auto it applies what a Director would: recreate_vm_without_wait for a
-missing VM, and ignore for the others. With --resolution it applies the first of the
-given ones that a problem has.
+terminal it asks for each problem. Without a terminal, or with --report or --yes, it
+only lists them. With --auto it applies what a Director would: recreate_vm_without_wait
+for a missing VM, and ignore for the others. With --resolution it applies the first of
+the given ones that a problem has.
 
 The resolutions are ignore, reboot_vm, recreate_vm, recreate_vm_without_wait, delete_vm,
 delete_vm_reference, delete_disk_reference and reattach_disk. Those that create a VM or
-attach a disk deploy the instance as the manifest says.
+attach a disk deploy the instance as the manifest says; if data would be lost by that, it
+asks, or needs --yes.
 
 The exit code is 0 if there is no problem or all were resolved, and 2 if some are left.`,
 		Example: "  bootstrap cck manifest.yml\n  bootstrap cck manifest.yml --report --json\n  bootstrap cck cluster.yml --instance web/1 --resolution recreate_vm",
@@ -77,6 +76,9 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 	}
 	return k.c.Deployment(cmd.Context(), k.opts, func(ctx context.Context, opts deployer.Options) error {
 		if several == nil {
+			if err := opts.RefuseIgnored(); err != nil {
+				return err
+			}
 			return k.check(ctx, []deployer.Options{opts})
 		}
 		unlock, err := instances.Lock(ctx, several.Record.Dir(), opts)
@@ -84,36 +86,48 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		defer unlock()
+		opts.Instance = several.Names
+		several.Record, several.List, err = opts.Selected() // Another run may have changed them before the lock.
+		if err != nil {
+			return err
+		}
 		var each []deployer.Options
 		for i, in := range several.List {
-			one, skip, err := k.optionsOf(several.Record, in, opts)
-			switch {
-			case err != nil:
+			one, err := several.Options(opts, i)
+			if err != nil {
 				return err
-			case skip != "":
-				k.c.Say(report.Info, several.List[i].Name()+" "+skip)
-			default:
-				each = append(each, one)
 			}
+			why, err := skipped(in, one.StateFile)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				k.c.Say(report.Info, in.Name()+" "+why+": not looked at")
+				continue
+			}
+			one.Report = opts.Report
+			each = append(each, one)
+		}
+		if len(each) == 0 {
+			return nil
 		}
 		return k.check(ctx, each)
 	})
 }
 
-// optionsOf returns the options for an instance, or why it is not looked at.
-func (k *cck) optionsOf(all *record.Record, in *record.Instance, opts deployer.Options) (one deployer.Options, skip string, err error) {
-	opts.Instance = in.Name()
-	opts.Select(all, in)
-	found, err := file.Exists(opts.StateFile)
-	switch {
+// skipped returns why an instance of several is not looked at; empty: it is.
+func skipped(in *record.Instance, state string) (why string, err error) {
+	switch found, err := file.Exists(state); {
+	case err != nil:
+		return "", err
 	case in.Ignored:
-		skip = "is ignored: not looked at"
+		return "is ignored", nil
 	case in.Going != "":
-		skip = "is to be deleted: not looked at"
-	case err == nil && !found:
-		skip = "is not deployed yet: not looked at"
+		return "is to be deleted", nil
+	case !found:
+		return "is not deployed yet", nil
 	}
-	return opts, skip, err
+	return "", nil
 }
 
 // check looks at instances, and resolves what it finds.
@@ -121,7 +135,7 @@ func (k *cck) check(ctx context.Context, each []deployer.Options) error {
 	var list []ui.CloudProblem
 	var of []deployer.Options
 	for _, opts := range each {
-		opts.Report, opts.Confirm = k.part(opts.Report), nil
+		opts.Report, opts.Confirm = k.part(opts.Report), k.confirm()
 		found, err := deployer.Inspect(ctx, opts)
 		if err != nil {
 			return err
@@ -197,32 +211,43 @@ func (k *cck) choose(ctx context.Context, p report.Problem) (report.Resolution, 
 	case k.auto:
 		return p.Auto, nil
 	}
+	if k.c.Confirm(k.ask) == nil {
+		return "", nil
+	}
 	d := k.c.Dialogue()
 	if d == nil {
 		return "", nil
 	}
 	defer d.Close()
-	d.Say("\n" + p.Description)
-	for i, r := range p.Resolutions {
-		d.Say(fmt.Sprintf("  %d: %s (%s)", i+1, r.Says(), r))
+	var names []string
+	d.Show(func(out *ui.Writer) {
+		fmt.Fprintf(out, "\n%s\n", p.Description)
+		for i, r := range p.Resolutions {
+			fmt.Fprintf(out, "  %d  %s (%s)\n", i+1, r.Says(), r)
+			names = append(names, string(r))
+		}
+	})
+	name, err := d.Choose(ctx, names)
+	switch {
+	case ctx.Err() != nil:
+		return "", cli.Stopped()
+	case errors.Is(err, io.EOF):
+		return report.Ignore, nil
 	}
-	for {
-		text, err := d.Line(ctx, "Resolution (1): ")
-		switch {
-		case ctx.Err() != nil:
-			return "", cli.Stopped()
-		case err != nil && !errors.Is(err, io.EOF):
-			return "", err
+	return report.Resolution(name), err
+}
+
+// confirm returns the function that asks before data is lost; nil: every answer is yes. The
+// person has chosen what else happens.
+func (k *cck) confirm() func(context.Context, deployer.Question) (bool, error) {
+	ask := k.c.Confirm(k.ask)
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, q deployer.Question) (bool, error) {
+		if !q.Data {
+			return true, nil
 		}
-		text = strings.TrimSpace(text)
-		if text == "" {
-			return report.Ignore, nil
-		}
-		if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(p.Resolutions) {
-			return p.Resolutions[n-1], nil
-		}
-		if i := slices.Index(p.Resolutions, report.Resolution(text)); i >= 0 {
-			return p.Resolutions[i], nil
-		}
+		return ask(ctx, q)
 	}
 }
