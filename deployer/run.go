@@ -164,7 +164,7 @@ func (r *run) outcome() *report.Outcome {
 	}
 	if r.t.State != nil {
 		st := r.t.State.Get()
-		o.VM, o.Down = st.CurrentVMCID, o.Down || st.Own.Stopped
+		o.VM, o.Down, o.Detached = st.CurrentVMCID, o.Down || st.Own.Stopped, st.Detached()
 		if st.Own.Address != "" {
 			o.Addresses = []string{st.Own.Address}
 		}

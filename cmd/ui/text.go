@@ -434,9 +434,11 @@ func duration(seconds float64) string {
 // Succeeded prints that the command has succeeded, and the result for the VM if it was
 // changed; o may be nil.
 func Succeeded(out *Writer, o *report.Outcome, next []string) {
-	if o != nil && o.Changed && o.VM != "" {
+	if o != nil && o.Changed && (o.VM != "" || o.Detached) {
 		text := fmt.Sprintf("VM '%s'; the run took %s", o.VM, duration(o.Seconds))
 		switch {
+		case o.Detached:
+			text = "The VM is deleted, its disk and addresses are kept; the run took " + duration(o.Seconds)
 		case o.Down:
 			text += "; its service is stopped"
 		case *o.Downtime > 0:

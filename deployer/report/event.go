@@ -76,6 +76,8 @@ type Outcome struct {
 	Downtime  *float64 `json:"downtime_seconds,omitempty"` // how long the service was down in this run; absent: nothing changed
 	// Down: the service is down at the end, or was stopped on purpose.
 	Down bool `json:"down,omitempty"`
+	// Detached: bootstrap stop --hard has deleted the VM, and bootstrap start creates it again.
+	Detached bool `json:"-"`
 }
 
 // Holder is the deployment that has an address which was refused to another deployment.
