@@ -292,7 +292,11 @@ func (r *Record) Save() error {
 		return a.Index - b.Index
 	})
 	if r.store != nil {
-		if now, err := Load(r.dir); err == nil && now.Serial != r.Serial {
+		now, err := Load(r.dir)
+		switch {
+		case err != nil && r.Serial > 0: // It was moved away, or is damaged.
+			return err
+		case err == nil && now.Serial != r.Serial:
 			return errors.New("another run has changed the record of the deployment since this command has read it, and nothing was changed: run the same command again")
 		}
 		r.Serial++
