@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -34,15 +33,17 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &record))
 	values := map[string]any{}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[1])), &values))
-	var passwords []string
+	var passwords, certificates []string
 	for _, in := range record.Instances {
-		key := "mbus_password/" + in.Group + "/" + in.ID
-		if strings.HasPrefix(in.State, "../") {
-			key = "mbus_password"
+		scope := "/" + in.Group + "/" + in.ID
+		if strings.HasPrefix(in.State, "../") { // it was the only instance before
+			scope = ""
 		}
-		passwords = append(passwords, fmt.Sprint(values[key]))
+		stored, _ := values["mbus_tls"+scope].(map[string]any)
+		passwords = append(passwords, fmt.Sprint(values["mbus_password"+scope]))
+		certificates = append(certificates, fmt.Sprint(stored["certificate"]))
 	}
-	for _, in := range record.Instances {
+	for i, in := range record.Instances {
 		address := in.Addresses["default"].Addr().String()
 		line := fmt.Sprintf("%s/%d", in.Group, in.Index)
 		var leaf *x509.Certificate
@@ -53,9 +54,7 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(err)
 			leaf, answers = got, fmt.Sprintf("%s %d", answers, status)
 		}
-		stored, _ := values[cmp.Or(map[bool]string{true: "mbus_tls"}[strings.HasPrefix(in.State, "../")], "mbus_tls/"+in.Group+"/"+in.ID)].(map[string]any)
-		text, _ := stored["certificate"].(string)
-		block, _ := pem.Decode([]byte(text))
+		block, _ := pem.Decode([]byte(certificates[i]))
 		switch {
 		case block == nil:
 			line += " has no stored certificate"
