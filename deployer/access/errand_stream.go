@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"bootstrap/internal/failure"
@@ -67,16 +68,26 @@ while [ ! -s "$dir/pid" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
 [ -s "$dir/pid" ] || { echo "it did not start within 5 s"; exit; }
 echo started
 `
-	// followErrand shows the output, without its first bytes, until the errand has ended.
+	// followErrand shows the output, without its first bytes, until the errand has ended. If
+	// its folder is not locked, the VM may have been restarted, and the number of its process
+	// may be that of another one.
 	followErrand = errandFolder + `
+[ -d "$dir" ] || exit 0
+if flock -n -o "$dir/lock" true; then
+  tail -c "+$(($2 + 1))" "$dir/out"
+  tail -c "+$(($3 + 1))" "$dir/err" >&2
+  exit 0
+fi
 pid=$(cat "$dir/pid") || exit 1
 tail -s 0.2 -f -c "+$(($2 + 1))" --pid="$pid" "$dir/out" &
 tail -s 0.2 -f -c "+$(($3 + 1))" --pid="$pid" "$dir/err" >&2 &
 wait
 `
-	// cancelErrand does what an agent does.
+	// cancelErrand does what an agent does, if the errand runs.
 	cancelErrand = errandFolder + `
-run=$(cat "$dir/run") || exit 0
+[ -d "$dir" ] || exit 0
+flock -n -o "$dir/lock" true && exit 0
+run=$(cat "$dir/run") || exit 1
 kill -s TERM -- "-$run" || exit 0
 n=0
 while kill -s 0 -- "-$run" 2>/dev/null && [ $n -lt 100 ]; do sleep 0.1; n=$((n + 1)); done
@@ -91,6 +102,8 @@ rm -rf "$dir"
 )
 
 const (
+	// scriptFor is how long a script may take that does not wait for the errand.
+	scriptFor = 2 * time.Minute
 	// reconnectFor is how long the connection to a running errand may be lost.
 	reconnectFor = 10 * time.Minute
 	// cancelFor is how long an errand and its output may take after it was canceled.
@@ -103,36 +116,55 @@ func (v *VM) streamErrand(ctx context.Context, login sshLogin, what ErrandOption
 	if !jobName.MatchString(what.Name) {
 		return 0, &noStreamError{fmt.Errorf("%q is not the name of a job", what.Name)}
 	}
-	said, err := v.script(ctx, login, startErrand, what.Name)
+	stdout, stderr := &counter{to: what.Stdout}, &counter{to: what.Stderr}
+	begun, err := v.startErrand(ctx, login, what.Name)
+	if err == nil {
+		err = v.follow(ctx, login, what.Name, stdout, stderr)
+	}
+	switch {
+	case begun && ctx.Err() != nil:
+		return 0, &ErrandCanceledError{Name: what.Name, Instance: v.Instance, Running: v.cancelErrand(ctx, login, what.Name, stdout, stderr)}
+	case err != nil:
+		return 0, err
+	}
+	text, _, err := v.script(ctx, login, endErrand, what.Name)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask how the errand %s ended on %s: %w; the same command runs it again", what.Name, v.Instance, err)
+	}
+	return exitCode(text, what.Name)
+}
+
+// startErrand starts an errand, unless it runs already. begun is true if it may have been
+// started, also after an error. If it was not, the error is a *noStreamError.
+func (v *VM) startErrand(ctx context.Context, login sshLogin, job string) (begun bool, err error) {
+	answer, begun, err := v.script(ctx, login, startErrand, job)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return 0, err
+		return begun, err
+	case err != nil && begun: // The agent would start it a second time.
+		return true, fmt.Errorf("cannot start the errand %s on %s: %w; if it has started, the same command follows it", job, v.Instance, err)
 	case err != nil:
-		return 0, &noStreamError{err}
-	case said == "none":
-		return 0, &NoErrandError{Name: what.Name}
-	case said == "running":
-		v.Report.Warning(fmt.Sprintf("the errand %s is running already: this is its output", what.Name))
-	case said != "started":
-		return 0, &noStreamError{errors.New(said)}
+		return false, &noStreamError{err}
+	case answer == "none":
+		return false, &NoErrandError{Name: job}
+	case answer == "running":
+		v.Report.Warning(fmt.Sprintf("the errand %s is running already: this is its output", job))
+	case answer != "started":
+		return false, &noStreamError{errors.New(answer)}
 	}
-	stdout, stderr := &counter{to: what.Stdout}, &counter{to: what.Stderr}
-	err = v.follow(ctx, login, what.Name, stdout, stderr)
-	if ctx.Err() != nil {
-		v.cancelErrand(ctx, login, what.Name, stdout, stderr)
-		return 0, &ErrandCanceledError{Name: what.Name, Instance: v.Instance}
+	return true, nil
+}
+
+// exitCode reads the exit code that a VM reports for an errand.
+func exitCode(text, job string) (int, error) {
+	if text == "" {
+		return 0, fmt.Errorf("the errand %s has ended without an exit code: its VM was restarted, or has no room; the same command runs it again", job)
 	}
+	code, err := strconv.ParseUint(text, 10, 8)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("the VM reports %q, which is no exit code, for the errand %s: look at its jobs with `bootstrap logs MANIFEST`", text, job)
 	}
-	text, err := v.script(ctx, login, endErrand, what.Name)
-	if err != nil {
-		return 0, fmt.Errorf("cannot ask how the errand %s ended: %w", what.Name, err)
-	}
-	if status, err = strconv.Atoi(text); err != nil {
-		return 0, fmt.Errorf("the errand %s has ended without an exit code: its VM was restarted, or has no room", what.Name)
-	}
-	return status, nil
+	return int(code), nil
 }
 
 // follow passes on the output of an errand until it has ended. If the connection is lost,
@@ -141,10 +173,13 @@ func (v *VM) follow(ctx context.Context, login sshLogin, job string, stdout, std
 	lostSince := time.Time{}
 	for {
 		shown := stdout.n + stderr.n
-		_, err := tunnel.Run(ctx, v.config(login), tunnel.Session{
+		status, err := tunnel.Run(ctx, v.config(login), tunnel.Session{
 			Command: fmt.Sprintf(asRoot+" %s %d %d", job, stdout.n, stderr.n),
 			Stdin:   strings.NewReader(followErrand), Stdout: stdout, Stderr: stderr,
 		})
+		if err == nil && status != 0 {
+			err = fmt.Errorf("cannot follow the errand %s: exit status %d", job, status)
+		}
 		switch failed := errors.Join(stdout.err, stderr.err); {
 		case err == nil || ctx.Err() != nil:
 			return ctx.Err()
@@ -156,7 +191,7 @@ func (v *VM) follow(ctx context.Context, login sshLogin, job string, stdout, std
 			v.Report.Warning(fmt.Sprintf("%v; the errand runs on, and its output is asked for again", err))
 		}
 		if time.Since(lostSince) > reconnectFor {
-			return fmt.Errorf("cannot follow the errand %s, which may still run on the VM: %w; the same command follows it", job, err)
+			return fmt.Errorf("cannot follow the errand %s, which may still run on %s: %w; the same command follows it", job, v.Instance, err)
 		}
 		if err := wait.For(ctx, time.Second); err != nil {
 			return ctx.Err()
@@ -164,32 +199,49 @@ func (v *VM) follow(ctx context.Context, login sshLogin, job string, stdout, std
 	}
 }
 
-// cancelErrand ends an errand after ctx has ended, and shows the rest of its output.
-func (v *VM) cancelErrand(ctx context.Context, login sshLogin, job string, stdout, stderr *counter) {
+// cancelErrand ends an errand after ctx has ended, and shows the rest of its output. After an
+// error, the errand may still run.
+func (v *VM) cancelErrand(ctx context.Context, login sshLogin, job string, stdout, stderr *counter) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelFor)
 	defer end()
-	_, err := v.script(ctx, login, cancelErrand, job)
+	_, _, err := v.script(ctx, login, cancelErrand, job)
 	if err == nil {
 		err = v.follow(ctx, login, job, stdout, stderr)
 	}
 	if err == nil {
-		_, err = v.script(ctx, login, endErrand, job)
+		_, _, err = v.script(ctx, login, endErrand, job)
 	}
-	if err != nil {
-		v.Report.Warning(fmt.Sprintf("the errand %s may still run on the VM: %v; `bootstrap run-errand MANIFEST %s` follows it", job, err, job))
-	}
+	return err
 }
 
-// script runs a script as root on the VM and returns what it prints.
-func (v *VM) script(ctx context.Context, login sshLogin, text, job string) (string, error) {
+// script runs a script as root on the VM and returns what it prints. begun is true if the
+// VM may have run a part of it, also after an error.
+func (v *VM) script(ctx context.Context, login sshLogin, text, job string) (printed string, begun bool, err error) {
+	limited, end := context.WithTimeout(ctx, scriptFor)
+	defer end()
 	var stdout, stderr short
-	status, err := tunnel.Run(ctx, v.config(login), tunnel.Session{
-		Command: asRoot + " " + job, Stdin: strings.NewReader(text), Stdout: &stdout, Stderr: &stderr,
+	in := &readSeen{Reader: strings.NewReader(text)}
+	status, err := tunnel.Run(limited, v.config(login), tunnel.Session{
+		Command: asRoot + " " + job, Stdin: in, Stdout: &stdout, Stderr: &stderr,
 	})
-	if err == nil && status != 0 {
-		err = fmt.Errorf("exit status %d: %s", status, stderr.text())
+	switch {
+	case err == nil && status != 0:
+		return "", false, fmt.Errorf("exit status %d: %s", status, stderr.text())
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		err = fmt.Errorf("the VM has not run a script within %v: %w", scriptFor, err)
 	}
-	return stdout.text(), err
+	return stdout.text(), in.seen.Load(), err
+}
+
+// readSeen is a Reader that knows whether it was read.
+type readSeen struct {
+	io.Reader
+	seen atomic.Bool
+}
+
+func (r *readSeen) Read(p []byte) (int, error) {
+	r.seen.Store(true)
+	return r.Reader.Read(p)
 }
 
 // short keeps the beginning of what is written: a VM may send anything.
@@ -202,10 +254,16 @@ func (s *short) Write(p []byte) (int, error) {
 
 func (s *short) text() string { return printable.Text(strings.TrimSpace(string(s.kept))) }
 
-// ErrandCanceledError says that an errand was ended because the command was interrupted.
-type ErrandCanceledError struct{ Name, Instance string }
+// ErrandCanceledError says that an errand was canceled because the command was interrupted.
+type ErrandCanceledError struct {
+	Name, Instance string
+	Running        error // why it may still run; nil: it has ended
+}
 
 func (e *ErrandCanceledError) Error() string {
+	if e.Running != nil {
+		return fmt.Sprintf("interrupted: cannot cancel the errand %s on %s, which may still run: %v; the same command follows it", e.Name, e.Instance, e.Running)
+	}
 	return fmt.Sprintf("interrupted: the errand %s on %s was canceled", e.Name, e.Instance)
 }
 
