@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
+	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state/team"
 )
@@ -172,10 +173,19 @@ func nameOf(name, instance string) string {
 }
 
 // instancesOf gives the inputs the instances of the deployment, if its record has some,
-// and the vars store of a team. It returns which instances are selected; nil: all are.
+// and the vars store of a team, unless they name one. It returns which instances are
+// selected; nil: all are.
 func instancesOf(ctx context.Context, c *cli.Console, inputs *document.Options, of instance.Options) (selected func(document.Instance) bool, err error) {
-	if of.StateFile, err = varsOfTeam(ctx, c, inputs, of.StateFile); err != nil {
-		return nil, err
+	switch {
+	case !team.IsAddress(of.StateFile):
+	case inputs.VarsStore == "" || of.Instance != "" || manifest.LooksSeveral(ctx, of.Manifest, *inputs):
+		of.Inputs = *inputs
+		if _, err := c.OpenTeam(ctx, instance.Config{}, of.StateFile, &of); err != nil {
+			return nil, err
+		}
+		*inputs = of.Inputs
+	default: // It has no instances, and the vars store is a file.
+		of.StateFile = ""
 	}
 	all, list, err := of.Selected()
 	if err != nil {
