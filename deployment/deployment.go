@@ -91,13 +91,14 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	for _, in := range list.Instances {
 		entry := &record.Instance{ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap}
 		g := groupOf(d, in.Group)
-		entry.Disk = g.Manifest.Group.Disk != nil
+		entry.Disk, entry.Errand = g.Manifest.Group.Disk != nil, g.Errand
 		if in.Was == nil {
 			entry.ID = cmp.Or(saved.id(entry.Name()), uuid.NewString())
 			draft.New[entry.ID] = true
 			entry.State = old.NewState(entry)
 		} else if was, found := old.ByID(in.ID); found {
-			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy, entry.KeepAlive = was.State, was.Ignored, was.Addresses, was.PostDeploy, was.KeepAlive
+			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
+			entry.KeepAlive = was.KeepAlive && g.Errand
 		}
 		draft.Record.Instances = append(draft.Record.Instances, entry)
 		asked = append(asked, wishesOf(d, g, in, entry, vm(entry)))

@@ -125,7 +125,7 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	}
 	defer unlock()
 	if !selected { // Instances of groups with lifecycle errand are those of onGroups.
-		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.KeepAlive })
+		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.Errand || in.KeepAlive })
 	}
 	results := make([]ErrandResult, len(of.List))
 	out, problems := instances.NewPrefix(e.c.Writer(e.c.Out())), instances.NewPrefix(e.c.Writer(e.c.Stderr))

@@ -84,7 +84,8 @@ type Instance struct {
 	Ignored   bool   `json:"ignored,omitempty"`
 	Disk      bool   `json:"persistent_disk,omitempty"`
 	// Going is the reason for which the instance is to be deleted; empty: it stays.
-	Going string `json:"going,omitempty"`
+	Going  string `json:"going,omitempty"`
+	Errand bool   `json:"errand,omitempty"` // its group has lifecycle errand
 	// KeepAlive is set for the instance of a group with lifecycle errand that stays after the
 	// errand.
 	KeepAlive bool `json:"keep_alive,omitempty"`
