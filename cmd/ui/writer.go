@@ -132,11 +132,13 @@ func (w *Writer) sentences(text string, begins int) string {
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	begun := len(w.held)
 	w.held = append(w.held, p...)
-	i := bytes.LastIndexByte(w.held, '\n')
+	i := bytes.LastIndexByte(p, '\n') // Lines that are held already stay so without a new end.
 	if i < 0 {
 		return len(p), nil
 	}
+	i += begun
 	lines := w.held[:i+1]
 	// A private key is held back until its end, so that it can be recognized. A key
 	// without an end is redacted up to the end of the text.

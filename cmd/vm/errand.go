@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -251,15 +252,14 @@ type logLines struct {
 func (l *logLines) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rest = append(l.rest, data...)
-	for {
-		line, rest, whole := strings.Cut(string(l.rest), "\n")
-		if !whole {
-			return len(data), nil
+	for line := range bytes.Lines(data) {
+		l.rest = append(l.rest, line...)
+		if whole, ended := bytes.CutSuffix(l.rest, []byte("\n")); ended {
+			l.report(string(whole))
+			l.rest = l.rest[:0]
 		}
-		l.report(line)
-		l.rest = []byte(rest)
 	}
+	return len(data), nil
 }
 
 // Flush reports the last line, if it is not complete.
