@@ -3,6 +3,7 @@ package manifest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"bootstrap/manifest/document"
@@ -10,7 +11,8 @@ import (
 
 // Several instances are recognized before anything is deployed, wherever their number comes
 // from.
-func TestLooksSeveralByValues(t *testing.T) {
+func TestLooksSeveral(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -23,7 +25,8 @@ func TestLooksSeveralByValues(t *testing.T) {
 	cloud := []string{write("cloud.yml", "azs: [{name: z1}]\n")}
 	one, three, some := write("one.yml", group("1")), write("three.yml", group("3")), write("some.yml", group("((n))"))
 	named := write("named.yml", group("((n))")+"cloud_config: cloud.yml\n")
-	vars := write("vars.yml", "n: 3\n")
+	vars, others := write("vars.yml", "n: 3\n"), write("others.yml", "m: 3\n")
+	const flow = "name: page\ninstance_groups:\n- {name: web, instances: 1}\n"
 	ops := write("ops.yml", "- {type: replace, path: /instance_groups/0/instances, value: ((n))}\n")
 	key := write("key.yml", "- {type: replace, path: \"/cloud_config?\", value: cloud.yml}\n")
 	encrypted := write("encrypted.yml", "-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n-----END AGE ENCRYPTED FILE-----\n")
@@ -35,6 +38,10 @@ func TestLooksSeveralByValues(t *testing.T) {
 		"one":                         {one, document.Options{CloudConfigs: cloud}, false},
 		"three":                       {three, document.Options{CloudConfigs: cloud}, true},
 		"none":                        {write("none.yml", group("0")), document.Options{CloudConfigs: cloud}, true},
+		"one in braces":               {write("flow.yml", flow), document.Options{CloudConfigs: cloud}, false},
+		"two in braces":               {write("two.yml", strings.Replace(flow, "1}", "2}", 1)), document.Options{CloudConfigs: cloud}, true},
+		"two groups":                  {write("groups.yml", flow+"- {name: db, instances: 1}\n"), document.Options{CloudConfigs: cloud}, true},
+		"a file without the variable": {some, document.Options{CloudConfigs: cloud, VarsFiles: []string{others}}, false},
 		"no cloud config":             {three, document.Options{}, false},
 		"a variable":                  {some, document.Options{CloudConfigs: cloud, Vars: []string{"n=3"}}, true},
 		"a variable that is one":      {some, document.Options{CloudConfigs: cloud, Vars: []string{"n=1"}}, false},

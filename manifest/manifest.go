@@ -265,17 +265,12 @@ func (m *Manifest) Address() (ip string, dynamic bool) {
 	if m.SharesNetworks() {
 		return m.Placement.address()
 	}
-	for _, ref := range m.Group.Networks {
-		if len(m.Group.Networks) > 1 && !slices.Contains(ref.Default, "gateway") {
-			continue
-		}
-		network := m.network(ref.Name)
-		if network == nil || network.Type == typeDynamic || len(ref.StaticIPs) == 0 {
-			return "", true
-		}
-		return ref.StaticIPs[0], false
+	ref := m.mainNetwork()
+	network := m.network(ref.Name)
+	if network == nil || network.Type == typeDynamic || len(ref.StaticIPs) == 0 {
+		return "", true
 	}
-	return "", true
+	return ref.StaticIPs[0], false
 }
 
 // AddressNetwork returns the name of the network of Address.
@@ -284,12 +279,18 @@ func (m *Manifest) AddressNetwork() string {
 		w, _ := m.Placement.main()
 		return w.Network
 	}
+	return m.mainNetwork().Name
+}
+
+// mainNetwork returns the group's only network, or the one that is the default for the
+// gateway; it is empty if there is none.
+func (m *Manifest) mainNetwork() GroupNetwork {
 	for _, ref := range m.Group.Networks {
 		if len(m.Group.Networks) == 1 || slices.Contains(ref.Default, "gateway") {
-			return ref.Name
+			return ref
 		}
 	}
-	return ""
+	return GroupNetwork{}
 }
 
 // SharesNetworks reports whether the networks are those of a cloud config, which

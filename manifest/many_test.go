@@ -214,38 +214,6 @@ func TestNumberOfInstances(t *testing.T) {
 	}
 }
 
-// Whether a manifest describes several instances may depend on a variable.
-func TestLooksSeveral(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	cloud := file("cloud.yml", cloud)
-	three, none := file("three.yml", "n: 3\n"), file("none.yml", "m: 3\n")
-	for text, cases := range map[string]map[*document.Options]bool{
-		"{name: web, instances: 1}":                           {{}: false},
-		"{name: web, instances: 2}":                           {{}: true},
-		"{name: web, instances: 1}, {name: db, instances: 1}": {{}: true},
-		"{name: web, instances: ((n))}": {
-			{}: false, {Vars: []string{"n=1"}}: false, {Vars: []string{"n=2"}}: true, {VarsFiles: []string{three}}: true, {VarsFiles: []string{none}}: false,
-			{VarsEnv: []string{"A"}, Environ: []string{"A_n=2"}}: true, {VarsFiles: []string{"-"}, Piped: []byte("n: 3")}: true,
-		},
-	} {
-		path := file("manifest.yml", "name: dep\ninstance_groups:\n- "+strings.ReplaceAll(text, "}, {", "}\n- {")+"\n")
-		for opts, want := range cases {
-			opts.CloudConfigs = []string{cloud}
-			if got := LooksSeveral(t.Context(), path, *opts); got != want {
-				t.Errorf("%s with %+v: %v", text, *opts, got)
-			}
-		}
-	}
-}
-
 // Features that are not used are named.
 func TestUnusedFeatures(t *testing.T) {
 	path, inputs := written(t, "update: {", "features: {use_link_dns_names: true, use_short_dns_addresses: false, randomize_az_placement: true, use_dns_addresses: true}\nupdate: {")

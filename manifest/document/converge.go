@@ -75,25 +75,7 @@ func (e *evaluation) findStale(def *definition, seen map[string]bool) {
 		}
 		return nil, false
 	}
-	def.stale = slices.ContainsFunc(gen.Check(e.stored(def), v.value.plain(), ca, time.Now(), 0), func(f gen.Finding) bool {
+	def.stale = slices.ContainsFunc(gen.Check(e.wanted(def, e.given), v.value.plain(), ca, time.Now(), 0), func(f gen.Finding) bool {
 		return f.Kind == gen.Mismatch || f.Kind == gen.OtherCA
 	})
-}
-
-// stored returns a definition with the options that have values already. Others cannot be
-// compared with a stored value.
-func (e *evaluation) stored(def *definition) gen.Definition {
-	wanted := gen.Definition{Name: def.name, Type: def.kind}
-	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
-		quiet := &document{file: e.file}
-		f := filler{document: quiet, lookup: e.given, missing: func(string, Position, *step) {}}
-		wanted.Options, _ = f.fill(place.node.at(Position{}), nil, 0).plain().(map[string]any)
-		for name, value := range wanted.Options {
-			if unfilled(value) {
-				delete(wanted.Options, name)
-			}
-		}
-	}
-	def.addLinks(&wanted)
-	return wanted
 }

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,5 +63,29 @@ variables:
 		}) {
 			t.Errorf("%v", d.Warnings)
 		}
+	}
+}
+
+// A certificate that must be generated again, but whose links have not been asked for, is
+// refused. A deploy would give VMs the words of a plan.
+func TestConvergeWithoutNames(t *testing.T) {
+	t.Parallel()
+	opts := Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: Write}
+	opts.LinkNames = func(_ context.Context, wishes []LinkWish) ([]LinkNames, error) {
+		return make([]LinkNames, len(wishes)), nil
+	}
+	read := func(name string) (*Document, error) {
+		path := write(t, "variables: [{name: tls, type: certificate, update_mode: converge, options: {is_ca: true, common_name: "+name+"}, consumes: {alternative_name: {from: web}}}]\n")
+		return Read(t.Context(), path, opts, func(Value) {})
+	}
+	if _, err := read("one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read("two"); err == nil || !strings.Contains(err.Error(), `the value of "tls" needs the addresses of the link web`) {
+		t.Errorf("%v", err)
+	}
+	opts.CheckLinks = true
+	if d, err := read("two"); err != nil || !slices.Equal(d.Generated, []string{"tls"}) {
+		t.Errorf("%v", err)
 	}
 }

@@ -136,8 +136,8 @@ func (e *evaluation) expectKeys() (found bool) {
 // key, or if its kind depends on a variable.
 func (e *evaluation) expectKey(def *definition) bool {
 	expected := gen.Definition{Name: def.name, Type: def.kind}
-	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
-		expected.Options, _ = place.node.plain().(map[string]any)
+	if options := def.options(); options != nil {
+		expected.Options, _ = options.plain().(map[string]any)
 		for name, value := range expected.Options {
 			switch {
 			case !unfilled(value):
@@ -169,7 +169,7 @@ func (e *evaluation) generate(def *definition) {
 		return
 	}
 	if def.unlinked() {
-		if e.opts.Generate == Write && e.opts.LinkNames == nil {
+		if e.opts.Generate == Write && !e.problems.failed() {
 			def.refuseUnlinked()
 			return
 		}

@@ -151,7 +151,7 @@ func (c *choice) add(e *evaluation, each bool) {
 		if def.each != each || e.vars[key] != nil || e.sourced[key] != nil {
 			continue
 		}
-		wanted := e.wanted(def)
+		wanted := e.wanted(def, e.resolve)
 		wanted.Name = key
 		if ca, ok := wanted.Options["ca"].(string); ok {
 			wanted.Options["ca"] = e.key(ca)
@@ -189,7 +189,7 @@ func (c *choice) named(e *evaluation, r Rotation, names *[]string) error {
 			for _, def := range e.distinct() {
 				typed = append(typed, gen.Definition{Name: def.name, Type: def.kind})
 			}
-			_, err := gen.Rotate(typed, nil, nil, *names)
+			_, err := gen.Rotate(typed, nil, nil, []string{name})
 			return err
 		case def != nil && def.each:
 			before := len(keys)

@@ -76,22 +76,26 @@ func (d *document) mergeRuntimeConfig(root *node, dir string) {
 	}
 }
 
-// checkVersions reports releases that the manifest has in another version. The name in
-// parentheses is that of the Director's error.
+// checkVersions reports releases that the manifest, or what was added to it before, has in
+// another version. The name in parentheses is that of the Director's error.
 func (d *document) checkVersions(root *node, list Value) {
 	own := root.find("releases")
 	if own == nil || own.value.kind != listKind {
 		return
 	}
 	for _, item := range list.Items() {
-		version := item.Get("version").raw()
+		wanted, version := item.Get("name").raw(), item.Get("version").raw()
 		for _, n := range own.value.items {
 			name, has := n.find("name"), n.find("version")
-			if version == "" || name == nil || has == nil || scalarText(name.value.value) != item.Get("name").raw() {
+			if wanted == "" || version == "" || name == nil || has == nil || scalarText(name.value.value) != wanted {
 				continue
 			}
+			where := "the manifest"
+			if has.value.pos.File != root.pos.File {
+				where = has.value.pos.File
+			}
 			if other := scalarText(has.value.value); other != version {
-				item.Get("version").Fail("must be %s, the version of this release in the manifest, but is %s (RuntimeInvalidDeploymentRelease)", Literal(other), Literal(version))
+				item.Get("version").Fail("must be %s, the version of this release in %s, but is %s (RuntimeInvalidDeploymentRelease)", Literal(other), where, Literal(version))
 			}
 		}
 	}

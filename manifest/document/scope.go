@@ -88,18 +88,29 @@ func (e *evaluation) key(name string) string {
 		return full
 	}
 	for _, other := range e.store.names {
-		if strings.HasPrefix(other, name+"/") && strings.HasSuffix(other, "/"+e.instance.ID) {
+		if of, id := splitKey(other); of == name && id == e.instance.ID {
 			return other
 		}
 	}
 	return full
 }
 
+// splitKey splits NAME/GROUP/ID. Only the name may contain slashes. Both are empty if the
+// key has another form.
+func splitKey(key string) (name, id string) {
+	parts := strings.Split(key, "/")
+	n := len(parts) - 2
+	if n < 1 {
+		return "", ""
+	}
+	return strings.Join(parts[:n], "/"), parts[n+1]
+}
+
 // ofInstance reports whether a name is that of an instance's value of a variable.
 func (e *evaluation) ofInstance(key string) bool {
-	name, _, found := strings.Cut(key, "/")
+	name, _ := splitKey(key)
 	def := e.byName[name]
-	return found && def != nil && def.each
+	return def != nil && def.each
 }
 
 // addHosts adds the addresses and host names of the instance to the options of its
@@ -130,7 +141,7 @@ func (e *evaluation) addHosts(def *definition, wanted *gen.Definition) {
 
 // findings returns the problems of a stored value.
 func (e *evaluation) findings(def *definition, v *variable, now time.Time, within time.Duration) []gen.Finding {
-	wanted := e.wanted(def)
+	wanted := e.wanted(def, e.resolve)
 	wanted.Name = e.key(def.name)
 	list := gen.Check(wanted, v.value.plain(), e.certificate, now, within)
 	if !def.each {

@@ -129,6 +129,32 @@ func TestScopeRenamedGroup(t *testing.T) {
 	}
 }
 
+// Names with slashes, as CredHub has them, are not taken for those of other variables.
+func TestScopeNamesWithSlashes(t *testing.T) {
+	t.Parallel()
+	const own = "own: {pw: ((pw)), url: ((pw)), abs: ((/dep/pw)), long: ((pw/x))}\n"
+	text := "instance_groups: [{name: web, instances: 2}]\n" + own + "variables:\n- {name: pw/x, type: password, scope: instance}\n- {name: /dep/pw, type: password, scope: instance}\n"
+	opts := Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml"), Generate: Write}
+	in := instances()[1:2]
+	for i, more := range []string{"- {name: pw}\n", "- {name: pw, type: password, scope: instance}\n"} {
+		opts.Vars = []string{"pw=x"}[i:]
+		d, err := readScopes(t, text+more, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := d.GenerateFor(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		if d, err = readScopes(t, text+more, opts); err != nil || len(d.Unused) > 0 {
+			t.Errorf("%q are not used, %v", d.Unused, err)
+		}
+		got := ownValues(t, d, in[0])
+		if got["pw"] == got["long"] || got["pw"] == got["abs"] || got["abs"] == got["long"] {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
 func TestScopeErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
@@ -208,6 +234,7 @@ func TestRotateInstances(t *testing.T) {
 		{Rotation{Names: []string{"shared"}, Selected: second}, "leave --instance out"},
 		{Rotation{Names: []string{"pw"}, Selected: func(Instance) bool { return false }}, "no such instance"},
 		{Rotation{Names: []string{"other"}}, "it has leaf, pw, root, shared"},
+		{Rotation{Names: []string{"pw/web/id-c", "other"}}, `"other"`},
 	} {
 		if _, err := Rotate(t.Context(), path, opts, c.r); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v", err)

@@ -126,13 +126,13 @@ func (e *evaluation) distinct() []*definition {
 	return slices.DeleteFunc(slices.Clone(e.definitions), func(def *definition) bool { return e.byName[def.name] != def })
 }
 
-// wanted returns a definition with its options filled in. Options whose
-// variables have no value are left out.
-func (e *evaluation) wanted(def *definition) gen.Definition {
+// wanted returns a definition with its options filled in, with the values that lookup
+// returns. Options whose variables have no value are left out.
+func (e *evaluation) wanted(def *definition, lookup func(name string) *variable) gen.Definition {
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
-	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
-		options, _ := e.fillOptions(place.node)
-		wanted.Options, _ = options.plain().(map[string]any)
+	if options := def.options(); options != nil {
+		f := filler{document: &document{file: e.file}, lookup: lookup, missing: func(string, Position, *step) {}}
+		wanted.Options, _ = f.fill(options.at(Position{}), nil, 0).plain().(map[string]any)
 		for name, value := range wanted.Options {
 			if unfilled(value) {
 				delete(wanted.Options, name) // it cannot be compared with the value
@@ -143,11 +143,19 @@ func (e *evaluation) wanted(def *definition) gen.Definition {
 	return wanted
 }
 
+// options returns the options as they are written; nil: they are not a map.
+func (def *definition) options() *node {
+	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
+		return place.node
+	}
+	return nil
+}
+
 // requires returns the names of the variables that are needed to generate a value.
 func (def *definition) requires() []string {
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
-	if place := def.place.Get("options"); place.node != nil && place.node.kind == mapKind {
-		wanted.Options, _ = place.node.plain().(map[string]any)
+	if options := def.options(); options != nil {
+		wanted.Options, _ = options.plain().(map[string]any)
 	}
 	return slices.DeleteFunc(gen.Requires(wanted), func(name string) bool { return unfilled(name) })
 }
