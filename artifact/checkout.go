@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,25 +63,13 @@ func (b *releaseFolder) usesLFS() bool {
 const lfsPointer = 1 << 10
 
 // isPointer reports whether a file is only a pointer of git LFS.
-func (b *releaseFolder) isPointer(name string, info fs.FileInfo) bool {
-	if !b.lfs || info.Size() >= lfsPointer {
-		return false
-	}
-	text, err := fs.ReadFile(b.fsys, name)
-	return err == nil && bytes.HasPrefix(text, []byte(pointerStart))
-}
-
-// pointerStart begins each pointer file of git LFS.
-const pointerStart = "version https://git-lfs.github.com/spec/"
-
-// isPointerFile reports whether the file at path is only a pointer of git LFS.
-func isPointerFile(path string) bool {
-	info, err := os.Stat(path)
+func isPointer(fsys fs.FS, name string) bool {
+	info, err := fs.Stat(fsys, name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() >= lfsPointer {
 		return false
 	}
-	text, err := os.ReadFile(path)
-	return err == nil && bytes.HasPrefix(text, []byte(pointerStart))
+	text, err := fs.ReadFile(fsys, name)
+	return err == nil && bytes.HasPrefix(text, []byte("version https://git-lfs.github.com/spec/"))
 }
 
 // problems lists defects of the needed packages that fetching cannot solve.
@@ -128,7 +115,7 @@ func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 			return "it was never uploaded to the blobstore"
 		case b.storeErr != nil:
 			return b.storeErr.Error()
-		case b.store.Folder != "" && isPointerFile(filepath.Join(b.store.Folder, bl.id)):
+		case b.store.Folder != "" && isPointer(os.DirFS(b.store.Folder), bl.id):
 			return "in " + b.store.Folder + " it is only a pointer of git LFS: run git lfs pull"
 		case b.store.Folder != "":
 			return "it is not in " + b.store.Folder

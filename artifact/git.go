@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"bootstrap/artifact/cache"
 	"bootstrap/internal/git"
@@ -71,15 +70,16 @@ func (f *File) confine() error {
 	}
 	f.fsys = root.FS()
 	for _, part := range releaseParts() { // releaseStamp walks these
-		links := []string{part}
-		if list, err := fs.ReadDir(f.fsys, part); err == nil {
+		names := []string{part}
+		if part == "jobs" || part == "packages" {
+			list, _ := fs.ReadDir(f.fsys, part) // an unreadable folder has no links to follow
 			for _, d := range list {
-				links = append(links, part+"/"+d.Name())
+				names = append(names, part+"/"+d.Name())
 			}
 		}
-		for _, name := range links {
+		for _, name := range names {
 			info, err := root.Lstat(name)
-			if err != nil || info.Mode()&fs.ModeSymlink == 0 || strings.Contains(name, "/") && part != "jobs" && part != "packages" {
+			if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 				continue
 			}
 			if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -392,7 +392,7 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("cannot pack %s: it is not a regular file", from)
 	}
-	if b.isPointer(from, info) {
+	if b.lfs && isPointer(b.fsys, from) {
 		return f, fmt.Errorf("%s is a pointer of git LFS instead of the file: run git lfs pull", from)
 	}
 	in, err := b.fsys.Open(from)
