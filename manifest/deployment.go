@@ -1,11 +1,7 @@
 package manifest
 
 import (
-	"errors"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go4.org/netipx"
@@ -37,51 +33,6 @@ type reader struct {
 	addons       []addon
 
 	runtimeConfigs []string // files of runtime configs
-}
-
-// plainName is a name that needs no quotes in a message.
-var plainName = regexp.MustCompile(`^[-_0-9A-Za-z]+$`)
-
-// names collects the names that other parts of the manifest may refer to.
-type names struct {
-	list []string
-	open bool // some names are unknown, because they contain variables
-}
-
-// add adds the name that was read from c.
-func (n *names) add(c document.Value, name string, ok bool) {
-	if ok {
-		n.list = append(n.list, name)
-	}
-	n.open = n.open || c.Pending()
-}
-
-// check reports a reference to an unknown name. what is the kind of the named object,
-// with an article; where is the list of these objects.
-func (n *names) check(c document.Value, name, what, where string) {
-	n.checkAs(c, name, what, where, "")
-}
-
-// checkAs is check with the Director's name of the error.
-func (n *names) checkAs(c document.Value, name, what, where, kind string) {
-	if n.open || slices.Contains(n.list, name) {
-		return
-	}
-	known := ", which is empty"
-	if len(n.list) > 0 {
-		shown := make([]string, len(n.list))
-		for i, option := range n.list {
-			shown[i] = option
-			if !plainName.MatchString(option) {
-				shown[i] = strconv.Quote(option)
-			}
-		}
-		known = ": " + strings.Join(shown, ", ")
-	}
-	if kind != "" {
-		kind = " (" + kind + ")"
-	}
-	c.Fail("must be the name of %s in %s%s, but is %q%s%s", what, where, known, name, spelling.Suggest(name, n.list), document.Literal(kind))
 }
 
 // pool is a resource pool with its value in the document.
@@ -421,46 +372,6 @@ func readTags(c document.Value) map[string]string {
 	return tags
 }
 
-// readUpdate reads update of the manifest or, with a cloud config, of the group, whose
-// values replace those of the manifest.
-func (r *reader) readUpdate(c document.Value) {
-	if !sections.Map(c, "update") {
-		return
-	}
-	place := c.Get("update_watch_time")
-	if text, ok := place.Text(); ok {
-		parse := ParseWatchTime
-		if r.shared != nil {
-			parse = ParseDirectorWatchTime
-		}
-		watch, err := parse(text)
-		if err != nil {
-			place.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, err)
-		}
-		r.manifest.Update.WatchTime = watch
-	}
-	place = c.Get("vm_strategy")
-	if text, ok := place.Text(); ok {
-		if text != "delete-create" && text != "create-swap-delete" {
-			place.Fail("must be delete-create or create-swap-delete, or be left out, but is %q", text)
-		}
-		r.manifest.Update.VMStrategy = text
-	}
-	if text, ok := c.Get("crash_loops").Text(); ok {
-		switch place := c.Get("crash_loops"); text {
-		case WaitForCrashLoops:
-			r.manifest.Update.CrashLoops = text
-		case "end":
-			r.manifest.Update.CrashLoops = ""
-		default:
-			place.Fail("must be end or wait, or be left out, but is %q", text)
-		}
-	}
-	if place := c.Get("snapshot"); !place.IsNull() {
-		r.manifest.Update.Snapshot = place.LenientFlag(true)
-	}
-}
-
 // readFeatures reads features. create-env ignores them, so wrong values are only
 // warnings.
 func (r *reader) readFeatures(c document.Value) {
@@ -487,36 +398,4 @@ func warnUnused(c document.Value, why string) {
 	if c.LenientFlag(false) {
 		c.WarnKey("is not used: %s", why)
 	}
-}
-
-// ParseWatchTime reads "min-max" in milliseconds, as update_watch_time has it.
-func ParseWatchTime(text string) (WatchTime, error) {
-	parts := strings.Split(text, "-")
-	if len(parts) != 2 {
-		return WatchTime{}, errors.New("is not a range of two times")
-	}
-	var limits [2]time.Duration
-	for i, part := range parts {
-		ms, err := strconv.Atoi(strings.Trim(part, " "))
-		if err != nil || ms < 0 {
-			return WatchTime{}, errors.New("is not a range of two whole numbers")
-		}
-		if ms > 1000*60*60*24*365 {
-			return WatchTime{}, errors.New("is longer than a year")
-		}
-		limits[i] = time.Duration(ms) * time.Millisecond
-	}
-	if limits[1] < limits[0] {
-		return WatchTime{}, errors.New("ends before it begins")
-	}
-	return WatchTime{Min: limits[0], Max: limits[1]}, nil
-}
-
-// ParseDirectorWatchTime reads "min-max" or, as the Director allows, a single number for
-// both, in milliseconds.
-func ParseDirectorWatchTime(text string) (WatchTime, error) {
-	if single := strings.TrimSpace(text); !strings.Contains(text, "-") {
-		text = single + "-" + single
-	}
-	return ParseWatchTime(text)
 }

@@ -5,97 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	yaml2 "go.yaml.in/yaml/v2"
 
-	"bootstrap/internal/sealed"
-	"bootstrap/internal/spelling"
 	"bootstrap/manifest/gen"
 )
-
-// Options are the inputs of an evaluation besides the document: operations,
-// which are applied first, and variables. Paths may begin with ~.
-type Options struct {
-	Ops []string // operations files, in their order
-	// CloudConfigs are the files of the cloud config, which replace those that the
-	// manifest names; together they are one cloud config.
-	CloudConfigs []string
-	// CloudProvider is a file with the section cloud_provider for a manifest without one,
-	// and with the releases, variables and settings of agents for it; empty: none.
-	CloudProvider string
-	// RuntimeConfigs are files with addons, and with releases, variables and tags, which
-	// are added to the manifest in this order.
-	RuntimeConfigs []string
-	Vars           []string // NAME=VALUE
-	VarFiles       []string // NAME=PATH of a file with the value
-	VarsFiles      []string // YAML files of names and values
-	VarsEnv        []string // prefixes of environment variables: PREFIX_name=VALUE
-	Environ        []string // the environment, as KEY=VALUE
-	VarsStore      string   // file with generated values; empty: none
-	// Keys decrypt the vars store, and have the recipients for a new one; nil: no keys.
-	Keys *sealed.Keys
-	// SaveStore keeps the vars store in place of writing the file, always encrypted.
-	// It is called before the new values are used; nil: the file is written.
-	SaveStore  func(ctx context.Context, sealed []byte) error
-	StoreName  string // the vars store in messages; empty: VarsStore
-	StoreState string // the store of a team in the form of --state, for SaveStore
-	// FlagsFile is a file with the flags of an environment; only its variables are read
-	// here, and Vars replace them. Empty: none.
-	FlagsFile  string
-	Generate   Mode     // what to do with variables without a value
-	VarSources []string // sources of values, as package manifest/source reads them
-	PassEnv    []string // names of environment variables that are passed to programs
-	// Ask asks the sources for variables that have no value otherwise; nil: there are
-	// no sources. Its error names the source that failed.
-	Ask func(ctx context.Context, names []string) (Answers, error)
-	// Sources are where releases and stemcells without a URL are looked for, as package
-	// catalog reads them.
-	Sources Sources
-	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
-	// reports problems in the document; its error ends the evaluation.
-	Find func(ctx context.Context, top Value) error
-	// Several is true if the document describes instances of a deployment with several,
-	// even if it has only one: variables with scope: instance have no value before
-	// Document.For. Documents with several instances are recognized without it.
-	Several bool
-	// LinkNames returns the names of links that certificates consume, in the order of the
-	// wishes; nil: they are unknown, and such certificates are not generated. It may read
-	// the document again with the mode Plan and without LinkNames.
-	LinkNames func(ctx context.Context, wishes []LinkWish) ([]LinkNames, error)
-	// CheckLinks also compares stored certificates with the names of their links.
-	CheckLinks bool
-	// Instances are the instances of the deployment, for Variables and Rotate.
-	Instances []Instance
-	// ExpiryWarning is how long before its expiry a stored certificate gets a
-	// warning; 0 means 30 days.
-	ExpiryWarning time.Duration
-	// Lenient is for commands that create no VM: wrong certificates of the agent are
-	// warnings, not errors.
-	Lenient bool
-	Stdin   io.Reader
-	Piped   []byte // content of standard input, for the variables file -
-	// Pipes keeps what is read from pipes and from Stdin for further evaluations with the
-	// same files; nil: there are none.
-	Pipes *Pipes
-	// Generating is called before variables get generated values, or are planned to. It
-	// gets their names, and whether the vars store exists. Its error ends the evaluation,
-	// and nothing is written; may be nil.
-	Generating func(ctx context.Context, names []string, exists bool) error
-	// Waiting is called before the evaluation waits for keys of variables. It gets the
-	// document with variables that are not filled in; may be nil.
-	Waiting func(top Value)
-}
-
-// Sources are where releases and stemcells are looked for, NAME=SOURCE each, and the file
-// that keeps what was found; empty: the one beside the manifest.
-type Sources struct {
-	Releases, Stemcells []string
-	LockFile            string
-}
 
 // evaluation is one evaluation of a document. Each file is read once.
 type evaluation struct {
@@ -116,14 +31,6 @@ type evaluation struct {
 	sketch      any                 // the document with secrets masked; nil unless Read made it
 	instance    *Instance           // nil: variables with scope: instance have no value
 	unchecked   Problems            // the problems before Read's caller checked the content
-}
-
-// missing is a variable without a value.
-type missing struct {
-	name string
-	pos  Position // position of its first use
-	at   *step
-	uses int
 }
 
 // open reads the document and the files of the options, applies the operations and adds
@@ -253,97 +160,6 @@ func (d *Document) Typed() []string {
 	for _, def := range d.distinct() {
 		if def.kind != "" {
 			names = append(names, def.name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// recordMissing records the use of a variable without a value, unless another
-// problem explains why it has none.
-func (e *evaluation) recordMissing(name string, pos Position, at *step) {
-	if def := e.byName[name]; def != nil && (def.state != untouched || def.each && e.instance == nil) {
-		return
-	}
-	if m := e.missingBy[name]; m != nil {
-		m.uses++
-		return
-	}
-	if e.missingBy == nil {
-		e.missingBy = map[string]*missing{}
-	}
-	m := &missing{name: name, pos: pos, at: at, uses: 1}
-	e.missing, e.missingBy[name] = append(e.missing, m), m
-}
-
-// missingProblems returns one problem for each variable without a value.
-func (e *evaluation) missingProblems() Problems {
-	names := slices.Collect(maps.Keys(e.vars))
-	elsewhere := ""
-	if len(e.asked) > 0 {
-		elsewhere = ", also not in " + strings.Join(e.asked, ", ")
-	}
-	if e.store != nil {
-		names = append(names, e.store.names...)
-	}
-	slices.Sort(names)
-	given := spelling.Among(names)
-	var problems Problems
-	for i, m := range e.missing {
-		more := ""
-		if m.uses > 1 {
-			more = fmt.Sprintf(" (it is used in %d places)", m.uses)
-		}
-		near := ""
-		if i < MaxShown { // the others are not shown
-			near = given.Nearest(m.name)
-		}
-		def := e.byName[m.name]
-		switch {
-		case near != "":
-			more += fmt.Sprintf("; did you mean ((%s))?", near)
-		case def != nil && def.kind != "" && e.store == nil:
-			more += fmt.Sprintf("; its type is %s: with --vars-store FILE it is generated and kept in that file", def.kind)
-		case def != nil && def.kind != "":
-			more += fmt.Sprintf("; its type is %s, and it is not in the vars store %s, but this command generates nothing", def.kind, e.opts.VarsStore)
-		}
-		problems = append(problems, Problem{Pos: m.pos, Path: m.at.String(), Name: "variable-missing",
-			Message: fmt.Sprintf("the variable ((%s)) has no value%s%s", shortened(m.name), elsewhere, more)})
-	}
-	problems = problems.sorted()
-	// The general advice is given only one time.
-	for i := range problems {
-		if !strings.Contains(problems[i].Message, ";") {
-			problems[i].Message += "; set it with --var NAME=VALUE, or in a file with --vars-file FILE"
-			break
-		}
-	}
-	return problems
-}
-
-// MissingNames returns the names of the variables without a value, in the order of their
-// first use.
-func (d *Document) MissingNames() []string {
-	var names []string
-	for _, m := range d.missing {
-		names = append(names, m.name)
-	}
-	return names
-}
-
-// unused returns the names of given values that are not used.
-func (e *evaluation) unused() []string {
-	var names []string
-	for name, v := range e.vars {
-		if !v.used && e.byName[name] == nil {
-			names = append(names, name)
-		}
-	}
-	if e.store != nil {
-		for name, v := range e.store.values {
-			if !v.used && e.byName[name] == nil && e.vars[name] == nil && !e.ofInstance(name) {
-				names = append(names, name)
-			}
 		}
 	}
 	slices.Sort(names)

@@ -1,0 +1,89 @@
+package document
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"bootstrap/internal/sealed"
+)
+
+// Options are the inputs of an evaluation besides the document: operations,
+// which are applied first, and variables. Paths may begin with ~.
+type Options struct {
+	Ops []string // operations files, in their order
+	// CloudConfigs are the files of the cloud config, which replace those that the
+	// manifest names; together they are one cloud config.
+	CloudConfigs []string
+	// CloudProvider is a file with the section cloud_provider for a manifest without one,
+	// and with the releases, variables and settings of agents for it; empty: none.
+	CloudProvider string
+	// RuntimeConfigs are files with addons, and with releases, variables and tags, which
+	// are added to the manifest in this order.
+	RuntimeConfigs []string
+	Vars           []string // NAME=VALUE
+	VarFiles       []string // NAME=PATH of a file with the value
+	VarsFiles      []string // YAML files of names and values
+	VarsEnv        []string // prefixes of environment variables: PREFIX_name=VALUE
+	Environ        []string // the environment, as KEY=VALUE
+	VarsStore      string   // file with generated values; empty: none
+	// Keys decrypt the vars store, and have the recipients for a new one; nil: no keys.
+	Keys *sealed.Keys
+	// SaveStore keeps the vars store in place of writing the file, always encrypted.
+	// It is called before the new values are used; nil: the file is written.
+	SaveStore  func(ctx context.Context, sealed []byte) error
+	StoreName  string // the vars store in messages; empty: VarsStore
+	StoreState string // the store of a team in the form of --state, for SaveStore
+	// FlagsFile is a file with the flags of an environment; only its variables are read
+	// here, and Vars replace them. Empty: none.
+	FlagsFile  string
+	Generate   Mode     // what to do with variables without a value
+	VarSources []string // sources of values, as package manifest/source reads them
+	PassEnv    []string // names of environment variables that are passed to programs
+	// Ask asks the sources for variables that have no value otherwise; nil: there are
+	// no sources. Its error names the source that failed.
+	Ask func(ctx context.Context, names []string) (Answers, error)
+	// Sources are where releases and stemcells without a URL are looked for, as package
+	// catalog reads them.
+	Sources Sources
+	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
+	// reports problems in the document; its error ends the evaluation.
+	Find func(ctx context.Context, top Value) error
+	// Several is true if the document describes instances of a deployment with several,
+	// even if it has only one: variables with scope: instance have no value before
+	// Document.For. Documents with several instances are recognized without it.
+	Several bool
+	// LinkNames returns the names of links that certificates consume, in the order of the
+	// wishes; nil: they are unknown, and such certificates are not generated. It may read
+	// the document again with the mode Plan and without LinkNames.
+	LinkNames func(ctx context.Context, wishes []LinkWish) ([]LinkNames, error)
+	// CheckLinks also compares stored certificates with the names of their links.
+	CheckLinks bool
+	// Instances are the instances of the deployment, for Variables and Rotate.
+	Instances []Instance
+	// ExpiryWarning is how long before its expiry a stored certificate gets a
+	// warning; 0 means 30 days.
+	ExpiryWarning time.Duration
+	// Lenient is for commands that create no VM: wrong certificates of the agent are
+	// warnings, not errors.
+	Lenient bool
+	Stdin   io.Reader
+	Piped   []byte // content of standard input, for the variables file -
+	// Pipes keeps what is read from pipes and from Stdin for further evaluations with the
+	// same files; nil: there are none.
+	Pipes *Pipes
+	// Generating is called before variables get generated values, or are planned to. It
+	// gets their names, and whether the vars store exists. Its error ends the evaluation,
+	// and nothing is written; may be nil.
+	Generating func(ctx context.Context, names []string, exists bool) error
+	// Waiting is called before the evaluation waits for keys of variables. It gets the
+	// document with variables that are not filled in; may be nil.
+	Waiting func(top Value)
+}
+
+// Sources are where releases and stemcells are looked for, NAME=SOURCE each, and the file
+// that keeps what was found; empty: the one beside the manifest.
+type Sources struct {
+	Releases, Stemcells []string
+	LockFile            string
+}
