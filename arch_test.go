@@ -759,6 +759,7 @@ var larger = map[string]string{
 	"local/cpi.call":    "one method for each call of the CPI, and their parts",
 	"deployer":          "one doer for each step of a plan",
 	"deployer.run":      "the phases of all runs",
+	"deployer/instance": "what all runs about an instance need besides their plan",
 	"manifest/document": "the YAML engine: positions, operations, interpolation",
 }
 

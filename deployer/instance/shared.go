@@ -198,8 +198,14 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 
 // RekeyShared encrypts the record of a deployment and the state key for other recipients.
 // If somebody who knows the key is removed, it makes a new key and signs all documents
-// again. The lease must be held.
-func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) error {
+// again. The lease must be held. The error is a *team.HeldError if a run changes instances
+// of the deployment.
+func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) (err error) {
+	states, unlock, err := lockInstances(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	if removes {
 		if err := in.NewKey(ctx); err != nil {
 			return err
@@ -211,26 +217,39 @@ func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []str
 	if err := rekeyKept(ctx, in, keys, to); err != nil {
 		return err
 	}
-	if err := rekeyInstances(ctx, in, keys, to); err != nil || !removes {
+	if err := rekeyInstances(ctx, in, states, keys, to); err != nil || !removes {
 		return err
 	}
 	return in.SignAgain(ctx)
 }
 
-// rekeyInstances encrypts the records of the instances of a deployment for other
-// recipients. Nobody may change the instances at the same time.
-func rekeyInstances(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
-	if err := file.RefreshPart(ctx, in.Record()); err != nil {
-		return err
+// lockInstances locks a deployment with several instances, so that no run changes them,
+// and returns the names of their states; none if the store has one instance.
+func lockInstances(ctx context.Context, in *team.Copy) (states []string, unlock func() error, err error) {
+	unlock = func() error { return nil }
+	of := in.Record()
+	if err := file.RefreshPart(ctx, of); err != nil || !record.Exists(in.RecordFolder()) {
+		return nil, unlock, err
 	}
-	if !record.Exists(in.RecordFolder()) {
-		return nil
+	if _, err := of.Lock(ctx); err != nil {
+		return nil, unlock, err
 	}
-	all, err := record.Load(in.RecordFolder())
+	unlock = func() error { return of.Unlock(context.WithoutCancel(ctx)) }
+	err = file.RefreshPart(ctx, of) // Another run may have changed it before the lock.
+	var all *record.Record
+	if err == nil {
+		all, err = record.Load(in.RecordFolder())
+	}
 	if err != nil {
-		return err
+		return nil, unlock, errors.Join(err, unlock())
 	}
-	return in.EachInstance(ctx, all.States(), func(ctx context.Context, one *team.Copy) (err error) {
+	return all.States(), unlock, nil
+}
+
+// rekeyInstances encrypts the records of the instances of a locked deployment for other
+// recipients.
+func rekeyInstances(ctx context.Context, in *team.Copy, states []string, keys *sealed.Keys, to []string) error {
+	return in.EachInstance(ctx, states, func(ctx context.Context, one *team.Copy) (err error) {
 		if one == in {
 			return nil
 		}
