@@ -19,11 +19,11 @@ import (
 func newIgnore(c *cli.Console) *cobra.Command {
 	return setsIgnored(c, true, &cobra.Command{
 		Use:   "ignore MANIFEST INSTANCE...",
-		Short: "Exclude instances of several from changes",
-		Long: `Ignore excludes instances from changes: deploy, stop, start, restart and recreate of
-several leave them as they are, their links and addresses stay, and a command that would
-delete one is refused. An instance is GROUP, GROUP/INDEX or GROUP/ID. It ends with
-bootstrap unignore.`,
+		Short: "Exclude instances from changes",
+		Long: `Ignore excludes instances of a deployment with several from changes: deploy, stop, start,
+restart and recreate of several leave them as they are. Their links and addresses stay,
+and a command that would delete one is refused. bootstrap unignore ends that. INSTANCE
+is GROUP, GROUP/INDEX or GROUP/ID.`,
 		Example: "  bootstrap ignore cluster.yml web/1",
 	})
 }
@@ -75,6 +75,7 @@ func setIgnored(ctx context.Context, c *cli.Console, opts deployer.Options, name
 	if len(list) == 0 {
 		return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(all.Instances), Dir: dir}
 	}
+	var lines []string
 	for _, in := range list {
 		text := "%s is ignored from now on: `bootstrap unignore MANIFEST %s` ends that"
 		switch {
@@ -86,7 +87,13 @@ func setIgnored(ctx context.Context, c *cli.Console, opts deployer.Options, name
 			text = "%s is not ignored any more; `bootstrap ignore MANIFEST %s` excludes it from changes"
 		}
 		in.Ignored = ignored
-		c.Say(report.Info, fmt.Sprintf(text, in.Name(), in.Name()))
+		lines = append(lines, fmt.Sprintf(text, in.Name(), in.Name()))
 	}
-	return all.Save()
+	if err := all.Save(); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		c.Say(report.Info, line)
+	}
+	return nil
 }
