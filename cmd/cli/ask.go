@@ -76,11 +76,11 @@ func (c *Console) Confirm(a Asking) func(context.Context, deployer.Question) (bo
 }
 
 // Agreed asks with the result of Confirm, and returns an error unless the answer is yes.
-func Agreed(ctx context.Context, confirm func(context.Context, deployer.Question) (bool, error), lines []string) error {
+func Agreed(ctx context.Context, confirm func(context.Context, deployer.Question) (bool, error), q deployer.Question) error {
 	if confirm == nil {
 		return nil
 	}
-	yes, err := confirm(ctx, deployer.Question{What: lines})
+	yes, err := confirm(ctx, q)
 	if err == nil && !yes {
 		err = &deployer.NotConfirmedError{}
 	}

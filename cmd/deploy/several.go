@@ -293,15 +293,7 @@ func (s *several) run(ctx context.Context, opts deployer.Options, draft *deploym
 
 // agreed asks a person before instances change. data is true if disks are deleted.
 func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) error {
-	confirm := s.c.Confirm(s.ask)
-	if confirm == nil {
-		return nil
-	}
-	yes, err := confirm(ctx, deployer.Question{What: ui.InstanceQuestion(p), Data: data})
-	if err == nil && !yes {
-		err = &deployer.NotConfirmedError{}
-	}
-	return err
+	return cli.Agreed(ctx, s.c.Confirm(s.ask), deployer.Question{What: ui.InstanceQuestion(p), Data: data})
 }
 
 // delete deletes the selected instances of the record.

@@ -72,13 +72,9 @@ func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fle
 					names = append(names, m.Name)
 				}
 			}
-			yes, err := ask(ctx, deployer.Question{Data: true, What: []string{
+			return cli.Agreed(ctx, ask, deployer.Question{Data: true, What: []string{
 				fmt.Sprintf("the VMs and the disks WITH THEIR DATA of %s are deleted: %s", ui.Count(len(names), "member"), strings.Join(names, ", ")),
 			}})
-			if err == nil && !yes {
-				err = &deployer.NotConfirmedError{}
-			}
-			return err
 		}
 	}
 	opts.Urgent = c.Signals.Second()

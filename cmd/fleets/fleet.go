@@ -357,7 +357,7 @@ func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetA
 			if ui.FleetCreates(r) { // deploy does not ask before it creates a deployment either
 				return nil
 			}
-			return cli.Agreed(ctx, ask, ui.FleetQuestion(r))
+			return cli.Agreed(ctx, ask, deployer.Question{What: ui.FleetQuestion(r)})
 		}
 	}
 	opts.Urgent = c.Signals.Second()

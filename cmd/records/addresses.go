@@ -151,7 +151,7 @@ a terminal it asks first.`,
 			confirm := c.Confirm(ask)
 			return onLedger(cmd.Context(), c, opts, func(ctx context.Context, opts deployer.Options) error {
 				released, err := ledger.Release(ctx, opts.Config, what, func(ctx context.Context, lines []string) error {
-					return cli.Agreed(ctx, confirm, lines)
+					return cli.Agreed(ctx, confirm, deployer.Question{What: lines})
 				})
 				if err != nil {
 					return err

@@ -15,6 +15,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
@@ -71,7 +72,7 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 	from := s.one
 	from.Manifest, from.StateFile = cli.Manifest(args), s.file
 	opts := deployer.Options{Options: from}
-	all, list, err := severalWithDisks(cmd.Context(), s.c, &opts)
+	all, list, err := severalRecorded(cmd.Context(), s.c, &opts)
 	switch {
 	case err != nil:
 		return nil, err
@@ -89,10 +90,10 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 	return observe.Disks(st), nil
 }
 
-// severalWithDisks returns the record of a deployment with several instances, and those
+// severalRecorded returns the record of a deployment with several instances, and those
 // that the options select: all, and the former ones, or several of them. The record is nil
 // if the options are about one instance.
-func severalWithDisks(ctx context.Context, c *cli.Console, opts *deployer.Options) (*record.Record, []*record.Instance, error) {
+func severalRecorded(ctx context.Context, c *cli.Console, opts *deployer.Options) (*record.Record, []*record.Instance, error) {
 	from := &opts.Options
 	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
 		return nil, nil, nil
@@ -104,16 +105,21 @@ func severalWithDisks(ctx context.Context, c *cli.Console, opts *deployer.Option
 	if !record.Exists(from.RecordFolder()) {
 		return nil, nil, nil
 	}
-	all, list, err := from.Selected()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case from.Instance == "":
-		list = slices.Concat(all.Instances, all.Former)
-	case len(list) == 1:
+	all, list, err := selectedWithFormer(from)
+	if err == nil && from.Instance != "" && len(list) == 1 {
 		return nil, nil, nil
 	}
-	return all, list, nil
+	return all, list, err
+}
+
+// selectedWithFormer returns the record of a deployment, and the instances that the options
+// select: all, and the former ones, if they name none.
+func selectedWithFormer(from *instance.Options) (*record.Record, []*record.Instance, error) {
+	all, list, err := from.Selected()
+	if err == nil && from.Instance == "" {
+		list = slices.Concat(all.Instances, all.Former)
+	}
+	return all, list, err
 }
 
 // disksOfAll returns the disks of several instances. A disk that is attached to another
@@ -221,10 +227,11 @@ func (b *before) Set(text string) error {
 // deleteOfSeveral deletes orphans of several instances: the one with the CID, or all old
 // ones. done is false if the options are about one instance.
 func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) (done bool, err error) {
-	all, list, err := severalWithDisks(cmd.Context(), c, &opts)
+	all, _, err := severalRecorded(cmd.Context(), c, &opts)
 	if all == nil || err != nil {
 		return err != nil, err
 	}
+	names := opts.Instance
 	opts.Instance = ""
 	return true, c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 		unlock, err := instances.Lock(ctx, all.Dir(), opts)
@@ -232,6 +239,12 @@ func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) 
 			return err
 		}
 		defer unlock()
+		named := opts.Options
+		named.Instance = names
+		all, list, err := selectedWithFormer(&named) // Another run may have changed them before the lock.
+		if err != nil {
+			return err
+		}
 		if err := instances.DropAttached(ctx, opts, all); err != nil {
 			return err
 		}
@@ -262,23 +275,11 @@ func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) 
 			c.Say(report.Info, "No orphaned disk is that old: nothing to delete")
 			return nil
 		}
-		if err := confirmed(ctx, opts, lines); err != nil {
+		if err := cli.Agreed(ctx, opts.Confirm, deployer.Question{What: lines, Data: true}); err != nil {
 			return err
 		}
 		return instances.DeleteOrphans(ctx, opts, all, of)
 	})
-}
-
-// confirmed asks before data is deleted.
-func confirmed(ctx context.Context, opts deployer.Options, lines []string) error {
-	if opts.Confirm == nil {
-		return nil
-	}
-	yes, err := opts.Confirm(ctx, deployer.Question{What: lines, Data: true})
-	if err == nil && !yes {
-		err = &deployer.NotConfirmedError{}
-	}
-	return err
 }
 
 func newDisksForget(c *cli.Console) *cobra.Command {

@@ -49,7 +49,7 @@ func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenE
 	from := s.one
 	from.Manifest, from.StateFile = cli.Manifest(args), s.file
 	opts := deployer.Options{Options: from}
-	all, list, err := severalWithDisks(cmd.Context(), s.c, &opts)
+	all, list, err := severalRecorded(cmd.Context(), s.c, &opts)
 	if err != nil {
 		return nil, err
 	}

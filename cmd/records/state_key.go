@@ -123,14 +123,8 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 		}
 		signs = signs || d.Doubt != nil
 	}
-	if confirm := c.Confirm(ask); confirm != nil {
-		yes, err := confirm(ctx, deployer.Question{What: lines, Data: true})
-		if err != nil {
-			return err
-		}
-		if !yes {
-			return &deployer.NotConfirmedError{}
-		}
+	if err := cli.Agreed(ctx, c.Confirm(ask), deployer.Question{What: lines, Data: true}); err != nil {
+		return err
 	}
 	if signs {
 		for _, part := range []*team.Copy{t, t.Record()} {

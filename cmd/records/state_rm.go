@@ -72,5 +72,5 @@ func confirmForgotten(ctx context.Context, c *cli.Console, s stateFile, confirm 
 		}
 		what = "the state file " + s.name + " is removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
 	}
-	return cli.Agreed(ctx, confirm, []string{what})
+	return cli.Agreed(ctx, confirm, deployer.Question{What: []string{what}})
 }

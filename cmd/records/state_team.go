@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
+	"bootstrap/deployer"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/printable"
 	"bootstrap/state/file"
@@ -137,7 +138,7 @@ func unlock(ctx context.Context, c *cli.Console, s stateFile, parts []*team.Copy
 	if len(locked) == 0 {
 		return printDone(c, false, "", s.name+" is not locked")
 	}
-	if err := cli.Agreed(ctx, c.Confirm(ask), questions); err != nil {
+	if err := cli.Agreed(ctx, c.Confirm(ask), deployer.Question{What: questions}); err != nil {
 		return err
 	}
 	for i, part := range locked {
