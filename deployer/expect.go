@@ -10,9 +10,14 @@ import (
 )
 
 // NoVMError says that there is no VM.
-type NoVMError struct{}
+type NoVMError struct {
+	Detached bool // bootstrap stop --hard has deleted it, and deploys create none
+}
 
 func (e *NoVMError) Error() string {
+	if e.Detached {
+		return "there is no VM: `bootstrap stop --hard` has deleted it; `bootstrap start MANIFEST` creates one"
+	}
 	return "there is no VM: `bootstrap deploy MANIFEST` creates one"
 }
 
@@ -20,10 +25,11 @@ func (e *NoVMError) Name() string { return "vm-none" }
 
 // expectVM returns an error if there is no VM whose agent answers.
 func (r *run) expectVM(context.Context) error {
-	cid := r.t.State.Get().CurrentVMCID
+	st := r.t.State.Get()
+	cid := st.CurrentVMCID
 	switch {
 	case cid == "":
-		return &NoVMError{}
+		return &NoVMError{Detached: st.Detached()}
 	case r.look.Facts.Answers:
 		r.agent = r.look.Running
 		return nil

@@ -43,6 +43,9 @@ func (r *run) findVM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if st.Detached() {
+		return &NoVMError{Detached: true}
+	}
 	if st.CurrentVMCID == "" {
 		return fmt.Errorf("there is no VM: %s records none; `bootstrap deploy MANIFEST` creates one", r.t.From.StateName(r.t.StatePath))
 	}

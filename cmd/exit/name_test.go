@@ -99,6 +99,7 @@ func samples() []sample {
 		{"instances-failed", Failed, &deployment.EndedError{Deployment: "x", Does: deployment.Stop}},
 		{"links-unresolved", Manifest, &links.Unresolved{Deployment: "x"}},
 		{"vm-none", Failed, &deployer.NoVMError{}},
+		{"vm-none", Failed, &deployer.NoVMError{Detached: true}},
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1"}},
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1", Mounted: true}},
 		{"disk-shrinks", Failed, &plan.ShrinkError{CID: "disk-1", From: 2, To: 1}},
