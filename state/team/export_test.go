@@ -33,6 +33,14 @@ func LeaseRenewed(s *Store, ago time.Duration) time.Time {
 	return s.lease.renewed
 }
 
+// Sighted returns the time from which a run measures the age of a lease that it sees for
+// the first time in a place that does not report ages.
+func Sighted(s *Store) time.Time {
+	seen := sighting{age: -1}
+	_, _ = s.over(held{}, "1", &seen)
+	return seen.at
+}
+
 // Sign returns a document as the holder of a key signs it.
 func Sign(k Key, name string, generation uint64, writer string, content []byte) []byte {
 	return k.sign(name, generation, writer, content)

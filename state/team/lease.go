@@ -255,7 +255,8 @@ func (s *Store) over(now held, version string, seen *sighting) (bool, time.Durat
 	age := seen.age
 	if age < 0 { // The place does not report the age, so this run must observe the version.
 		if seen.version != version {
-			seen.version, seen.at = version, wallClock()
+			// The wall clock may jump, which would take the lease from a run that renews it.
+			seen.version, seen.at = version, time.Now()
 		}
 		age = time.Since(seen.at)
 	}

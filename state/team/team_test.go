@@ -709,6 +709,9 @@ func TestServerWithoutClock(t *testing.T) {
 		t.Error("the lock was not taken from ann")
 	}
 	unlock(t, c)
+	if at := team.Sighted(b); !strings.Contains(at.String(), "m=") {
+		t.Errorf("the lease was seen at %v, by a clock that may jump", at)
+	}
 }
 
 type withoutDate struct{ http.ResponseWriter }
