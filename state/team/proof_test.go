@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"bootstrap/internal/sealed"
 	"bootstrap/state/team"
+	"bootstrap/state/team/teamtest"
 )
 
 // person is a machine of a team, with its own record of trusted keys.
@@ -284,6 +286,41 @@ func testTrust(t *testing.T, address string) {
 	}
 	if _, err := anna.open(address, "").Load(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A document that a record names twice is signed once; what is not the state of an instance
+// is not read.
+func TestTrustOfInstances(t *testing.T) {
+	t.Parallel()
+	web := &teamtest.Web{}
+	server := httptest.NewServer(web)
+	t.Cleanup(server.Close)
+	anna := newPerson(t, "anna")
+	a := anna.open(server.URL+"/prod", "")
+	const one = `{"state":"web-6ba7b810/state.json"}`
+	put(t, a, "deployment/deployment.json", []byte(`{"instances":[`+one+`,`+one+`,{"state":"../../x/state.json"},{"state":"/state.json"}],"former_instances":[`+one+`]}`))
+	put(t, a, "deployment/web-6ba7b810/state.json", []byte(stateText))
+	put(t, a, "x/state.json", []byte(stateText))
+	found, err := a.Examine(t.Context())
+	if err != nil || len(found.Documents) != 2 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	lock(t, a.Store)
+	if err := errors.Join(a.Trust(t.Context(), found), a.SignAgain(t.Context()), a.Unlock(t.Context())); err != nil {
+		t.Error(err)
+	}
+	b, err := anna.open(server.URL+"/prod", "").Instance("web-6ba7b810/state.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.Load(t.Context()); err != nil || string(d.Data) != stateText {
+		t.Errorf("%s %v", d.Data, err)
+	}
+	for _, name := range []string{"../x/state.json", "../../state.json", "web/../../state.json", "/state.json", "web/x/state.json", "web/state.json\n", "web\\state.json"} {
+		if _, err := a.Instance(name); err == nil {
+			t.Errorf("%q is an instance", name)
+		}
 	}
 }
 

@@ -36,19 +36,32 @@ func (s *Store) KeyRenewed(ctx context.Context) error {
 // This run must hold the lease, and no other run that of a part.
 func (s *Store) SignAgain(ctx context.Context) error {
 	names := []string{stateName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
-	for i := 0; i < len(names); i++ {
-		d, err := s.load(ctx, names[i])
-		if err == nil && d.Version != "" {
-			_, err = s.save(ctx, names[i], d.Data, d.Version)
+	return eachNamed(names, func(name string) ([]byte, error) {
+		if path.Base(name) == keptName { // it is encrypted for others, too
+			return nil, nil
 		}
+		d, err := s.load(ctx, name)
+		if err == nil && d.Version != "" {
+			_, err = s.save(ctx, name, d.Data, d.Version)
+		}
+		return d.Data, err
+	})
+}
+
+// eachNamed calls read once for each document of a list, and for those that the contents
+// of these name.
+func eachNamed(names []string, read func(name string) (content []byte, err error)) error {
+	done := map[string]bool{}
+	for i := 0; i < len(names); i++ {
+		if done[names[i]] {
+			continue
+		}
+		done[names[i]] = true
+		content, err := read(names[i])
 		if err != nil {
 			return err
 		}
-		for _, name := range named(names[i], d.Data) {
-			if path.Base(name) != keptName { // it is encrypted for others, too
-				names = append(names, name)
-			}
-		}
+		names = append(names, named(names[i], content)...)
 	}
 	return nil
 }
@@ -154,23 +167,19 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 	names := []string{stateName, varsName, keptName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
-	for i := 0; i < len(names); i++ {
-		d, err := s.raw(ctx, names[i])
-		if err != nil {
-			return err
+	return eachNamed(names, func(name string) ([]byte, error) {
+		d, err := s.raw(ctx, name)
+		if err != nil || d.Version == "" {
+			return nil, err
 		}
-		if d.Version == "" {
-			continue
-		}
-		seen := Seen{Name: names[i], version: d.Version}
-		seen.proof, seen.Content, seen.Doubt = judge.judge(names[i], d.Data)
+		seen := Seen{Name: name, version: d.Version}
+		seen.proof, seen.Content, seen.Doubt = judge.judge(name, d.Data)
 		if seen.Doubt == nil || seen.Doubt.Why == Older {
 			seen.Writer, seen.Written = seen.proof.writer, at(seen.proof.generation)
 		}
 		e.Documents = append(e.Documents, seen)
-		names = append(names, named(names[i], seen.Content)...)
-	}
-	return nil
+		return seen.Content, nil
+	})
 }
 
 // Trust makes this machine trust the key and the examined documents. It signs doubtful
