@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"bootstrap/internal/failure"
 	"bootstrap/manifest/document"
@@ -220,6 +221,9 @@ func (r *reader) readMany(top document.Value) {
 		place := item.Get("name")
 		if slices.Contains(list.list, one.Group.Name) {
 			place.Fail("must be unique, but there is another instance group %q", document.Literal(one.Group.Name))
+		}
+		if strings.ContainsAny(one.Group.Name, `/\,`) { // names of files and of --instance have it
+			place.Fail(`must not contain a slash, a backslash or a comma, because instances are named GROUP/INDEX, but is %q`, document.Literal(one.Group.Name))
 		}
 		list.add(place, one.Group.Name, one.Group.Name != "")
 		lifecycle, _ := item.Get("lifecycle").Text()

@@ -214,6 +214,18 @@ func TestNumberOfInstances(t *testing.T) {
 	}
 }
 
+// The name of a group is a part of the names of files and of instances.
+func TestGroupNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"../web", "a/b", `a\b`, "a,b"} {
+		path, opts := written(t, "- name: web", "- name: "+name)
+		_, err := LoadDeployment(t.Context(), path, opts)
+		if err == nil || !strings.Contains(err.Error(), "instance_groups[1].name: must not contain a slash, a backslash or a comma") || !strings.Contains(err.Error(), "manifest.yml:") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Features that are not used are named.
 func TestUnusedFeatures(t *testing.T) {
 	path, inputs := written(t, "update: {", "features: {use_link_dns_names: true, use_short_dns_addresses: false, randomize_az_placement: true, use_dns_addresses: true}\nupdate: {")

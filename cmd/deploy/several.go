@@ -107,6 +107,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 		return nil, nil, err
 	}
 	s.continueRecreate(&opts, old)
+	opts.Inputs.Pipes = &document.Pipes{} // LinkNames reads all inputs once more
 	opts.Inputs.LinkNames = deployment.LinkNames(opts, old, s.saved)
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
 		s.read = of.Deployment
@@ -201,6 +202,9 @@ func (s *several) save(ctx context.Context, opts deployer.Options, p *deployment
 func (s *several) deploy(saved string) (err error) {
 	if err := s.refused(); err != nil {
 		return err
+	}
+	if pipe := s.opts.Inputs.Pipe(s.opts.Manifest); pipe != "" {
+		return &document.FileError{Err: fmt.Errorf("cannot %s several instances with %s: it is a pipe, and the process of each instance reads it again; write its content to a file, and name that", s.cmd.Name(), pipe)}
 	}
 	if saved != "" {
 		if s.saved, err = readSeveralPlan(saved); err != nil {

@@ -3,6 +3,10 @@ package document
 import (
 	"context"
 	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/internal/sealed"
@@ -79,6 +83,26 @@ type Options struct {
 	// Waiting is called before the evaluation waits for keys of variables. It gets the
 	// document with variables that are not filled in; may be nil.
 	Waiting func(top Value)
+}
+
+// Pipe returns the first of the document at path and the files of the options that is a
+// pipe, which can be read only once; empty: none of them is.
+func (o Options) Pipe(path string) string {
+	files := slices.Concat([]string{path, o.CloudProvider}, o.Ops, o.CloudConfigs, o.RuntimeConfigs, o.VarsFiles)
+	for _, arg := range o.VarFiles {
+		_, file, _ := strings.Cut(arg, "=")
+		files = append(files, file)
+	}
+	for _, file := range files {
+		expanded, err := ExpandHome(file)
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(expanded); err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+			return file
+		}
+	}
+	return ""
 }
 
 // Sources are where releases and stemcells are looked for, NAME=SOURCE each, and the file
