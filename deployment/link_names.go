@@ -31,7 +31,9 @@ func LinkNames(opts deployer.Options, old *record.Record, saved *Saved) func(con
 					continue
 				}
 				opts.Deployment = of.Deployment
-				opts.Select(draft.Record, in)
+				if err := opts.Select(draft.Record, in); err != nil {
+					return err
+				}
 				names, err = deployer.LinkNames(ctx, opts, wishes)
 				return err
 			}

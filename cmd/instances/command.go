@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ type Command struct {
 	Console *cli.Console
 	Cobra   *cobra.Command
 	Dir     string // folder of the record
+
+	// Progress is where the progress is shown without --json; nil: on standard output.
+	Progress io.Writer
 
 	// confirm is set by Lock, for a state in the store of a team. It returns an error if
 	// another run has taken the lock.
@@ -71,14 +75,18 @@ func lock(ctx context.Context, dir string, opts deployer.Options) (unlock func()
 // about one instance.
 func (s *Command) Options(opts deployer.Options, flags map[string][]string) deployment.Options {
 	c := s.Console
-	report := ui.DeploymentPlain(c.Writer(c.Out()))
+	shown := s.Progress
+	if shown == nil {
+		shown = c.Out()
+	}
+	report := ui.DeploymentPlain(c.Writer(shown))
 	if c.JSON() {
 		report = ui.DeploymentJSON(c.Redactor.Lines(c.Out()))
 	}
 	if events := c.Events(); events != nil {
-		shown, kept := report, ui.DeploymentJSON(events)
+		show, kept := report, ui.DeploymentJSON(events)
 		report = func(e deployment.Event) {
-			shown(e)
+			show(e)
 			kept(e)
 		}
 	}

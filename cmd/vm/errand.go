@@ -40,7 +40,8 @@ bootstrap is killed, the script continues, and the same command shows its output
 Of several instances it runs on all that have the job, or on those of --instance, at
 the same time: lines begin with the name of the instance, and the exit code is the
 highest one. If none has it, it runs for an instance group with lifecycle errand that has
-this name or job: on a VM that is made for it, and deleted afterwards.`,
+this name or job: on a VM that is made for it, and deleted afterwards. Its persistent
+disk is kept as an orphaned one.`,
 		Example: "  bootstrap run-errand manifest.yml smoke-tests\n  bootstrap run-errand cluster.yml status --instance zookeeper/0 --when-changed",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("state"); {

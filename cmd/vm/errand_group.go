@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"bootstrap/cmd/instances"
-	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
@@ -77,12 +76,9 @@ func jobsOf(g *manifest.Group) []string {
 
 // onGroup makes the VM of a group, runs the errand on it, and deletes the VM.
 func (e *errand) onGroup(ctx context.Context, all *instances.Command, opts deployer.Options, g *manifest.Group) (result ErrandResult, err error) {
+	all.Progress = e.c.Stderr // Standard output is for the output of the errand.
 	o := all.Options(opts, nil)
-	o.Only = g.Name
-	o.Report = ui.DeploymentPlain(e.c.Writer(e.c.Stderr))
-	if e.c.JSON() {
-		o.Report = ui.DeploymentJSON(e.c.Redactor.Lines(e.c.Out()))
-	}
+	o.Only, o.KeepDisks = g.Name, true
 	_ = os.RemoveAll(o.Logs) // from an earlier run
 	old, err := deployment.Load(all.Dir, opts)
 	if err != nil {
@@ -112,7 +108,9 @@ func (e *errand) onGroup(ctx context.Context, all *instances.Command, opts deplo
 		return result, err
 	}
 	opts.Deployment = nil
-	opts.Select(draft.Record, in)
+	if err := opts.Select(draft.Record, in); err != nil {
+		return result, err
+	}
 	opts.Report = warnings(opts.Report)
 	names := []string{e.what.Name}
 	if g.Name == e.what.Name {
@@ -138,6 +136,7 @@ func warnings(pass func(report.Event)) func(report.Event) {
 }
 
 // deleteVM deletes the VM of an errand that has ended, also if the person has interrupted it.
+// Its disk becomes an orphaned one.
 func (e *errand) deleteVM(ctx context.Context, o deployment.Options, dir string, opts deployer.Options, id string) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), deleteFor)
 	defer end()
@@ -149,7 +148,7 @@ func (e *errand) deleteVM(ctx context.Context, o deployment.Options, dir string,
 	if !found {
 		return nil
 	}
-	p := deployment.DeleteOf(now, []*record.Instance{in}, false)
+	p := deployment.DeleteOf(now, []*record.Instance{in}, o.KeepDisks)
 	if err := deployment.Run(ctx, o, &deployment.Draft{Record: now}, p, dir); err != nil {
 		return fmt.Errorf("cannot delete the VM of the errand: %w; the next `bootstrap deploy MANIFEST` deletes it", err)
 	}
