@@ -191,6 +191,9 @@ func (r *run) refuseUnrecorded(ctx context.Context) error {
 
 // readManifest reads the manifest.
 func (r *run) readManifest(ctx context.Context) error {
+	if err := r.t.From.RefuseFormer(); err != nil {
+		return err
+	}
 	r.t.From.Inputs.CheckLinks = r.t.From.Of == nil // a deploy of all instances checks those of others
 	in, err := r.t.Read(ctx)
 	if err == nil {

@@ -90,6 +90,7 @@ func samples() []sample {
 		{"instance-needed", Usage, &instance.ManySelectedError{Names: []string{"web/0", "web/1"}}},
 		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Known: []string{"web/0"}, Dir: "x-state"}},
 		{"instance-unknown", NoState, &instance.UnknownInstanceError{Instance: "web/7", Dir: "x-state"}},
+		{"instance-unknown", NoState, &instance.FormerError{Instance: "web/6ba7"}},
 		{"instance-unknown", NoState, &instance.NoInstancesError{Manifest: "x", Dir: "x-state"}},
 		{"instance-ignored", Failed, &instance.IgnoredError{Instance: "web/0"}},
 		{"instance-group-gone", Failed, &instance.GroupGoneError{Instance: "web/0"}},

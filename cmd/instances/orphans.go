@@ -57,11 +57,6 @@ func onStates(ctx context.Context, opts deployer.Options, all *record.Record, li
 	for _, in := range slices.Clone(list) {
 		one := opts
 		one.Instance = in.Group + "/" + in.ID
-		if _, former := all.FindFormer(one.Instance); former {
-			// Its group may be gone from the manifest, and it has no addresses: what its last
-			// deploy has recorded counts.
-			one.Usual = true
-		}
 		err := one.Select(all, in)
 		found := false
 		if err == nil {

@@ -54,7 +54,9 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 // operations or variables.
 func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	asked := !t.From.Usual && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
+	// The manifest may have no group of a former instance, and has no address for it: what its
+	// last deploy has recorded counts.
+	asked := !t.From.Usual && !t.From.isFormer() && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")

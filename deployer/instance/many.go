@@ -116,6 +116,32 @@ func (e *GroupGoneError) Error() string {
 
 func (e *GroupGoneError) Name() string { return "instance-group-gone" }
 
+// FormerError says that only orphaned disks are left of an instance.
+type FormerError struct {
+	Instance string // GROUP/ID
+}
+
+func (e *FormerError) Error() string {
+	return fmt.Sprintf("the instance %s was deleted, and only its orphaned disks are left: `bootstrap disks MANIFEST` lists them", e.Instance)
+}
+
+func (e *FormerError) Name() string { return "instance-unknown" }
+
+func (e *FormerError) ExitCode() failure.Code { return failure.NoState }
+
+// RefuseFormer returns a *FormerError if the options are about an instance that was deleted.
+func (o *Options) RefuseFormer() error {
+	if !o.isFormer() {
+		return nil
+	}
+	return &FormerError{Instance: o.Of.Instance.Group + "/" + o.Of.Instance.ID}
+}
+
+// isFormer reports whether the options are about a former instance of a record.
+func (o *Options) isFormer() bool {
+	return o.Of != nil && slices.Contains(o.Of.Record.Former, o.Of.Instance)
+}
+
 // mostNamed is how many instances an error names at most.
 const mostNamed = 10
 
