@@ -1,8 +1,6 @@
 package deployment
 
 import (
-	"slices"
-
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployment/record"
@@ -17,13 +15,9 @@ type GoneDisk struct {
 	Use      observe.DiskUse `json:"use"`
 }
 
-// DisksOf returns the disks that a delete of instances deletes: their own ones unless
-// opts.KeepDisk is set, and with opts.OrphanedDisks the orphans. A delete of all instances
-// deletes those of former instances, too.
+// DisksOf returns the disks that a delete of instances, also of former ones, deletes: their
+// own ones unless opts.KeepDisk is set, and with opts.OrphanedDisks the orphans.
 func DisksOf(all *record.Record, list []*record.Instance, opts deployer.Options) ([]GoneDisk, error) {
-	if opts.OrphanedDisks && len(list) == len(all.Instances) {
-		list = slices.Concat(list, all.Former)
-	}
 	var gone []GoneDisk
 	for _, in := range list {
 		disks, err := SeenDisks(all, in, opts.Home)

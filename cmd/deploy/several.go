@@ -322,11 +322,14 @@ func (s *several) delete() error {
 			return err
 		}
 		defer unlock()
+		if old, err = deployment.Load(s.dir, opts); err != nil { // Another run may have changed it before the lock.
+			return err
+		}
 		if err := s.command().Await(ctx, opts, old); err != nil {
 			return err
 		}
 		list, unknown := old.Select(s.only)
-		if unknown != "" || s.only != "" && len(list) == 0 {
+		if unknown != "" {
 			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(old.Instances), Dir: s.dir}
 		}
 		old.Run = nil
@@ -336,6 +339,9 @@ func (s *several) delete() error {
 			}
 		}
 		p := deployment.DeleteOf(old, list, opts.KeepDisk)
+		if s.only == "" {
+			list = slices.Concat(list, old.Former)
+		}
 		if p.Disks, err = deployment.DisksOf(old, list, opts); err != nil {
 			return err
 		}
@@ -348,7 +354,7 @@ func (s *several) delete() error {
 			opts.OrphansBefore = time.Time{}
 			err = instances.DeleteOrphans(ctx, opts, old, old.Former)
 		}
-		if err == nil && s.only == "" {
+		if err == nil && len(old.Instances) == 0 {
 			err = deployer.UnshareLinks(opts.Config, s.dir)
 		}
 		return err

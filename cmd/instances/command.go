@@ -15,7 +15,6 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
@@ -139,20 +138,15 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			return err
 		}
 		defer unlock()
-		now, err := opts.LoadRecord(all.Dir) // Another run may have changed it before the lock.
-		if err != nil {
+		if err := s.Reload(opts); err != nil {
 			return err
 		}
-		if err := all.Await(ctx, opts, now); err != nil {
+		if err := all.Await(ctx, opts, s.Record); err != nil {
 			return err
 		}
-		known := deployment.Recorded(now, opts.Home)
-		selected, unknown := now.Select(s.Names)
-		if len(selected) == 0 {
-			return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(now.Instances), Dir: all.Dir}
-		}
+		known := deployment.Recorded(s.Record, opts.Home)
 		var list []*record.Instance
-		for _, in := range selected {
+		for _, in := range s.List {
 			if in.Ignored {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s is ignored: it stays as it is", in.Name())})
 				continue
@@ -165,6 +159,6 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		}
 		o := all.Options(opts, nil)
 		_ = os.RemoveAll(o.Logs) // from an earlier run
-		return deployment.RunLifecycle(ctx, o, does, now, s.Names, list)
+		return deployment.RunLifecycle(ctx, o, does, s.Record, s.Names, list)
 	})
 }

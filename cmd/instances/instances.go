@@ -68,6 +68,24 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	return s, nil
 }
 
+// Reload reads the record again: another run may have changed it before the lock.
+func (s *Selection) Reload(opts deployer.Options) error {
+	dir := s.Record.Dir()
+	all, err := opts.LoadRecord(dir)
+	if err != nil {
+		return err
+	}
+	list, unknown := all.Select(s.Names)
+	switch {
+	case unknown != "":
+		return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(all.Instances), Dir: dir}
+	case len(list) == 0:
+		return &instance.NoInstancesError{Manifest: opts.Manifest, Dir: dir}
+	}
+	s.Record, s.List = all, list
+	return nil
+}
+
 // atOnce is the number of instances for which a command works at the same time. It is large
 // because a command mostly waits: for agents, and with logs --follow for the user.
 const atOnce = 256

@@ -91,8 +91,8 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 }
 
 // severalRecorded returns the record of a deployment with several instances, and those
-// that the options select: all, and the former ones, or several of them. The record is nil
-// if the options are about one instance.
+// that the options select: all, and the former ones, or several of them, or a former one. The
+// record is nil if the options are about one instance.
 func severalRecorded(ctx context.Context, c *cli.Console, opts *deployer.Options) (*record.Record, []*record.Instance, error) {
 	from := &opts.Options
 	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
@@ -106,7 +106,7 @@ func severalRecorded(ctx context.Context, c *cli.Console, opts *deployer.Options
 		return nil, nil, nil
 	}
 	all, list, err := selectedWithFormer(from)
-	if err == nil && from.Instance != "" && len(list) == 1 {
+	if err == nil && from.Instance != "" && len(list) == 1 && !slices.Contains(all.Former, list[0]) {
 		return nil, nil, nil
 	}
 	return all, list, err
@@ -177,12 +177,23 @@ func attachDisk(ctx context.Context, opts deployer.Options) error {
 	if opts.Of == nil {
 		return deployer.AttachDisk(ctx, opts)
 	}
-	all := opts.Of.Record
-	unlock, err := instances.Lock(ctx, all.Dir(), opts)
+	dir, id := opts.Of.Record.Dir(), opts.Of.Instance.ID
+	unlock, err := instances.Lock(ctx, dir, opts)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	all, err := opts.LoadRecord(dir) // Another run may have changed it before the lock.
+	if err != nil {
+		return err
+	}
+	in, found := all.ByID(id)
+	if !found {
+		return &instance.UnknownInstanceError{Instance: opts.Instance, Known: record.Names(all.Instances), Dir: dir}
+	}
+	if err := opts.Select(all, in); err != nil {
+		return err
+	}
 	if err := deployer.AttachDisk(ctx, opts); err != nil {
 		return err
 	}

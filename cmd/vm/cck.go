@@ -86,9 +86,7 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		defer unlock()
-		opts.Instance = several.Names
-		several.Record, several.List, err = opts.Selected() // Another run may have changed them before the lock.
-		if err != nil {
+		if err := several.Reload(opts); err != nil {
 			return err
 		}
 		var each []deployer.Options

@@ -126,6 +126,9 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 		return err
 	}
 	defer unlock()
+	if err := of.Reload(opts); err != nil {
+		return err
+	}
 	if !selected { // Instances of groups with lifecycle errand are those of onGroups.
 		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.Errand || in.KeepAlive })
 	}
