@@ -97,8 +97,8 @@ type Own struct {
 	// the VM.
 	Made    map[string]string `json:"made,omitempty"`
 	Applied map[string]string `json:"applied,omitempty"`
-	// Tagged is the digest of the tags that a deploy has set which created the current VM
-	// and left its jobs to another deploy; empty: unknown.
+	// Tagged is the digest of the current VM's tags, if the deploy that created the VM set
+	// them and left the jobs to another deploy; empty: unknown.
 	Tagged string `json:"tagged,omitempty"`
 	// Processes are the names of the processes in the monit files of the last successful
 	// deploy's jobs.

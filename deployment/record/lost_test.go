@@ -33,10 +33,11 @@ func TestDamaged(t *testing.T) {
 		"":                                   "unexpected end",
 		`{"format": 1, "instances": [`:       "unexpected end",
 		`{"format": 1, "instances": [null]}`: "has no id, group or state",
-		`{"format": 1, "instances": [` + one + `, ` + one + `]}`:                              "twice",
-		`{"format": 1, "instances": [` + strings.Replace(one, "web-", "../../x", 1) + `]}`:    "not in its folder",
-		`{"format": 1, "instances": [` + strings.Replace(one, `"web"`, `"../../x"`, 1) + `]}`: "is not a name",
-		`{"format": 1, "instances": [` + strings.Replace(one, `-9dad`, `/../../x`, 1) + `]}`:  "is not a name",
+		`{"format": 1, "instances": [` + one + `, ` + one + `]}`:                                                                          "twice",
+		`{"format": 1, "instances": [` + one + `, ` + strings.Replace(strings.Replace(one, `"6ba`, `"7ba`, 1), `"web"`, `"db"`, 1) + `]}`: `has the state "web-6ba7b810.json" of another`,
+		`{"format": 1, "instances": [` + strings.Replace(one, "web-", "../../x", 1) + `]}`:                                                "not in its folder",
+		`{"format": 1, "instances": [` + strings.Replace(one, `"web"`, `"../../x"`, 1) + `]}`:                                             "is not a name",
+		`{"format": 1, "instances": [` + strings.Replace(one, `-9dad`, `/../../x`, 1) + `]}`:                                              "is not a name",
 	} {
 		write(t, dir, fileName, content)
 		fails(t, dir, word, "put a copy of it back", "bootstrap delete --state FILE")

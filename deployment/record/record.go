@@ -254,11 +254,11 @@ func lost(dir string) error {
 	return nil
 }
 
-// check refuses a record if two instances have the same name or id, if one lacks an id,
-// group or state, if an id or group is no name of a file, or if a state is outside of the
+// check refuses a record if two instances have the same name, id or state, if one lacks an
+// id, group or state, if an id or group is no name of a file, or if a state is outside of the
 // folder.
 func (r *Record) check() error {
-	seen := map[string]bool{}
+	seen, states := map[string]bool{}, map[string]bool{}
 	for _, in := range r.Instances {
 		if err := in.check(); err != nil {
 			return err
@@ -266,7 +266,10 @@ func (r *Record) check() error {
 		if seen[in.ID] || seen[in.Name()] {
 			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
 		}
-		seen[in.ID], seen[in.Name()] = true, true
+		if states[in.State] {
+			return fmt.Errorf("it is damaged: %s has the state %q of another instance", in.Name(), in.State)
+		}
+		seen[in.ID], seen[in.Name()], states[in.State] = true, true, true
 	}
 	return r.checkFormer(seen)
 }

@@ -146,7 +146,7 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	}
 	omitted, err := c.omitted(machine)
 	if err != nil || omitted == "" {
-		return []any{cid, machine.Networks}, nil // the VM exists: what it omits is only told to people
+		return []any{cid, machine.Networks}, nil // the VM exists, and the omitted units are only a note for people
 	}
 	return []any{cid, machine.Networks, map[string]any{"notes": []string{omitted}}}, nil
 }

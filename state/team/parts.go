@@ -167,9 +167,8 @@ func (s *Store) Lost() error {
 	return nil
 }
 
-// HeldByOther returns who holds the lease, if that is a run whose process is none of this
-// machine's mine; nil: no such run does. A lease that has ended by time, as far as one look
-// shows, counts as free.
+// HeldByOther returns who holds the lease; nil: nobody does, or one of the processes in mine
+// on this machine. A lease that seems to have ended without renewal counts as free.
 func (s *Store) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error) {
 	now, version, age, err := s.readLease(ctx)
 	if err != nil || version == "" || now.Ended {
