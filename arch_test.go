@@ -828,7 +828,7 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
 		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
-			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/orphans.go", "deployer/problems.go", "deployer/putback.go", "deployer/remade.go",
+			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/problems.go", "deployer/putback.go", "deployer/remade.go",
 		},
 	}
 	seen := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
@@ -90,17 +91,17 @@ func (r *diskRecord) attach(context.Context) error {
 	if err := r.takeOrphan(); err != nil {
 		return err
 	}
-	if err := r.makeRoom(); err != nil {
-		return err
-	}
 	cid, st := r.cid, r.t.State.Get()
 	if _, err := orphanOf(st, cid); err != nil {
 		return err
 	}
-	if d := st.Disk(); d != nil {
+	if d := st.Disk(); d != nil && r.t.From.Of == nil {
 		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has only one; to exchange them, remove persistent_disk_pool from the manifest and deploy, which keeps the current one as an orphan; then add persistent_disk_pool again, and attach", cid, d.CID)
 	}
 	err := r.t.State.Update(func(st *state.State) error {
+		if have := st.Disk(); have != nil { // Of several instances, as a Director does.
+			st.Orphan(*have, "disk "+cid+" was attached in its place", time.Now())
+		}
 		d, _ := st.Adopt(cid)
 		st.CurrentDiskID = d.ID
 		return nil

@@ -70,11 +70,19 @@ func (r *run) dropOrphans(ctx context.Context) error {
 
 // takeOrphan makes the orphan of another instance, or of a deleted one, an orphan of the
 // run's instance, which has several siblings. The other state keeps it until DropOrphans: a
-// run that is killed loses no disk.
+// run that is killed loses no disk. A disk that a sibling uses may so be an orphan in other
+// states.
 func (r *diskRecord) takeOrphan() error {
 	of, st := r.t.From.Of, r.t.State.Get()
 	if of == nil {
 		return nil
+	}
+	by, used, err := r.disks.usedBySibling(r.cid)
+	switch {
+	case err != nil:
+		return err
+	case used:
+		return fmt.Errorf("disk %s belongs to %s, and is not an orphan; `bootstrap disks MANIFEST --orphaned` lists those", r.cid, by)
 	}
 	if _, err := orphanOf(st, r.cid); err == nil || plan.DiskOf(st, r.cid) != nil {
 		return nil
@@ -89,8 +97,6 @@ func (r *diskRecord) takeOrphan() error {
 		}
 		o, err := orphanOf(has, r.cid)
 		switch {
-		case plan.DiskOf(has, r.cid) != nil:
-			return fmt.Errorf("disk %s belongs to %s, and is not an orphan", r.cid, other.Name())
 		case err != nil:
 			continue
 		case other.Zone != of.Instance.Zone:
@@ -102,19 +108,6 @@ func (r *diskRecord) takeOrphan() error {
 		})
 	}
 	return nil
-}
-
-// makeRoom makes the current disk of one of several instances an orphan, as a Director does
-// when another disk is attached.
-func (r *diskRecord) makeRoom() error {
-	st := r.t.State.Get()
-	if _, err := orphanOf(st, r.cid); err != nil || r.t.From.Of == nil || st.Disk() == nil {
-		return nil
-	}
-	return r.t.State.Update(func(st *state.State) error {
-		st.Orphan(*st.Disk(), "disk "+r.cid+" was attached in its place", time.Now())
-		return nil
-	})
 }
 
 // confirmDelete asks before orphans are deleted.
