@@ -112,7 +112,8 @@ func (r *run) otherVMs(ctx context.Context, c *cpi.Client, disk string) (owners 
 }
 
 // Resolve applies a resolution to a problem. Those that create a VM or attach a disk deploy
-// the instance as the manifest says.
+// the instance as the manifest says. A VM whose agent answers by now is neither deleted nor
+// recreated.
 func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Resolution) error {
 	switch how {
 	case report.Ignore:
@@ -121,21 +122,22 @@ func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Res
 		opts.Inputs.Lenient = true
 		return Start(ctx, opts)
 	case report.RecreateVM, report.RecreateWithoutWait, report.ReattachDisk:
+		if opts.Recreate = p.Type == report.UnresponsiveAgent; opts.Recreate {
+			if silent, err := isSilent(ctx, opts, p); err != nil || !silent {
+				return err
+			}
+		}
 		opts.Fix, opts.NoWait, opts.Existing = true, how == report.RecreateWithoutWait, true
-		opts.Recreate = p.Type == report.UnresponsiveAgent
 		return Deploy(ctx, opts)
 	case report.DeleteDiskReference:
 		opts.Inputs.Lenient, opts.Disk = true, p.CID
 		return ForgetDisk(ctx, opts)
 	}
-	opts.Inputs.Generate, opts.Inputs.Lenient = document.Refuse, true
-	r := newRun(opts)
-	return r.execute(ctx, r.problemPhases(func(ctx context.Context) error {
-		if r.look.Facts.Answers {
-			r.t.Out.Info("The agent is responding now: skipping the resolution")
+	return resolving(ctx, opts, func(ctx context.Context, r *run) error {
+		switch {
+		case !r.has(p):
 			return nil
-		}
-		if how == report.DeleteVM {
+		case how == report.DeleteVM:
 			return r.runList(ctx, "deleting VM", plan.DeleteVMSteps)
 		}
 		return r.t.State.Update(func(st *state.State) error {
@@ -143,5 +145,33 @@ func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Res
 			st.Forget("delete_vm", p.CID)
 			return nil
 		})
-	}))
+	})
+}
+
+// resolving looks at the VM of the options and calls do.
+func resolving(ctx context.Context, opts Options, do func(context.Context, *run) error) error {
+	opts.Inputs.Generate, opts.Inputs.Lenient = document.Refuse, true
+	r := newRun(opts)
+	return r.execute(ctx, r.problemPhases(func(ctx context.Context) error { return do(ctx, r) }))
+}
+
+// isSilent reports whether the VM of a problem is still there and silent.
+func isSilent(ctx context.Context, opts Options, p report.Problem) (silent bool, err error) {
+	opts.Recreate = false
+	err = resolving(ctx, opts, func(_ context.Context, r *run) error { silent = r.has(p); return nil })
+	return silent, err
+}
+
+// has reports whether the instance still has the problem with its VM, and says so if not: the
+// person may have taken a while to choose.
+func (r *run) has(p report.Problem) bool {
+	switch current := r.t.State.Get().CurrentVMCID; {
+	case current != p.CID:
+		r.t.Out.Info(fmt.Sprintf("VM %s is not that of %s any more: skipping the resolution", p.CID, p.Instance))
+	case r.look.Facts.Answers:
+		r.t.Out.Info("The agent is responding now: skipping the resolution")
+	default:
+		return true
+	}
+	return false
 }
