@@ -70,8 +70,8 @@ type LockError struct {
 	Err  error
 }
 
-// errNoFile says that something else than a file has the name of the lock file: a person
-// may need it.
+// errNoFile means that the path of the lock file names a folder or a pipe, which must not
+// be deleted.
 var errNoFile = errors.New("it is not a regular file")
 
 func (e *LockError) Error() string {

@@ -181,8 +181,8 @@ func (c *Client) decodeVM(method string, result json.RawMessage) (VMResult, erro
 // maxNotes is the largest number of notes of a VM that are read.
 const maxNotes = 10
 
-// decodeNotes reads the lines for people in a third part of the result of create_vm. What
-// is not such a part is ignored: the VM exists anyway.
+// decodeNotes reads the lines for people in a third part of the result of create_vm. It
+// ignores a part of another form: the VM exists anyway.
 func (c *Client) decodeNotes(part json.RawMessage) (notes []string) {
 	var wire struct {
 		Notes any `json:"notes"`

@@ -80,8 +80,8 @@ func withVariables(given document.Options) document.Options {
 	}
 }
 
-// regularFile returns the contents of a file that can be read twice. What cannot be read,
-// is no file or is too large is reported by the command itself.
+// regularFile returns the contents of a regular file, which can be read twice. The command
+// itself reports a file that cannot be read or is too large.
 func regularFile(path string) ([]byte, bool) {
 	path, err := document.ExpandHome(path)
 	if err != nil {

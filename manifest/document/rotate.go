@@ -106,11 +106,12 @@ func (e *evaluation) choose(r Rotation, of []*evaluation) ([]Rotated, error) {
 	for _, own := range of {
 		c.add(own, true)
 	}
-	names := r.Names
-	if len(names) == 0 {
-		names = slices.DeleteFunc(gen.ExpiringWithin(c.defs, c.values, time.Now(), r.ExpiringWithin), func(key string) bool { return !c.selected(key, r) })
-	} else if err := c.named(e, r, &names); err != nil {
+	names, err := c.named(e, r)
+	if err != nil {
 		return nil, err
+	}
+	if len(r.Names) == 0 {
+		names = slices.DeleteFunc(gen.ExpiringWithin(c.defs, c.values, time.Now(), r.ExpiringWithin), func(key string) bool { return !c.selected(key, r) })
 	}
 	for _, own := range append(of, e) {
 		for _, given := range []variables{own.sourced, own.vars} {
@@ -177,11 +178,10 @@ func (c *choice) selected(key string, r Rotation) bool {
 	return of.Instance != "" && r.Selected(*of.by.instance)
 }
 
-// named replaces the names of variables with scope: instance by those of the values of
-// the selected instances.
-func (c *choice) named(e *evaluation, r Rotation, names *[]string) error {
-	var keys []string
-	for _, name := range *names {
+// named returns the names of the values that a rotation names: of a variable with scope:
+// instance, those of the selected instances.
+func (c *choice) named(e *evaluation, r Rotation) (keys []string, err error) {
+	for _, name := range r.Names {
 		def := e.byName[name]
 		switch {
 		case (def == nil || def.kind == "") && c.by[name].key == "":
@@ -190,7 +190,7 @@ func (c *choice) named(e *evaluation, r Rotation, names *[]string) error {
 				typed = append(typed, gen.Definition{Name: def.name, Type: def.kind})
 			}
 			_, err := gen.Rotate(typed, nil, nil, []string{name})
-			return err
+			return nil, err
 		case def != nil && def.each:
 			before := len(keys)
 			for _, of := range c.defs {
@@ -199,16 +199,15 @@ func (c *choice) named(e *evaluation, r Rotation, names *[]string) error {
 				}
 			}
 			if len(keys) == before {
-				return fmt.Errorf("cannot rotate %q: it has a value for each instance, and there is no such instance", name)
+				return nil, fmt.Errorf("cannot rotate %q: it has a value for each instance, and there is no such instance", name)
 			}
 		case !c.selected(name, r):
-			return fmt.Errorf("cannot rotate %q for some instances: it has one value for all; leave --instance out, or add scope: instance to the variable", name)
+			return nil, fmt.Errorf("cannot rotate %q for some instances: it has one value for all; leave --instance out, or add scope: instance to the variable", name)
 		default:
 			keys = append(keys, name)
 		}
 	}
-	*names = keys
-	return nil
+	return keys, nil
 }
 
 // why returns the reason why a variable was selected, or "" if it was not.

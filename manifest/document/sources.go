@@ -340,7 +340,7 @@ func readPipe(ctx context.Context, what, path, expanded string, unopened, most t
 	late := func(why string) func() {
 		return func() { cancel(fmt.Errorf("cannot read %s %s: %s", what, path, why)) }
 	}
-	timer := guard.AfterFunc(ctx, unopened, late(fmt.Sprintf("it is a pipe that no program has opened for writing within %v; each command reads it anew: write a file", unopened)))
+	timer := guard.AfterFunc(ctx, unopened, late(fmt.Sprintf("it is a pipe that no program has opened for writing within %v; each command reads it again: write a file", unopened)))
 	defer timer.Stop()
 	end := guard.AfterFunc(ctx, most, late(fmt.Sprintf("it is a pipe that did not end within %v", most)))
 	defer end.Stop()
