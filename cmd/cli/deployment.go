@@ -112,19 +112,13 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	return run(ctx, opts)
 }
 
-// SeveralInStore says why a deployment with several instances cannot be in the store of a
-// team, and what to do.
-const SeveralInStore = "the states of several instances are files, and cannot be in a store (--state URL, or BOOTSTRAP_STATE): name a file on this machine with --state FILE.json, whose folder of instances is FILE, or leave out --state; `bootstrap state move --state URL FILE.json` moves the state of one instance there"
-
-// SelectInstance finds the instance of --instance.
+// SelectInstance finds the instance of --instance. A store must be open.
 func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	switch {
 	case from.Instance == "":
 		return nil
 	case from.Manifest == "-" || from.Manifest == "" && from.RecordDir == "" && from.StateFile == "":
 		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
-	case team.IsAddress(from.StateFile): // only commands whose stores are not open
-		return WrongUsage(cmd, errors.New(SeveralInStore))
 	}
 	return from.SelectInstance()
 }
