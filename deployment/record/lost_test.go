@@ -31,6 +31,8 @@ func TestDamaged(t *testing.T) {
 	one := `{"id": "6ba7b810-9dad", "group": "web", "state": "web-6ba7b810.json"}`
 	for content, word := range map[string]string{
 		"":                                   "unexpected end",
+		"null":                               "it has no format",
+		`{"instances": null}`:                "it has no format",
 		`{"format": 1, "instances": [`:       "unexpected end",
 		`{"format": 1, "instances": [null]}`: "has no id, group or state",
 		`{"format": 1, "instances": [` + one + `, ` + one + `]}`:                                                                          "twice",

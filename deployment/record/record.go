@@ -207,7 +207,11 @@ func Load(dir string) (*Record, error) {
 		return nil, fmt.Errorf("cannot use the record of the deployment, %s: %w", path, &state.MovedError{To: to})
 	}
 	if err == nil {
+		r.Format = 0
 		err = json.Unmarshal(data, r)
+	}
+	if err == nil && r.Format == 0 { // Such as null, which would have no instances.
+		err = errors.New("it is damaged: it has no format")
 	}
 	if err == nil && r.Format != Format {
 		return nil, fmt.Errorf("the record of the deployment, %s, has the format %d, and this bootstrap reads format %d: use the version that wrote it", path, r.Format, Format)
