@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ func setsIgnored(c *cli.Console, ignored bool, cmd *cobra.Command) *cobra.Comman
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return fmt.Errorf("%s needs a manifest and an instance: %s", cli.ShortPath(cmd), cli.Form(cmd))
+		}
+		if slices.Contains(args[1:], "") {
+			return cli.WrongUsage(cmd, fmt.Errorf("the name of an instance is empty: %s", cli.Form(cmd)))
 		}
 		c.Start()
 		opts.Manifest = args[0]
