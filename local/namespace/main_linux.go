@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"bootstrap/internal/process"
 )
 
 // Main runs the part of a VM that args name: "try", "build SPEC", "init SPEC" or "tree
 // ...". It reports the result to the process that has started it.
 func Main(ctx context.Context, args []string) error {
-	// Without the pipes, the descriptors may be some that the runtime of Go uses.
-	if !isPipe(saysFD) || args[0] != "try" && args[0] != "tree" && !isPipe(waitFD) {
+	if !process.IsPipe(saysFD) || args[0] != "try" && args[0] != "tree" && !process.IsPipe(waitFD) {
 		return errors.New("cannot start a part of a VM: only bootstrap itself starts these parts")
 	}
 	if args[0] == "build" || args[0] == "tree" {
@@ -48,11 +49,4 @@ func Main(ctx context.Context, args []string) error {
 		return runInit(ctx, spec)
 	}
 	return fmt.Errorf("a VM has no part named '%s'", args[0])
-}
-
-// isPipe reports whether a descriptor is a pipe, as the process that starts a part of a VM
-// passes it.
-func isPipe(fd int) bool {
-	var stat syscall.Stat_t
-	return syscall.Fstat(fd, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFIFO
 }

@@ -84,10 +84,8 @@ func (c Cable) Start(ctx context.Context, program string, env []string, open []*
 
 // Main runs the cable that the JSON text describes until the VM or ctx ends.
 func Main(ctx context.Context, text string) error {
-	var stat syscall.Stat_t
-	// A person passes no pipe: then the descriptor may be one that the runtime of Go uses.
-	isPipe := syscall.Fstat(saysFD, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFIFO
-	if isPipe {
+	reports := process.IsPipe(saysFD) // a person passes no pipe
+	if reports {
 		syscall.CloseOnExec(saysFD)
 	}
 	var c Cable
@@ -100,7 +98,7 @@ func Main(ctx context.Context, text string) error {
 	if err != nil {
 		report = err.Error()
 	}
-	if isPipe {
+	if reports {
 		says := os.NewFile(saysFD, "report")
 		_, _ = io.WriteString(says, report)
 		_ = says.Close()
