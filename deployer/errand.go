@@ -34,15 +34,23 @@ func (r *run) runErrand(ctx context.Context, what ErrandRun) (access.ErrandOutco
 		what.Unchanged = func(fingerprint string) bool { return kept.Errand(what.Name) == fingerprint }
 	}
 	out, err := vm.RunErrand(ctx, what.ErrandOptions)
-	if err == nil && !out.Skipped {
-		succeeded := out.Fingerprint
-		if out.ExitCode != 0 {
-			succeeded = ""
+	if out.Fingerprint != "" && !out.Skipped {
+		kerr := kept.SetErrand(what.Name, succeeded(out, err))
+		if err == nil {
+			err = kerr
 		}
-		err = kept.SetErrand(what.Name, succeeded)
 	}
 	if err == nil && what.Logs != "" && !out.Skipped {
 		err = vm.Logs(ctx, access.LogsOptions{Out: what.Logs})
 	}
 	return out, err
+}
+
+// succeeded returns the fingerprint of the jobs with which an errand has succeeded; empty: it
+// has not, or that is unknown.
+func succeeded(out access.ErrandOutcome, err error) string {
+	if err != nil || out.ExitCode != 0 {
+		return ""
+	}
+	return out.Fingerprint
 }

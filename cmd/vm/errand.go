@@ -213,17 +213,26 @@ func exists(path string) bool {
 
 // ended prints how the errand ended, and returns the highest exit code.
 func (e *errand) ended(results []ErrandResult) error {
-	highest := 0
-	for _, r := range results {
-		highest = max(highest, r.ExitCode)
-	}
 	if e.c.JSON() {
 		e.c.PrintObject("errand", Errand{e.what.Name, results})
 	} else {
 		e.table(results)
 	}
 	e.c.Silent()
-	return exit.Code(highest)
+	return exit.Code(highest(results))
+}
+
+// highest returns the highest exit code. An agent may report one that a process cannot end
+// with, as of a program for Windows: it counts as 255, because 256 would be a success.
+func highest(results []ErrandResult) int {
+	code := 0
+	for _, r := range results {
+		if r.ExitCode < 0 || r.ExitCode > 255 {
+			return 255
+		}
+		code = max(code, r.ExitCode)
+	}
+	return code
 }
 
 // table prints a row for each result.
