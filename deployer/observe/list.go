@@ -77,6 +77,7 @@ func List(home string) ([]Listed, error) {
 }
 
 // joined returns the list with one entry for all instances of a deployment with several.
+// Former instances only have an entry if nothing else is left of it.
 func joined(list []Listed) []Listed {
 	var rest []Listed
 	of := map[string]*Listed{} // by the folder of the record
@@ -85,6 +86,10 @@ func joined(list []Listed) []Listed {
 		all, in := recordOf(l)
 		if in == nil {
 			rest = append(rest, l)
+			continue
+		}
+		former := slices.Contains(all.Former, in)
+		if former && len(all.Instances) > 0 {
 			continue
 		}
 		dir := all.Dir()
@@ -96,7 +101,9 @@ func joined(list []Listed) []Listed {
 			}
 			of[dir], dirs = row, append(dirs, dir)
 		}
-		row.Instances++
+		if !former {
+			row.Instances++
+		}
 		if rank := worst(); slices.Index(rank, l.Status) < slices.Index(rank, row.Status) {
 			row.Status = l.Status
 		}
@@ -131,7 +138,7 @@ func recordOf(l Listed) (*record.Record, *record.Instance) {
 		if err != nil {
 			continue
 		}
-		for _, in := range all.Instances {
+		for _, in := range slices.Concat(all.Instances, all.Former) {
 			if all.StatePath(in) == l.path {
 				return all, in
 			}

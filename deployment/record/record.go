@@ -238,7 +238,7 @@ func unusable(format string, args ...any) error {
 	return failure.Named("record-lost", fmt.Errorf(format, args...))
 }
 
-// stateFile is how Draft names the states in the folder.
+// stateFile is how NewState names the states in the folder.
 var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
 
 // lost returns an error if a folder without a record has states.
