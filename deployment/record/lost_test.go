@@ -66,3 +66,22 @@ func fails(t *testing.T, dir string, words ...string) {
 		}
 	}
 }
+
+// A record of another user is not damaged: nothing is to be deleted.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "x-state")
+	write(t, dir, fileName, "{}")
+	path := filepath.Join(dir, fileName)
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if file, err := os.Open(path); err == nil {
+		_ = file.Close()
+		t.Skip("this user, such as root, or this system may read each file")
+	}
+	fails(t, dir, "as its owner")
+	if _, err := Load(dir); strings.Contains(err.Error(), "bootstrap delete") {
+		t.Error(err)
+	}
+}

@@ -222,6 +222,9 @@ func Load(dir string) (*Record, error) {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w; run the same command as its owner, or make the file readable", path, err)
+	}
 	if err != nil {
 		return nil, unusable("cannot read the record of the deployment, %s: %w; %s", path, err, restore)
 	}
