@@ -192,8 +192,8 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 		for n := 2; exists(result.Logs); n++ {
 			result.Logs = filepath.Join(e.logs, fmt.Sprintf("%s-%d.tgz", name, n))
 		}
-		if err := os.MkdirAll(e.logs, 0o700); err != nil {
-			return fmt.Errorf("cannot keep the logs: %w", err)
+		if err := makeFolder(e.logs); err != nil {
+			return fmt.Errorf("cannot keep the logs: %w; name a folder that this user may write to with --download-logs", err)
 		}
 		what.Logs = result.Logs
 	}
@@ -204,6 +204,18 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 		result.Logs = ""
 	}
 	return errors.Join(err, stdout.Flush(), stderr.Flush())
+}
+
+// makeFolder makes a folder, if there is none, and checks that files can be made in it.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".logs-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 func exists(path string) bool {

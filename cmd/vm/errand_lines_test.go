@@ -1,6 +1,8 @@
 package vm
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,5 +32,36 @@ func TestLogLines(t *testing.T) {
 	}
 	if len(got) != 200_000 || time.Since(begun) > 30*time.Second {
 		t.Errorf("%d lines in %s", len(got), time.Since(begun))
+	}
+}
+
+// A folder for logs is checked before the errand runs, which would run for nothing.
+func TestMakeFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for range 2 {
+		if err := makeFolder(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("left: %v, %v", list, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if makeFolder(file) == nil {
+		t.Error("a file is no folder")
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.Create(filepath.Join(dir, "other"))
+	if err == nil {
+		_ = other.Close()
+		t.Skip("this user, such as root, or this system may write to each folder")
+	}
+	if makeFolder(dir) == nil {
+		t.Error("the folder cannot be written to")
 	}
 }
