@@ -56,6 +56,8 @@ func TestMakeFolder(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
+	// Otherwise the test's folder could not be removed.
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	other, err := os.Create(filepath.Join(dir, "other"))
 	if err == nil {
 		_ = other.Close()

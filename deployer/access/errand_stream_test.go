@@ -81,11 +81,11 @@ func newMachine(t *testing.T, before func(script string) bool) *machine {
 // serve runs the command of a connection.
 func (m *machine) serve(conn net.Conn, config *ssh.ServerConfig) {
 	defer conn.Close()
-	_, channels, requests, err := ssh.NewServerConn(conn, config)
+	_, channels, global, err := ssh.NewServerConn(conn, config)
 	if err != nil {
 		return
 	}
-	guard.Go(context.Background(), func() { ssh.DiscardRequests(requests) })
+	guard.Go(context.Background(), func() { ssh.DiscardRequests(global) })
 	channel, requests, err := (<-channels).Accept()
 	if err != nil {
 		return
