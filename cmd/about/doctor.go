@@ -38,7 +38,10 @@ The exit code is 0 if no check failed, else 1; with --strict also 1 after a warn
 				opts.Manifest = args[0]
 			}
 			c.ReportBy(func(report.Event) {}) // print only the findings
-			names, several := instances.Drafted(cmd.Context(), &opts)
+			names, several, err := instances.Drafted(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				if several {
 					return doctor(c, strict, func(each func(observe.Check)) error { return diagnoseAll(ctx, c, opts, names, each) })

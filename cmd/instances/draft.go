@@ -18,19 +18,24 @@ import (
 
 // Drafted returns whether the options are about the instances that a deployment is to have,
 // and which of them the person names; empty: all. One that the record has is not among them.
-func Drafted(ctx context.Context, opts *deployer.Options) (names string, several bool) {
+// It opens the store of a team that the options name.
+func Drafted(ctx context.Context, c *cli.Console, opts *deployer.Options) (names string, several bool, err error) {
 	names = opts.Instance
+	c.NameTarget(opts) // for errors
+	if err := c.OpenStateStore(ctx, opts); err != nil {
+		return names, false, err
+	}
 	if strings.Contains(names, "/") && !strings.Contains(names, ",") {
 		if all, err := record.Load(opts.RecordFolder()); err != nil {
-			return names, false // The command reports it.
+			return names, false, nil // The command reports it.
 		} else if _, found := all.Find(names); found {
-			return names, false
+			return names, false, nil
 		}
 	}
 	if _, several = Looks(ctx, &opts.Options); several {
 		opts.Instance = ""
 	}
-	return names, several
+	return names, several, nil
 }
 
 // renderers is for how many instances templates are rendered at the same time.
@@ -43,7 +48,7 @@ func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names s
 	opts.Inputs.Generate = document.Plan
 	_, end := ShareRuby(ctx, c, &opts)
 	defer end()
-	dir := record.Dir(opts.Manifest)
+	dir := opts.RecordFolder()
 	old, err := deployment.Load(dir, opts)
 	if err != nil {
 		return err

@@ -33,7 +33,10 @@ instances it renders all, or those of --instance: the paths begin with GROUP/IND
 			c.ReportTo(c.ProgressStream())
 			c.ResultOnly()
 			what.Each, what.Inputs = func(path, content string) { printFile(c, path, content) }, c.InputFiles(cmd, args)
-			names, several := instances.Drafted(cmd.Context(), &opts)
+			names, several, err := instances.Drafted(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				if several {
 					return renderAll(ctx, c, opts, names, what)

@@ -32,7 +32,10 @@ check. Of several instances it checks all, or those of --instance.`,
 			c.Start()
 			opts.Manifest = args[0]
 			c.ReportBy(func(report.Event) {}) // print only the result
-			names, several := instances.Drafted(cmd.Context(), &opts)
+			names, several, err := instances.Drafted(cmd.Context(), c, &opts)
+			if err != nil {
+				return err
+			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				check := deployer.Validate
 				if several {
