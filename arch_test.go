@@ -277,6 +277,7 @@ func imports() map[string][]string {
 		"deployment/shared": {"deployment/links"},
 		"deployment/order":  {},
 		"deployment/record": {"state"},
+		"deployment/dns":    {},
 		"deployment/roster": {"network"},
 		"docs":              {},
 		"deployer": {
@@ -289,7 +290,6 @@ func imports() map[string][]string {
 			"cpi/installation",
 			"deployer/access",
 			"deployer/changed",
-			"deployer/dns",
 			"deployer/health",
 			"deployer/instance",
 			"deployer/journal",
@@ -297,6 +297,7 @@ func imports() map[string][]string {
 			"deployer/plan",
 			"deployer/report",
 			"deployer/timeline",
+			"deployment/dns",
 			"deployment/links",
 			"deployment/order",
 			"deployment/record",
@@ -383,7 +384,6 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"deployer/dns":    {},
 		"deployer/health": {"manifest"},
 		"deployer/kept": {
 			"agent",

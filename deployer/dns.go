@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"bootstrap/agent"
-	"bootstrap/deployer/dns"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/dns"
 	"bootstrap/internal/digest"
 	"bootstrap/state"
 )

@@ -16,7 +16,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/agenttest"
-	"bootstrap/deployer/dns"
+	"bootstrap/deployment/dns"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )

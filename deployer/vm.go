@@ -11,10 +11,10 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
-	"bootstrap/deployer/dns"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/dns"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest"
 	"bootstrap/state"

@@ -1,0 +1,167 @@
+package dns
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Names are the numbers that stand for groups, links, zones, networks and instances in
+// names, and what else the records of a deployment are made from. A name keeps its
+// number for ever, and no number is used again: a job may still have a name with it.
+type Names struct {
+	// Groups and Links have common numbers. Links are named LINK-TYPE, with the name that
+	// the manifest gives the link.
+	Groups    map[string]int `json:"groups,omitempty"`
+	Links     map[string]int `json:"links,omitempty"`
+	Zones     map[string]int `json:"azs,omitempty"`
+	Networks  map[string]int `json:"networks,omitempty"`
+	Instances map[string]int `json:"instances,omitempty"` // by id
+	// LastGroup and LastInstance are the highest numbers that were given so far.
+	LastGroup    int `json:"last_group,omitempty"`
+	LastInstance int `json:"last_instance,omitempty"`
+
+	Provided map[string][]string `json:"provided,omitempty"` // by group: the links that its jobs provide, sorted
+	Aliases  []LinkAlias         `json:"aliases,omitempty"`
+	// Version is that of the records that were sent last, and Digest is their digest.
+	Version uint64 `json:"version,omitempty"`
+	Digest  string `json:"digest,omitempty"`
+}
+
+// LinkAlias is another name of the instances that provide a link.
+type LinkAlias struct {
+	Domain             string `json:"domain"`
+	Link               string `json:"link"` // as in Names.Links
+	HealthFilter       string `json:"health_filter,omitempty"`
+	InitialHealthCheck string `json:"initial_health_check,omitempty"`
+	PlaceholderType    string `json:"placeholder_type,omitempty"`
+}
+
+// Known are the names of a deployment that get numbers, in the order in which they get
+// them.
+type Known struct {
+	Groups, Zones, Networks, Instances []string
+	// Renamed has the former name of a group that was renamed, by its new name: the group
+	// keeps its number.
+	Renamed map[string]string
+}
+
+// With returns names in which all those of k have numbers. Instances that k does not
+// have lose theirs. n may be nil.
+func (n *Names) With(k Known) *Names {
+	next := n.clone()
+	for _, now := range slices.Sorted(maps.Keys(k.Renamed)) {
+		former := k.Renamed[now]
+		id, numbered := next.Groups[former]
+		if _, known := next.Groups[now]; numbered && !known && !slices.Contains(k.Groups, former) {
+			delete(next.Groups, former)
+			next.Groups[now] = id
+		}
+	}
+	for _, name := range k.Groups {
+		give(next.Groups, name, &next.LastGroup)
+	}
+	for _, list := range []struct {
+		of    map[string]int
+		names []string
+	}{{next.Zones, k.Zones}, {next.Networks, k.Networks}} {
+		last := highest(list.of)
+		for _, name := range list.names {
+			give(list.of, name, &last)
+		}
+	}
+	maps.DeleteFunc(next.Instances, func(id string, _ int) bool { return !slices.Contains(k.Instances, id) })
+	for _, id := range k.Instances {
+		give(next.Instances, id, &next.LastInstance)
+	}
+	return next
+}
+
+// WithLinks returns names in which all provided links have numbers. provided has them by
+// group; the links of one group after the other, in the order of groups, get numbers.
+func (n *Names) WithLinks(groups []string, provided map[string][]string, aliases []LinkAlias) *Names {
+	next := n.clone()
+	next.Provided, next.Aliases = map[string][]string{}, aliases
+	for _, group := range groups {
+		list := slices.Compact(slices.Sorted(slices.Values(provided[group])))
+		for _, link := range list {
+			give(next.Links, link, &next.LastGroup)
+		}
+		if len(list) > 0 {
+			next.Provided[group] = list
+		}
+	}
+	return next
+}
+
+// give gives a name a number, unless it has one or is empty.
+func give(of map[string]int, name string, last *int) {
+	if _, known := of[name]; known || name == "" {
+		return
+	}
+	*last++
+	of[name] = *last
+}
+
+// clone returns a copy whose maps are not nil.
+func (n *Names) clone() *Names {
+	var next Names
+	if n != nil {
+		next = *n
+	}
+	for _, of := range []*map[string]int{&next.Groups, &next.Links, &next.Zones, &next.Networks, &next.Instances} {
+		if *of = maps.Clone(*of); *of == nil {
+			*of = map[string]int{}
+		}
+	}
+	return &next
+}
+
+// Style says how names are written.
+type Style struct {
+	Short bool // with numbers: features.use_short_dns_addresses
+	Links bool // by the number of the link, which needs Short: features.use_link_dns_names
+}
+
+// Encoder makes the names of a deployment.
+type Encoder struct {
+	Deployment string
+	Names      *Names
+	Style      Style
+}
+
+// Instance returns the name of an instance on a network.
+func (e *Encoder) Instance(id, group, network string) string {
+	if !e.Style.Short {
+		return long(id, group, network, e.Deployment)
+	}
+	return e.short(e.one(id), network, number(e.Names.Groups, group))
+}
+
+// OfLink returns the name of an instance whose group provides a link.
+func (e *Encoder) OfLink(id, group, link, network string) string {
+	if !e.Style.Links {
+		return e.Instance(id, group, network)
+	}
+	return e.short(e.one(id), network, number(e.Names.Links, link))
+}
+
+// Link returns the name of all instances that provide a link.
+func (e *Encoder) Link(group, link, network string) string {
+	switch {
+	case e.Style.Links:
+		return e.short("", network, number(e.Names.Links, link))
+	case e.Style.Short:
+		return e.short("", network, number(e.Names.Groups, group))
+	}
+	return long("q-s0", group, network, e.Deployment)
+}
+
+// one returns the part of a short name that selects one instance.
+func (e *Encoder) one(id string) string { return "m" + number(e.Names.Instances, id) }
+
+// short returns a short name. Its parts are sorted, as in a Director's names.
+func (e *Encoder) short(instance, network, group string) string {
+	query := []string{"q-" + instance + "n" + number(e.Names.Networks, network) + "s0", "q-g" + group, Root}
+	return strings.Join(query, ".")
+}
