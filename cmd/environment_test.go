@@ -318,15 +318,32 @@ func TestEnvironmentInLock(t *testing.T) {
 	}
 }
 
-// Members of a fleet have states of their own, and a fleet reports which files it
-// ignores.
+// Members of a fleet get the file that a command line with their manifest uses, or the
+// one that the fleet file names. They have states of their own.
 func TestEnvironmentOfFleet(t *testing.T) {
 	environmentFolder(t)
 	if got := environment.ForMembers([]string{"A=b", "BOOTSTRAP_STATE=s.json"}); len(got) != 1 || got[0] != "A=b" {
 		t.Errorf("%q", got)
 	}
-	if got := environment.Unread([]string{"m.yml", "other.yml", "any/m.yml", "any/n.yml", "manifest/m.yml"}, nil); strings.Join(got, " ") != "bootstrap.yml any/bootstrap.yml" {
-		t.Errorf("%q", got)
+	for _, c := range []struct{ manifest, named, want string }{
+		{"m.yml", "", "bootstrap.yml: ops.yml"},
+		{"other.yml", "", ""}, // the file is that of m.yml
+		{"any/m.yml", "", "any/bootstrap.yml: any/ops/a.yml /b.yml any/ca.pem"},
+		{"any/ops/a.yml", "", ""},
+		{"manifest/m.yml", "", ""}, // the file is a manifest
+		{"other.yml", "staging.yml", "staging.yml: "},
+	} {
+		f, err := environment.For(c.manifest, c.named, func(string) string { return "" })
+		got := ""
+		if f != nil {
+			got = f.Path + ": " + strings.Join(f.Inputs(), " ")
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s %s: %q, %v; want %q", c.manifest, c.named, got, err, c.want)
+		}
+	}
+	if _, err := environment.For("m.yml", "other.yml", func(string) string { return "" }); err == nil {
+		t.Error("a manifest was accepted as a file with flags")
 	}
 }
 

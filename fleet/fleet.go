@@ -30,6 +30,9 @@ type Member struct {
 	Name     string // unique, also where file names ignore case
 	Manifest string // absolute path
 	State    string // absolute path; empty: beside the manifest
+	// Environment has flags of the member's commands. Those of the fleet file replace
+	// single ones, and come after lists.
+	Environment Environment
 	// Instance is GROUP/ID if the member is an instance of a manifest with several;
 	// Record is the folder of its record. Then everything else is in the flags of the
 	// program, except Vars, its complete standard input. Empty: the manifest describes

@@ -24,6 +24,8 @@ type reader struct {
 	// unsure is true if members or labels are missing because of other problems.
 	unsure bool
 	full   bool // the fleet has too many members
+
+	environments environments
 }
 
 // owner is a member with a name or a state file.
@@ -32,8 +34,11 @@ type owner struct {
 	pos  document.Position
 }
 
-func newReader(f *Fleet) *reader {
-	return &reader{fleet: f, files: newFiles(filepath.Dir(f.Path)), owners: map[string]owner{}, states: map[string]owner{}}
+func newReader(f *Fleet, find FindEnvironment) *reader {
+	return &reader{
+		fleet: f, files: newFiles(filepath.Dir(f.Path)), owners: map[string]owner{}, states: map[string]owner{},
+		environments: environments{find: find, found: map[[2]string]foundEnvironment{}},
+	}
 }
 
 // read reads and checks the complete document.
@@ -207,6 +212,8 @@ func globNames(paths []string) []string {
 type settings struct {
 	ops, clouds, varsFiles []located
 	store, state           located
+	environment            located // bootstrap_yml
+	hasEnvironment         bool    // bootstrap_yml is given; an empty path stands for no file
 	vars                   map[string]any
 	labels                 map[string]string
 	blocked                *Blocked
@@ -220,7 +227,9 @@ func (r *reader) readSettings(v document.Value) settings {
 	if why := refuseName(name); ok && why != "" {
 		group.Fail("%s", why)
 	}
+	environment, given := r.readEnvironment(v.Get("bootstrap_yml"))
 	return settings{
+		environment: environment, hasEnvironment: given,
 		group:     name,
 		ops:       r.readPaths(v.Get("ops_files")),
 		clouds:    r.readPaths(v.Get("cloud_config")),
@@ -245,6 +254,9 @@ func (s settings) with(other settings) settings {
 	}
 	if other.state.path != "" {
 		s.state = other.state
+	}
+	if other.hasEnvironment {
+		s.environment, s.hasEnvironment = other.environment, true
 	}
 	if other.group != "" {
 		s.group = other.group
@@ -381,6 +393,10 @@ func (r *reader) add(c candidate) {
 	m.VarsFiles = r.files.allExisting(c.varsFiles, c.name)
 	m.VarsStore = r.files.inFolder(c.store, c.name)
 	m.State = r.files.state(c.state, c.name)
+	m.Environment = r.environment(c, m)
+	if m.State == "" && !c.row {
+		m.State = r.stateOfEnvironment(c, m)
+	}
 	if m.State == "" && c.row {
 		m.State = filepath.Join(filepath.Dir(m.Manifest), c.name+"-state.json")
 	}

@@ -17,9 +17,10 @@ import (
 
 // Read reads and checks the fleet file at path, and fills in its variables from
 // opts. The operations, the cloud config and the vars store in opts are not used:
-// members have their own. The error is a *document.Problems if the content of the
+// members have their own. find finds the files with flags of members; nil: they have none.
+// The error is a *document.Problems if the content of the
 // file, or of a file with variables, is wrong.
-func Read(ctx context.Context, path string, opts document.Options) (*Fleet, error) {
+func Read(ctx context.Context, path string, opts document.Options, find FindEnvironment) (*Fleet, error) {
 	if path == "-" {
 		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because the command that continues an interrupted run reads it again")
 	}
@@ -29,7 +30,7 @@ func Read(ctx context.Context, path string, opts document.Options) (*Fleet, erro
 	}
 	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.RuntimeConfigs, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", nil, "", document.Refuse, nil
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
-	r := newReader(f)
+	r := newReader(f, find)
 	d, err := document.Read(ctx, path, opts, r.read)
 	if err != nil {
 		return nil, err

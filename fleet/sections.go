@@ -11,6 +11,7 @@ var inputs = []keys.Field{
 	{Key: "vars_store", Form: keys.Word, About: "Path of the file that keeps generated variables."},
 	{Key: "packages_group", Form: keys.Word, About: "Name of the members that trust each other: they use what the VMs of each of them compiled."},
 	{Key: "state", Form: keys.Word, About: "Path or URL of the state; without it, the state is beside the manifest, as NAME-state.json for a row NAME of a table."},
+	{Key: "bootstrap_yml", Form: keys.Text, About: "Path of the file with flags of the member's commands, in place of the bootstrap.yml beside its manifest; an empty text: none."},
 	{Key: "labels", Form: keys.Tags, About: "Labels for selectors and canaries."},
 }
 

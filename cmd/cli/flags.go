@@ -9,6 +9,7 @@ import (
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
+	"bootstrap/fleet/rollout"
 	"bootstrap/manifest/document"
 )
 
@@ -155,4 +156,5 @@ func (c *Console) VarFlags(f *pflag.FlagSet, inputs *document.Options) {
 	inputs.Keys = c.KeysOf(f)
 	inputs.Environ = c.Env
 	inputs.Stdin = c.Stdin
+	inputs.PipedLast = c.Getenv(rollout.MemberVariable) != "" // a fleet's variables replace those of bootstrap.yml
 }

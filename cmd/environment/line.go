@@ -429,28 +429,29 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// onlyStore reports whether the file has no flag but the vars store.
-func (f *File) onlyStore() bool {
-	return !slices.ContainsFunc(f.Flags, func(flag Flag) bool { return flag.Name != "vars-store" })
+// For returns the file for commands about a manifest: named, or if that is empty the one
+// that a command line with this manifest uses; nil: there is none.
+func For(manifest, named string, getenv func(string) string) (*File, error) {
+	w := words{about: about{manifest: true}}
+	f, _, err := w.find(manifest, named, false)
+	if err == nil && f != nil && named == "" {
+		err = trusted(f, getenv)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
-// Unread returns the files with flags that apply to manifests of a fleet, which has flags
-// of its own: among them a vars store for each manifest in stored.
-func Unread(manifests, stored []string) (paths []string) {
-	files := map[string]*File{}
-	for _, m := range manifests {
-		path := filepath.Join(filepath.Dir(m), FileName)
-		f, read := files[path]
-		if !read {
-			f, _ = Read(path) // a wrong file is no business of the fleet
-			files[path] = f
-		}
-		if f != nil && f.onlyStore() && slices.Contains(stored, m) {
-			continue
-		}
-		if f != nil && (f.Manifest == "" || same(f.Manifest, m)) && !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
+// Inputs returns the paths of the files with operations, variables and configs that the
+// file names.
+func (f *File) Inputs() (paths []string) {
+	for _, flag := range []string{"ops-file", "cloud-config", "cloud-provider", "runtime-config", "vars-file"} {
+		paths = append(paths, f.Values(flag)...)
+	}
+	for _, pair := range f.Values("var-file") {
+		_, path, _ := strings.Cut(pair, "=")
+		paths = append(paths, path)
 	}
 	return paths
 }

@@ -192,7 +192,7 @@ func shareRuby(ctx context.Context, c *cli.Console, home string, p *rollout.Prog
 
 // readFleet reads a fleet file and prints its warnings.
 func readFleet(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*fleet.Fleet, error) {
-	f, err := fleet.Read(ctx, path, inputs)
+	f, err := fleet.Read(ctx, path, inputs, findEnvironment(c))
 	if err != nil {
 		return nil, err
 	}
@@ -200,16 +200,6 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 	c.Redactor.Name(append([]string{f.Path, path}, f.Names...)...)
 	for _, m := range f.Members {
 		c.Redactor.Name(m.Name, m.Manifest, m.State)
-	}
-	manifests := make([]string, len(f.Members))
-	var stored []string
-	for i, m := range f.Members {
-		if manifests[i] = m.Manifest; m.VarsStore != "" {
-			stored = append(stored, m.Manifest)
-		}
-	}
-	for _, path := range environment.Unread(manifests, stored) {
-		f.Warnings = append(f.Warnings, document.Problem{Pos: document.Position{File: path}, Message: "a fleet does not use it: write the settings of the members into the fleet file"})
 	}
 	if len(f.Warnings) > 0 && !c.JSON() {
 		out := c.Writer(c.Stderr)
@@ -219,6 +209,30 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 		_ = out.Flush() // there is no stream to report an error on
 	}
 	return f, nil
+}
+
+// findEnvironment returns how the files bootstrap.yml of members are found: as bootstrap
+// deploy does.
+func findEnvironment(c *cli.Console) fleet.FindEnvironment {
+	return func(manifest, named string) (fleet.Environment, error) {
+		f, err := environment.For(manifest, named, c.Getenv)
+		if err != nil || f == nil {
+			return fleet.Environment{}, err
+		}
+		e := fleet.Environment{Path: f.Path, Files: f.Inputs()}
+		for _, state := range f.Values("state") {
+			e.State = state
+		}
+		if e.State, err = document.ExpandHome(e.State); err != nil {
+			return fleet.Environment{}, fmt.Errorf("cannot find the home directory: %v", err)
+		}
+		for i, path := range e.Files {
+			if e.Files[i], err = document.ExpandHome(path); err != nil {
+				return fleet.Environment{}, fmt.Errorf("cannot find the home directory: %v", err)
+			}
+		}
+		return e, nil
+	}
 }
 
 func newPlan(c *cli.Console) *cobra.Command {

@@ -118,7 +118,7 @@ func lastRun(ctx context.Context, c *cli.Console, path string, inputs document.O
 	if err != nil {
 		return nil, err
 	}
-	f, err := fleet.Read(ctx, absolute, inputs)
+	f, err := fleet.Read(ctx, absolute, inputs, findEnvironment(c))
 	if err != nil {
 		f = nil // its variables or the file are missing
 	}

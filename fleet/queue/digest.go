@@ -31,7 +31,11 @@ func digest(m fleet.Member, salt []byte) ([]byte, error) {
 		Sum  [sha256.Size]byte
 	}
 	var files []content
-	for _, list := range [][]string{{m.Manifest}, m.Ops, m.CloudConfigs, m.VarsFiles} {
+	lists := [][]string{{m.Manifest}, m.Ops, m.CloudConfigs, m.VarsFiles, m.Environment.Files}
+	if m.Environment.Path != "" {
+		lists = append(lists, []string{m.Environment.Path})
+	}
+	for _, list := range lists {
 		for _, path := range list {
 			data, err := os.ReadFile(path)
 			if err != nil {

@@ -105,7 +105,7 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	if m.Instance != "" {
 		return append(list, "--instance="+m.Instance, "--record="+m.Record), m.Vars
 	}
-	list = append(list, "--bootstrap-yml=") // the fleet file contains all flags
+	list = append(list, "--bootstrap-yml="+m.Environment.Path)
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			if v != "" {

@@ -73,6 +73,8 @@ type Options struct {
 	Lenient bool
 	Stdin   io.Reader
 	Piped   []byte // content of standard input, for the variables file -
+	// PipedLast makes the values of standard input replace all other ones.
+	PipedLast bool
 	// Pipes keeps what is read from pipes and from Stdin for further evaluations with the
 	// same files; nil: there are none.
 	Pipes *Pipes

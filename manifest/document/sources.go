@@ -34,15 +34,19 @@ type variables map[string]*variable
 
 // readVariables reads the values from flags. In this order, later ones replace earlier
 // ones: the environment, files of variables, single files, the values of opts.FlagsFile,
-// single values. A name with dots sets a part of a map.
+// single values; with opts.PipedLast, standard input at the end. A name with dots sets a
+// part of a map.
 func (d *document) readVariables(ctx context.Context, opts Options) (variables, error) {
 	vars := variables{}
 	var errs []error
 	for _, prefix := range opts.VarsEnv {
 		errs = append(errs, vars.addEnvironment(prefix, opts.Environ))
 	}
+	isLast := func(path string) bool { return opts.PipedLast && path == "-" }
 	for _, path := range opts.VarsFiles {
-		errs = append(errs, d.addVarsFile(ctx, vars, path, opts))
+		if !isLast(path) {
+			errs = append(errs, d.addVarsFile(ctx, vars, path, opts))
+		}
 	}
 	for i, arg := range opts.VarFiles {
 		errs = append(errs, vars.addFile(ctx, i, arg, opts.Pipes))
@@ -50,6 +54,9 @@ func (d *document) readVariables(ctx context.Context, opts Options) (variables, 
 	errs = append(errs, d.addFlagsFile(ctx, vars, opts.FlagsFile))
 	for i, arg := range opts.Vars {
 		errs = append(errs, d.addValue(vars, i, arg))
+	}
+	if slices.ContainsFunc(opts.VarsFiles, isLast) {
+		errs = append(errs, d.addVarsFile(ctx, vars, "-", opts))
 	}
 	return vars, errors.Join(errs...)
 }
