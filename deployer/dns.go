@@ -64,7 +64,7 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 
 // putDNS uploads the records as a blob.
 func (j *jobs) putDNS(ctx context.Context, records dns.Records, progress func(done, total int64)) (agent.Blob, error) {
-	data, err := json.Marshal(records)
+	data, err := json.Marshal(records.ForHosts())
 	if err != nil {
 		return agent.Blob{}, err
 	}

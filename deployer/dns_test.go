@@ -120,7 +120,8 @@ func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte) 
 		if err := json.Unmarshal(data, &records); err != nil {
 			t.Fatal(err)
 		}
-		if records.Version != 5 || len(records.Records) != 1 || records.Records[0][0] != "10.0.0.3" || !strings.HasSuffix(records.Records[0][1], ".web.default.page.bosh") {
+		if records.Version != 5 || records.Records[0][0] != "10.0.0.3" || !strings.HasSuffix(records.Records[0][1], ".web.default.page.bosh") ||
+			!slices.Contains(records.Records, [2]string{"10.0.0.3", "q-s0.web.default.page.bosh"}) {
 			t.Errorf("records %s", data)
 		}
 	}

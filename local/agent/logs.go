@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,8 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-
-	"bootstrap/internal/atomicfile"
 
 	"bootstrap/internal/removal"
 
@@ -193,65 +190,4 @@ func (l logs) removeFile(_ context.Context, c *call) (any, error) {
 		return nil, fmt.Errorf("cannot remove %s: it is not on the VM, whose files are in %s", name, l.vm.Root())
 	}
 	return name, root.RemoveAll(rel)
-}
-
-// dnsRecords are the DNS records that jobs read from a file.
-type dnsRecords struct {
-	vm    machine.VM
-	blobs blobs
-}
-
-// sync is the message sync_dns: it stores the records if they are newer than the VM's.
-func (r dnsRecords) sync(_ context.Context, c *call) (any, error) {
-	var id string
-	var sum digest
-	var version uint64
-	if err := c.bind(3, &id, &sum, &version); err != nil {
-		return nil, err
-	}
-	if !r.outdated(version) {
-		return "synced", nil
-	}
-	blob, err := r.blobs.path(id, sum)
-	if err != nil {
-		return nil, failf("getting %s from blobstore: %w", id, err)
-	}
-	return r.save(blob, version)
-}
-
-// records are the contents of a file of DNS records.
-type records struct {
-	Version uint64      `json:"version"`
-	Records [][2]string `json:"records"`
-}
-
-func (r dnsRecords) file() string { return r.vm.Path("instance", "dns", "records.json") }
-
-// outdated reports whether the VM has no records of this or a later version.
-func (r dnsRecords) outdated(version uint64) bool {
-	var have records
-	return !exists(r.file()) || readJSON(r.file(), &have) != nil || have.Version < version
-}
-
-// save replaces the records of the VM by those in the file of a blob.
-func (r dnsRecords) save(blob string, version uint64) (any, error) {
-	file := r.file()
-	var got records
-	data, err := os.ReadFile(blob)
-	if err != nil {
-		return nil, failf("reading %s from blobstore: %w", filepath.Base(blob), err)
-	}
-	if err := json.Unmarshal(data, &got); err != nil {
-		return nil, failf("unmarshalling DNS records: %w", err)
-	}
-	if got.Version != version {
-		return nil, failf("version from unpacked dns blob does not match version supplied by director")
-	}
-	if err := makeFolder(filepath.Dir(file), 0o755); err != nil {
-		return nil, failf("saving local DNS state: %w", err)
-	}
-	if err := atomicfile.WriteMode(file, data, 0o640); err != nil {
-		return nil, failf("saving local DNS state: %w", err)
-	}
-	return "synced", nil
 }

@@ -132,33 +132,6 @@ func TestRemoveFileStaysOnTheVM(t *testing.T) {
 	}
 }
 
-func TestSyncDNS(t *testing.T) {
-	t.Parallel()
-	m := startMachine(t)
-	data := []byte(`{"version":2,"records":[["10.1.2.3","a.example"]]}`)
-	id := m.put(data)
-	for range 2 {
-		if got := m.must("sync_dns", id, sha1Of(data), 2); got != `"synced"` {
-			t.Errorf("sync_dns: %s", got)
-		}
-	}
-	if got := m.read("instance", "dns", "records.json"); got != string(data) {
-		t.Errorf("records.json: %q", got)
-	}
-	if got := m.must("sync_dns", "gone", sha1Of(nil), 1); got != `"synced"` {
-		t.Errorf("sync_dns of an older version: %s", got)
-	}
-	for want, args := range map[string][]any{
-		"version from unpacked dns blob does not match version supplied by director": {id, sha1Of(data), 3},
-		"getting " + id + " from blobstore: Checking blob '" + id + "': ":            {id, sha1Of(nil), 4},
-		"getting gone from blobstore: Getting blob":                                  {"gone", sha1Of(nil), 4},
-	} {
-		if r := m.reply("sync_dns", 0, args...); r.Exception == nil || !strings.HasPrefix(r.Exception.Message, "Action Failed sync_dns: "+want) {
-			t.Errorf("sync_dns %v: %s %+v", args, r.Value, r.Exception)
-		}
-	}
-}
-
 func TestSmallMessages(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)

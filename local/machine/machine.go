@@ -31,6 +31,14 @@ func Inside(dir string) VM { return VM{dir: dir, root: guestRoot, inside: true} 
 // Mounts reports whether persistent disks are mounted; otherwise they are linked.
 func (v VM) Mounts() bool { return v.inside }
 
+// OwnHosts returns the path of the VM's /etc/hosts; empty: the VM uses this machine's.
+func (v VM) OwnHosts() string {
+	if !v.inside {
+		return ""
+	}
+	return "/etc/hosts"
+}
+
 // Dir is the folder of the VM.
 func (v VM) Dir() string { return v.dir }
 
