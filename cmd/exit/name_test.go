@@ -117,6 +117,7 @@ func samples() []sample {
 		{"state-conflict", Unsent, &team.ConflictError{}},
 		{"state-proof", NotBelieved, &team.ProofError{Document: "state.json", Place: "s3://x", Why: team.Unproven}},
 		{"state-proof", NotBelieved, &team.ProofError{Document: "state.json", Place: "s3://x", Why: team.Forged}},
+		{"record-lost", Failed, &team.RecordLostError{Place: "s3://x"}},
 		{"state-moved", NoState, &state.MovedError{To: "s3://x"}},
 		{"state-owns", Failed, &file.OwnsError{Owned: []string{"VM vm-1"}}},
 		{"newer-version", Failed, &kept.NewerError{Path: "x", Format: 99}},

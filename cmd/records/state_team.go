@@ -13,6 +13,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -34,6 +35,11 @@ the state does the same first.`,
 				return err
 			}
 			did := false
+			if force {
+				if did, err = s.putBackRecord(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			err = s.eachPart(func(opts file.Options) error {
 				pushed, err := file.Push(cmd.Context(), force, opts)
 				did = did || pushed
@@ -193,6 +199,23 @@ func (s stateFile) eachPart(do func(file.Options) error) error {
 		}
 	}
 	return nil
+}
+
+// putBackRecord puts back the record of several instances if this machine has no copy of it,
+// and it was removed from the store.
+func (s stateFile) putBackRecord(ctx context.Context) (did bool, err error) {
+	if record.Exists(s.opts.Team.RecordFolder()) {
+		return false, nil
+	}
+	if lost, err := s.opts.Team.IsRecordLost(ctx); err != nil || !lost {
+		return false, err
+	}
+	opts := s.opts
+	opts.Team = opts.Team.Record()
+	if err := atomicfile.MkdirAll(s.opts.Team.RecordFolder(), 0o700); err != nil {
+		return false, fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", s.name, err)
+	}
+	return file.Push(ctx, true, opts)
 }
 
 func newStateMove(c *cli.Console) *cobra.Command {

@@ -107,7 +107,7 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 			return nil, err
 		}
 	}
-	l.serial, _ = l.present()
+	l.serial, _ = recordAt(l.copied.StatePath())
 	return l, nil
 }
 
@@ -115,10 +115,10 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 // taken the lock.
 func (l *RecordLock) Confirm(ctx context.Context) error { return l.copied.Confirm(ctx) }
 
-// present returns the record, and its serial number.
-func (l *RecordLock) present() (serial int, data []byte) {
+// recordAt returns the record at a path, and its serial number.
+func recordAt(path string) (serial int, data []byte) {
 	var r struct{ Serial int }
-	data, err := readWhole(l.copied.StatePath())
+	data, err := readWhole(path)
 	if err != nil || json.Unmarshal(data, &r) != nil {
 		return 0, nil
 	}
@@ -139,7 +139,7 @@ func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 		return
 	}
 	unsent, err := l.copied.Unsent()
-	if serial, data := l.present(); err == nil && !unsent && serial > l.serial && l.copied.Lost() == nil {
+	if serial, data := recordAt(l.copied.StatePath()); err == nil && !unsent && serial > l.serial && l.copied.Lost() == nil {
 		report(l.copied.Keep(ctx, serial, data, nil, nil))
 	}
 	report(l.copied.Unlock(ctx))

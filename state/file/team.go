@@ -240,6 +240,12 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 		return false, err
 	}
 	unsent, err := t.Unsent()
+	if err == nil && force && t.IsRecord() {
+		serial, _ := recordAt(s.path)
+		if unsent, err = t.PutBack(ctx, serial); err == nil && !unsent {
+			unsent, err = t.Unsent()
+		}
+	}
 	if err == nil && !unsent && force && fileExists(s.path) { // the store may contain a forged state
 		_, doubt := t.Load(ctx)
 		_, unsent = errors.AsType[*team.ProofError](doubt)

@@ -168,6 +168,11 @@ func (c *Copy) Pull(ctx context.Context) error {
 		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	}
 	last := c.last.Same[stateName]
+	if d.Version == "" && last.Version != "" {
+		if err := c.recordLost(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case digest == digestText(d.Data): // also if the run was killed before it wrote the record
 		return c.remember(stateName, d.Version, digest)

@@ -154,8 +154,16 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// Load returns the state and its version; version is empty if there is no state.
-func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx, stateName) }
+// Load returns the state and its version; version is empty if there is no state. For a run
+// that holds the lock of a deployment whose record was removed, the error is a
+// *RecordLostError.
+func (s *Store) Load(ctx context.Context) (Document, error) {
+	d, err := s.load(ctx, stateName)
+	if err == nil && d.Version == "" && s.lease != nil {
+		err = s.recordLost(ctx)
+	}
+	return d, err
+}
 
 // load reads a document that need not exist. The error is a *ProofError if its proof is
 // not valid.
