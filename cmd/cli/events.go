@@ -76,10 +76,13 @@ func (r *Reports) unguarded(stream io.Writer) func(report.Event) {
 	return show
 }
 
-// completedEvents completes the commands in events so that they can be pasted.
+// completedEvents completes the commands in events so that they can be pasted. The lines of
+// logs are those of other programs, and stay as they are.
 func (r *Reports) completedEvents(pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
-		e.Message, e.Error = r.complete(e.Message), r.complete(e.Error)
+		if e.Kind != report.Log {
+			e.Message, e.Error = r.complete(e.Message), r.complete(e.Error)
+		}
 		pass(e)
 	}
 }

@@ -33,6 +33,6 @@ func (w *Writer) paint(s style, text string) {
 	defer w.mu.Unlock()
 	w.flush()
 	w.send("\x1b[" + string(s) + "m")
-	w.pass(text)
+	w.pass(text, 0)
 	w.send("\x1b[0m")
 }

@@ -48,7 +48,11 @@ func (l *Lines) Product(kind string, value any) {
 }
 
 func (l *Lines) print(kind string, value any, text func(string) string) {
-	line, err := object(kind, value, text)
+	l.write(object(kind, value, text))
+}
+
+// write writes an object, unless there was an error when it was made.
+func (l *Lines) write(line []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
@@ -70,12 +74,38 @@ func (l *Lines) Err() error {
 func JSON(out *Lines) func(report.Event) {
 	return func(e report.Event) {
 		e.Time = e.Time.UTC()
-		if e.Kind == report.Log { // these lines have their own limit and contain no public names
-			out.print("", e, out.redactor.String)
+		if e.Kind == report.Log {
+			out.write(logged(e, out.redactor.String), nil)
 			return
 		}
 		out.Print("", e)
 	}
+}
+
+// logged returns an event of the kind log as object does, but much faster, because there
+// may be millions of lines. They contain no public names.
+func logged(e report.Event, text func(string) string) []byte {
+	var w rewriter
+	w.out.Grow(len(e.Message) + 128)
+	w.out.WriteString(`{"time":`)
+	w.string(e.Time.Format(time.RFC3339Nano))
+	w.out.WriteString(`,"kind":`)
+	w.string(string(e.Kind))
+	member := func(key, value string) {
+		if value != "" {
+			w.out.WriteString(`,"` + key + `":`)
+			w.string(strings.ToValidUTF8(value, "\ufffd"))
+		}
+	}
+	member("name", text(e.Name))
+	member("instance", text(e.Instance))
+	message := text(e.Message)
+	if e.More > 0 {
+		message = boundedWith(message, maxLogged, e.More)
+	}
+	member("message", message)
+	w.out.WriteByte('}')
+	return w.out.Bytes()
 }
 
 // Result is the last line of the JSON output.

@@ -21,6 +21,9 @@ const (
 	maxMessage = 64 << 10 // for a message or an error
 	maxCell    = 512      // for a table's cell
 	maxLogged  = 1 << 20  // for a line of a log file
+	// MaxHeld is how much of a line is held until it ends. It is more than is shown, so that
+	// secrets at the end of the shown part are found.
+	MaxHeld = maxLogged + 256<<10
 )
 
 // Writer writes text to a stream or a log file. It writes complete lines, without
@@ -33,6 +36,7 @@ type Writer struct {
 	coloured bool
 	width    func() int // width of the terminal; nil: there is none
 	held     []byte
+	omitted  int // bytes of the last line that are not in held
 	err      error
 }
 
@@ -132,22 +136,36 @@ func (w *Writer) sentences(text string, begins int) string {
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	size := len(p)
+	if w.omitted > 0 {
+		rest, after, ended := bytes.Cut(p, []byte("\n"))
+		w.omitted += len(rest)
+		if !ended {
+			return size, nil
+		}
+		w.flush()
+		w.send("\n")
+		p = after
+	}
 	begun := len(w.held)
 	w.held = append(w.held, p...)
 	i := bytes.LastIndexByte(p, '\n') // Lines that are held already stay so without a new end.
 	if i < 0 {
-		return len(p), nil
+		if w.omitted = max(len(w.held)-MaxHeld, 0); w.omitted > 0 {
+			w.held = w.held[:MaxHeld]
+		}
+		return size, nil
 	}
 	i += begun
 	lines := w.held[:i+1]
 	// A private key is held back until its end, so that it can be recognized. A key
 	// without an end is redacted up to the end of the text.
 	if b := bytes.LastIndex(lines, []byte("-----BEGIN ")); b >= 0 && !bytes.Contains(lines[b:], []byte("-----END ")) && len(lines) < 64<<10 {
-		return len(p), nil
+		return size, nil
 	}
-	w.pass(string(lines))
+	w.pass(string(lines), 0)
 	w.held = append(w.held[:0], w.held[i+1:]...)
-	return len(p), nil
+	return size, nil
 }
 
 // Flush writes an unfinished line.
@@ -160,8 +178,8 @@ func (w *Writer) Flush() error {
 
 func (w *Writer) flush() {
 	if len(w.held) > 0 {
-		w.pass(string(w.held))
-		w.held = w.held[:0]
+		w.pass(string(w.held), w.omitted)
+		w.held, w.omitted = w.held[:0], 0
 	}
 }
 
@@ -172,16 +190,18 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-func (w *Writer) pass(text string) {
+// pass writes lines; the last one has so many more bytes.
+func (w *Writer) pass(text string, more int) {
 	text = printable.Escaped(w.redactor.Shown(text))
-	if len(text) > w.longest {
+	if len(text) > w.longest || more > 0 {
 		var b strings.Builder
 		for line := range strings.Lines(text) {
 			whole, ended := strings.CutSuffix(line, "\n")
-			b.WriteString(bounded(whole, w.longest))
 			if ended {
-				b.WriteByte('\n')
+				b.WriteString(bounded(whole, w.longest) + "\n")
+				continue
 			}
+			b.WriteString(boundedWith(whole, w.longest, more))
 		}
 		text = b.String()
 	}
@@ -209,13 +229,16 @@ func (w *Writer) clean(text string, limit int) string {
 }
 
 // bounded returns at most limit bytes of text, with the number of omitted bytes.
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
+func bounded(text string, limit int) string { return boundedWith(text, limit, 0) }
+
+// boundedWith is bounded for a text that has more bytes, which are omitted in any case.
+func boundedWith(text string, limit, more int) string {
+	if len(text) <= limit && more == 0 {
 		return text
 	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	end := min(limit, len(text))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return fmt.Sprintf("%s… (%d more bytes)", text[:cut], len(text)-cut)
+	return fmt.Sprintf("%s… (%d more bytes)", text[:end], len(text)-end+more)
 }

@@ -272,16 +272,19 @@ type logLines struct {
 	to             func(report.Event)
 	mu             sync.Mutex
 	rest           []byte
+	omitted        int // bytes of the line that are not in rest
 }
 
 func (l *logLines) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range bytes.Lines(data) {
-		l.rest = append(l.rest, line...)
-		if whole, ended := bytes.CutSuffix(l.rest, []byte("\n")); ended {
-			l.report(string(whole))
-			l.rest = l.rest[:0]
+		whole, ended := bytes.CutSuffix(line, []byte("\n"))
+		room := min(len(whole), ui.MaxHeld-len(l.rest))
+		l.rest = append(l.rest, whole[:room]...)
+		l.omitted += len(whole) - room
+		if ended {
+			l.report()
 		}
 	}
 	return len(data), nil
@@ -292,12 +295,13 @@ func (l *logLines) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rest) > 0 {
-		l.report(string(l.rest))
+		l.report()
 	}
-	l.rest = nil
 	return nil
 }
 
-func (l *logLines) report(line string) {
-	l.to(report.Event{Time: time.Now(), Kind: report.Log, Name: l.name, Instance: l.instance, Message: line})
+// report reports the line in rest.
+func (l *logLines) report() {
+	l.to(report.Event{Time: time.Now(), Kind: report.Log, Name: l.name, Instance: l.instance, Message: string(l.rest), More: l.omitted})
+	l.rest, l.omitted = l.rest[:0], 0
 }

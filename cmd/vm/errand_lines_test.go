@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 )
 
@@ -65,5 +66,26 @@ func TestMakeFolder(t *testing.T) {
 	}
 	if makeFolder(dir) == nil {
 		t.Error("the folder cannot be written to")
+	}
+}
+
+// Of a line without an end, only the beginning is held.
+func TestLogLinesWithoutAnEnd(t *testing.T) {
+	var got []report.Event
+	l := &logLines{to: func(e report.Event) { got = append(got, e) }}
+	part := []byte(strings.Repeat("x", 100_000))
+	for range 40 {
+		if _, err := l.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.rest) > ui.MaxHeld {
+			t.Fatalf("%d bytes are held", len(l.rest))
+		}
+	}
+	if _, err := l.Write([]byte("\nnext\n")); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || len(got[0].Message) != ui.MaxHeld || len(got[0].Message)+got[0].More != 4_000_000 || got[1].Message != "next" || got[1].More != 0 {
+		t.Errorf("%d events", len(got))
 	}
 }

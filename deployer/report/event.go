@@ -60,6 +60,7 @@ type Event struct {
 	Done     int64      `json:"done,omitempty"`
 	Total    int64      `json:"total,omitempty"` // 0: unknown
 	Message  string     `json:"message,omitempty"`
+	More     int        `json:"-"` // bytes of the line of a log that are not in Message
 	Plan     *plan.View `json:"plan,omitempty"`
 	Down     bool       `json:"down,omitempty"` // the service is down during the step
 	Outcome  *Outcome   `json:"outcome,omitempty"`
