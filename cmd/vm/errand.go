@@ -234,17 +234,23 @@ func (e *errand) ended(results []ErrandResult) error {
 	return exit.Code(highest(results))
 }
 
-// highest returns the highest exit code. An agent may report one that a process cannot end
-// with, as of a program for Windows: it counts as 255, because 256 would be a success.
+// highest returns the highest exit code.
 func highest(results []ErrandResult) int {
 	code := 0
 	for _, r := range results {
-		if r.ExitCode < 0 || r.ExitCode > 255 {
-			return 255
-		}
-		code = max(code, r.ExitCode)
+		code = max(code, passedOn(r.ExitCode))
 	}
 	return code
+}
+
+// passedOn returns the exit code for a program on a VM that ended with a status. A VM may
+// report one that a process here cannot end with, as of a program for Windows: it counts as
+// 255, because 256 would be a success.
+func passedOn(status int) int {
+	if status < 0 || status > 255 {
+		return 255
+	}
+	return status
 }
 
 // table prints a row for each result.

@@ -1,6 +1,21 @@
 package vm
 
-import "testing"
+import (
+	"testing"
+
+	"bootstrap/cmd/exit"
+	"bootstrap/deployer/access"
+)
+
+// An exit status of which a process keeps eight bits would be another one: 256 a success.
+func TestAfterSession(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]exit.Code{0: 0, 7: 7, 255: 255, 256: 255, -1: 255, 0xC0000005: 255} {
+		if err, silent := afterSession(&access.ExitStatusError{Status: status}); err != want || !silent {
+			t.Errorf("%d: %v, %t", status, err, silent)
+		}
+	}
+}
 
 // No exit code of a failed errand becomes that of a success.
 func TestHighest(t *testing.T) {

@@ -97,7 +97,7 @@ func sshToAll(ctx context.Context, c *cli.Console, of *instances.Selection, opts
 	}
 	worst := 0
 	for _, status := range statuses {
-		worst = max(worst, status)
+		worst = max(worst, passedOn(status))
 	}
 	return &access.ExitStatusError{Status: worst}
 }

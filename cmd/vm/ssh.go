@@ -65,16 +65,8 @@ Its lines begin with the name of the instance, and the exit code is the highest 
 				}
 				return deployer.SSH(ctx, opts, what)
 			})
-			var ended *access.ExitStatusError
-			var interrupted *report.InterruptedError
-			switch {
-			case errors.As(err, &ended):
-				c.Silent()
-				return exit.Code(ended.Status)
-			case errors.As(err, &interrupted):
-				c.Silent()
-				return exit.Code(exit.Interrupted) // there is nothing to continue
-			case err == nil:
+			err, silent := afterSession(err)
+			if silent {
 				c.Silent()
 			}
 			return err
@@ -84,6 +76,20 @@ Its lines begin with the name of the instance, and the exit code is the highest 
 	f.BoolVar(&what.OwnClient, "own-client", false, "do not use the system's ssh")
 	reachFlags(c, f, &opts)
 	return cmd
+}
+
+// afterSession returns the error with which ssh ends after its session, and whether nothing
+// is said about it.
+func afterSession(err error) (result error, silent bool) {
+	var ended *access.ExitStatusError
+	var interrupted *report.InterruptedError
+	switch {
+	case errors.As(err, &ended):
+		return exit.Code(passedOn(ended.Status)), true
+	case errors.As(err, &interrupted):
+		return exit.Code(exit.Interrupted), true // there is nothing to continue
+	}
+	return err, err == nil
 }
 
 // terminal returns the terminal of standard input; nil: there is none. A command on the
