@@ -2,9 +2,6 @@ package fleets
 
 import (
 	"context"
-	"fmt"
-	"strings"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -13,7 +10,6 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
-	"bootstrap/fleet/schedule"
 	"bootstrap/internal/owner"
 )
 
@@ -24,7 +20,7 @@ func newDelete(c *cli.Console) *cobra.Command {
 		Short: "Delete members of a fleet, with their disks",
 		Long: `Delete deletes the VM, THE PERSISTENT DISK WITH ITS DATA and the state of each
 member, in the order of fleet deploy. With --removed, it deletes members that are
-still deployed and not in the fleet file any more; without --removed and --only,
+still deployed and no longer in the fleet file; without --removed and --only,
 those and all members of the file. To continue after a kill or an error, run the same
 command again.
 
@@ -43,14 +39,14 @@ On a terminal it asks first. Without a terminal it deletes only with --yes.`,
 	fleetInputs(c, f, &a.inputs)
 	cli.DatabaseFlag(f, &a.database)
 	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE or failed")
-	f.BoolVar(&a.removed, "removed", false, "only members that the fleet file does not have any more")
+	f.BoolVar(&a.removed, "removed", false, "only members that are no longer in the fleet file")
 	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
 	var opts deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.DeployFlags(own, &opts)
 	own.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disks as orphaned ones, see bootstrap disks")
 	own.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
-	passFlags(f, own, &a.members, []string{"fix", "keep-disk", "skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout"})
+	passFlags(f, own, &a.members, append(deleteFlags(), "fix", "keep-disk"))
 	a.ask.Flags(f)
 	return cmd
 }
@@ -66,15 +62,7 @@ func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fle
 	if ask := c.Confirm(a.ask); ask != nil {
 		opts.Confirm = func(ctx context.Context, r *rollout.Record) error {
 			hide()
-			var names []string
-			for _, m := range r.Members {
-				if m.Verdict == schedule.Waiting {
-					names = append(names, m.Name)
-				}
-			}
-			return cli.Agreed(ctx, ask, deployer.Question{Data: true, What: []string{
-				fmt.Sprintf("the VMs and the disks WITH THEIR DATA of %s are deleted: %s", ui.Count(len(names), "member"), strings.Join(names, ", ")),
-			}})
+			return cli.Agreed(ctx, ask, deployer.Question{Data: true, What: ui.FleetQuestion(r)})
 		}
 	}
 	opts.Urgent = c.Signals.Second()

@@ -59,6 +59,7 @@ type fleetAsked struct {
 	only     []string
 	blocked  bool
 	removed  bool
+	prune    bool           // removed members are deleted after the others
 	action   fleet.Strategy // empty: the fleet file's
 	before   string
 	ask      cli.Asking
@@ -97,6 +98,23 @@ func (a *fleetAsked) memberFlags(c *cli.Console, f *pflag.FlagSet) {
 // ownFlags returns the flags for members that a coordinator does not send to workers,
 // because they name programs, files or secrets of a machine.
 func ownFlags() []string { return []string{"ruby", "pass-env", "var-source", "package-dir"} }
+
+// deleteFlags returns the flags of deploy that delete also has, and that mean the same
+// there.
+func deleteFlags() []string {
+	return []string{"skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout"}
+}
+
+// flagsOf returns the flags with these names.
+func flagsOf(flags, names []string) (list []string) {
+	for _, flag := range flags {
+		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		if slices.Contains(names, name) {
+			list = append(list, flag)
+		}
+	}
+	return list
+}
 
 // passFlags adds the named flags of own to f; they are passed on to members.
 func passFlags(f, own *pflag.FlagSet, members *[]string, names []string) {
@@ -149,7 +167,10 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 	opts = rollout.Options{
 		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.Holder(),
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
-		Choice:  rollout.Choice{IncludeBlocked: a.blocked},
+		Choice:  rollout.Choice{IncludeBlocked: a.blocked, Prune: a.prune},
+	}
+	if a.prune {
+		opts.Program.DeleteFlags = append(flagsOf(a.members, deleteFlags()), "--yes")
 	}
 	given := func(flag string) bool { return strings.HasPrefix(flag, "--on-failure=") }
 	if f.Update.OnFailure != "" && a.action == "" && !slices.ContainsFunc(a.members, given) {
@@ -269,6 +290,7 @@ there is nothing to do, 2 if there is, and 1 if a member cannot be planned.`,
 		},
 	}
 	a.flags(c, cmd)
+	pruneFlag(cmd.Flags(), &a.prune)
 	cmd.Flags().BoolVar(&recreate, "recreate", false, "plan what fleet recreate would do")
 	return cmd
 }
@@ -282,7 +304,7 @@ func printFleetPlan(c *cli.Console, r *rollout.Record) error {
 	switch n := r.Count()[schedule.Failed]; {
 	case n > 0:
 		return fmt.Errorf("%d of %d members cannot be planned", n, len(r.Members))
-	case r.Numbers.ToDo > 0:
+	case r.Numbers.ToDo+r.Numbers.ToDelete > 0:
 		return &exit.ChangesError{}
 	}
 	return nil
@@ -297,7 +319,8 @@ func newDeploy(c *cli.Console) *cobra.Command {
 which must end well, then the others. Blocked members are left out; members that
 another run has locked are tried again at the end. After any other failure no further
 member is started, and the command fails. To continue a run that was killed, run the
-same command again.
+same command again. With --prune, members that are no longer in the fleet file are
+deleted at the end, WITH THEIR DATA, if all others have ended well.
 
 With --workers, members are updated on the machines where bootstrap fleet worker runs
 with the same database; --database alone names the address ledger.
@@ -316,8 +339,14 @@ one asks these to end at their next safe step. After a third, they continue alon
 	}
 	a.flags(c, cmd)
 	a.ask.Flags(cmd.Flags())
+	pruneFlag(cmd.Flags(), &a.prune)
 	workersFlag(cmd.Flags(), &a.workers)
 	return cmd
+}
+
+// pruneFlag adds the flag of commands that can delete members at the end.
+func pruneFlag(f *pflag.FlagSet, prune *bool) {
+	f.BoolVar(prune, "prune", false, "at the end, delete members that are no longer in the fleet file")
 }
 
 func newRecreate(c *cli.Console) *cobra.Command {
@@ -371,7 +400,7 @@ func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetA
 			if ui.FleetCreates(r) { // deploy does not ask before it creates a deployment either
 				return nil
 			}
-			return cli.Agreed(ctx, ask, deployer.Question{What: ui.FleetQuestion(r)})
+			return cli.Agreed(ctx, ask, deployer.Question{Data: r.Numbers.ToDelete > 0, What: ui.FleetQuestion(r)})
 		}
 	}
 	opts.Urgent = c.Signals.Second()

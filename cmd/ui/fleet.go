@@ -27,12 +27,17 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 		if m.Verdict == schedule.Waiting && m.Candidate && canaries > 0 {
 			order, canaries = "canary", canaries-1
 		}
+		if m.Delete {
+			order = "last"
+		}
 		table.Row(m.Name, fleetPlan(m), orDash(strings.Join(m.Planned, ", ")), orDash(order))
 	}
 	table.Print()
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, FleetNumbers(r))
-	fleetRemoved(out, r.Fleet, r.Removed)
+	if !r.Prunes() {
+		fleetRemoved(out, r.Fleet, r.Removed)
+	}
 	for _, m := range r.Members {
 		if m.Verdict == schedule.Failed {
 			unplanned(out, m.Name, m.Reason, m.Hint)
@@ -40,13 +45,13 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	}
 }
 
-// fleetRemoved prints the members that are not in the fleet file any more, but still
+// fleetRemoved prints the members that are no longer in the fleet file, but still
 // deployed, and the command that deletes them.
 func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
 	if len(removed) == 0 {
 		return
 	}
-	fmt.Fprintln(out, "Not in the fleet file any more, but still deployed:")
+	fmt.Fprintln(out, "No longer in the fleet file, but still deployed:")
 	for _, one := range removed {
 		fmt.Fprintf(out, "  %s\n", out.clean(one.String(), maxMessage))
 	}
@@ -95,10 +100,22 @@ func together(changes []string) string {
 
 // FleetNumbers returns the order of a run in words.
 func FleetNumbers(r *rollout.Record) string {
+	text := fleetNumbers(r)
+	switch n := r.Numbers.ToDelete; n {
+	case 0:
+		return text
+	case 1:
+		return text + "; at the end, 1 member is deleted, which is no longer in the fleet file"
+	default:
+		return fmt.Sprintf("%s; at the end, %d members are deleted, which are no longer in the fleet file", text, n)
+	}
+}
+
+func fleetNumbers(r *rollout.Record) string {
 	n := r.Numbers
 	failed := 0
 	for _, m := range r.Members {
-		if m.Verdict == schedule.Failed && m.Attempts == 0 {
+		if m.Verdict == schedule.Failed && m.Attempts == 0 && !m.Delete {
 			failed++
 		}
 	}
@@ -139,8 +156,8 @@ func FleetNumbers(r *rollout.Record) string {
 // unchanged returns the message that no member changes.
 func unchanged(r *rollout.Record) string {
 	blocked := r.Count()[schedule.Blocked]
-	text := fmt.Sprintf("No changes: %s are up to date", count(len(r.Members)-blocked, "member"))
-	if len(r.Members)-blocked == 1 {
+	text := fmt.Sprintf("No changes: %s are up to date", count(r.Numbers.Members-blocked, "member"))
+	if r.Numbers.Members-blocked == 1 {
 		text = "No changes: 1 member is up to date"
 	}
 	switch blocked {
@@ -155,7 +172,7 @@ func unchanged(r *rollout.Record) string {
 // FleetCreates reports whether a run only creates members that do not exist yet.
 func FleetCreates(r *rollout.Record) bool {
 	for _, m := range r.Members {
-		if m.Verdict == schedule.Waiting && slices.ContainsFunc(m.Changes, func(c string) bool { return !strings.HasPrefix(c, "create ") }) {
+		if m.Verdict == schedule.Waiting && (m.Delete || slices.ContainsFunc(m.Changes, func(c string) bool { return !strings.HasPrefix(c, "create ") })) {
 			return false
 		}
 	}
@@ -163,17 +180,24 @@ func FleetCreates(r *rollout.Record) bool {
 }
 
 // FleetQuestion returns the lines of the question before a run, below the table of its
-// plan: which VMs are replaced.
+// plan: which VMs are replaced, and which members are deleted.
 func FleetQuestion(r *rollout.Record) []string {
-	var replaced []string
+	var replaced, deleted []string
 	for _, m := range r.Members {
-		if m.Verdict == schedule.Waiting && slices.Contains(m.Changes, "replace vm") {
+		switch {
+		case m.Verdict != schedule.Waiting:
+		case m.Delete || r.Deletes():
+			deleted = append(deleted, m.Name)
+		case slices.Contains(m.Changes, "replace vm"):
 			replaced = append(replaced, m.Name)
 		}
 	}
 	var what []string
 	if len(replaced) > 0 {
 		what = append(what, fmt.Sprintf("the VMs of %s are replaced: %s", count(len(replaced), "member"), strings.Join(replaced, ", ")))
+	}
+	if len(deleted) > 0 {
+		what = append(what, fmt.Sprintf("the VMs and the disks WITH THEIR DATA of %s are deleted: %s", count(len(deleted), "member"), strings.Join(deleted, ", ")))
 	}
 	return what
 }
@@ -284,7 +308,7 @@ func fleetLine(out *Writer, e rollout.Event) {
 	switch {
 	case e.Kind == rollout.Begun:
 		fmt.Fprintf(out, "Fleet '%s', run %s, logs in '%s'\n%s\n", e.Record.Name, e.Run, e.Record.Logs, FleetNumbers(e.Record))
-		if !e.Record.Deletes() {
+		if !e.Record.Deletes() && !e.Record.Prunes() {
 			fleetRemoved(out, e.Record.Fleet, e.Record.Removed)
 		}
 		fmt.Fprintln(out)

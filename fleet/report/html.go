@@ -134,7 +134,11 @@ func (v *Report) rules() string {
 	if len(n.Waves) > 0 {
 		list = append(list, "waves of "+strings.Trim(strings.ReplaceAll(fmt.Sprint(n.Waves), " ", ", "), "[]"))
 	}
-	return strings.Join(append(list, fmt.Sprintf("at most %d at the same time", n.MaxInFlight)), ", ")
+	list = append(list, fmt.Sprintf("at most %d at the same time", n.MaxInFlight))
+	if n.ToDelete > 0 {
+		list = append(list, fmt.Sprintf("%s to delete at the end", count(n.ToDelete, "member")))
+	}
+	return strings.Join(list, ", ")
 }
 
 // figures returns the numbers at the top of the page.

@@ -68,6 +68,7 @@ type Member struct {
 	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
 	ExitCode int               `json:"exit_code"`
 	Changes  []string          `json:"changes,omitempty"` // changes in its plan
+	Delete   bool              `json:"delete,omitempty"`  // it was no longer in the fleet file, and is deleted after the others
 	Canary   bool              `json:"canary"`
 	Wave     int               `json:"wave"`              // 0: none
 	Attempts int               `json:"attempts"`          // how often it was started
@@ -141,7 +142,7 @@ func New(in Input) *Report {
 func newMember(m *rollout.Member, end time.Time, clean func(string) string) Member {
 	v := Member{
 		Name: clean(m.Name), Verdict: m.Verdict, Reason: clean(m.Reason), Hint: clean(m.Hint), ExitCode: m.ExitCode,
-		Canary: m.Canary, Wave: m.Wave, Attempts: m.Attempts, Busy: m.Tries, Started: inUTC(m.Started), Ended: inUTC(m.Ended),
+		Delete: m.Delete, Canary: m.Canary, Wave: m.Wave, Attempts: m.Attempts, Busy: m.Tries, Started: inUTC(m.Started), Ended: inUTC(m.Ended),
 		Down: math.Round(m.Down*1000) / 1000, Step: clean(m.Step), Machine: clean(m.Machine), Log: clean(m.Log),
 	}
 	for _, o := range m.Outages {

@@ -66,6 +66,9 @@ type Program struct {
 	Self  string   // its path
 	Env   []string // its whole environment
 	Flags []string // flags of deploy and recreate for every member, without secrets
+	// DeleteFlags are those of delete, for members that a run deletes after it has updated
+	// others.
+	DeleteFlags []string
 	// Fleet are the arguments that name the fleet in commands of members' messages;
 	// empty: such commands name the member's deployment.
 	Fleet string
@@ -81,6 +84,14 @@ func (p Program) of(m fleet.Member) Program {
 		p.Env = append(slices.Clip(p.Env), MemberVariable+"="+m.Name+"="+p.Fleet)
 	}
 	return p
+}
+
+// flags returns the flags for a member.
+func (p Program) flags(t Task) []string {
+	if t.Action == fleet.DeleteStrategy && p.DeleteFlags != nil {
+		return p.DeleteFlags
+	}
+	return p.Flags
 }
 
 // memoryShare is how much of the machine's memory all members of a run may use together,
@@ -194,7 +205,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		member.PackagesGroup = "" // these compile no packages
 	}
 	list, stdin := args(member)
-	list = append(append(command(t), list...), h.program.Flags...)
+	list = append(append(command(t), list...), h.program.flags(t)...)
 	list = append(list, "--events="+events)
 	if t.Watch != "" {
 		list = append(list, "--update-watch-time="+t.Watch)

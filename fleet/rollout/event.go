@@ -55,6 +55,9 @@ func (c *coordinator) say(s schedule.Step) {
 			phase = fmt.Sprintf("wave %d", s.Wave)
 		}
 	}
+	if s.Phase == pruned && len(s.Start) == 0 {
+		return
+	}
 	key, text := phase, phase
 	if len(s.Start) == 0 {
 		key = fmt.Sprint(phase, s.Until)

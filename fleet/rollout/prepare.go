@@ -42,13 +42,18 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	}
 	c := &coordinator{
 		opts: opts, index: map[string]int{}, byName: map[string]fleet.Member{}, progress: make(chan Progress), gone: make(chan struct{}),
-		limits: map[string]time.Time{}, late: map[string]bool{}, down: map[string]time.Time{},
+		limits: map[string]time.Time{}, late: map[string]bool{}, down: map[string]time.Time{}, first: old == nil,
 	}
 	members, err := choose(opts, old)
 	if err != nil {
 		return nil, err
 	}
+	gone := toPrune(opts, old)
+	members = append(slices.Clip(members), gone...)
 	c.record = newRecord(opts, members)
+	for _, m := range c.record.Members[len(members)-len(gone):] {
+		m.Delete = true
+	}
 	c.record.Removed = old.RemovedFrom(opts.Fleet, opts.Home)
 	c.record.Known = knownOf(opts.Fleet, c.record.Removed)
 	for i, m := range members {
@@ -175,6 +180,9 @@ func (c Choice) String() string {
 	if c.Removed {
 		words = append(words, "--removed")
 	}
+	if c.Prune {
+		words = append(words, "--prune")
+	}
 	if c.IncludeBlocked {
 		words = append(words, "--include-blocked")
 	}
@@ -216,9 +224,9 @@ func (r *Record) take(old *Record) {
 		}
 		switch last.Verdict {
 		case schedule.Done:
-			labels, candidate := m.Labels, m.Candidate
+			labels, candidate, gone := m.Labels, m.Candidate, m.Delete
 			*m = *last
-			m.Labels, m.Candidate = labels, candidate
+			m.Labels, m.Candidate, m.Delete = labels, candidate, gone
 		case schedule.Running:
 			m.Canary, m.Wave, m.Attempts, m.killed, m.Down, m.Outages = last.Canary, last.Wave, last.Attempts, true, last.Down, last.Outages
 		}
@@ -294,7 +302,7 @@ func (c *coordinator) planned(m *Member) {
 
 // planOne returns the member with the result of its plan.
 func (c *coordinator) planOne(ctx context.Context, m Member) Member {
-	if c.record.Action == fleet.DeleteStrategy {
+	if c.action(&m) == fleet.DeleteStrategy {
 		return c.planDelete(m)
 	}
 	if c.record.Action.OfJobs() {
@@ -397,9 +405,12 @@ func unfinished(st state.State) bool {
 // count turns the rules into numbers.
 func (c *coordinator) count() {
 	u, r := c.opts.Fleet.Update, c.record
-	toDo, candidates := 0, 0
+	toDo, toDelete, candidates := 0, 0, 0
 	for _, m := range r.Members {
-		if m.Verdict == schedule.Waiting {
+		switch {
+		case m.Verdict == schedule.Waiting && m.Delete:
+			toDelete++
+		case m.Verdict == schedule.Waiting:
 			toDo++
 			if m.Candidate {
 				candidates++
@@ -407,8 +418,8 @@ func (c *coordinator) count() {
 		}
 	}
 	r.Numbers = Numbers{
-		Members: len(r.Members), ToDo: toDo, Canaries: min(u.Canaries.Count.Of(toDo), candidates),
-		MaxInFlight: max(u.MaxInFlight.Of(toDo), 1), MaxFailures: u.MaxFailures,
+		Members: r.updates(), ToDo: toDo, Canaries: min(u.Canaries.Count.Of(toDo), candidates),
+		MaxInFlight: max(u.MaxInFlight.Of(toDo), 1), MaxFailures: u.MaxFailures, ToDelete: toDelete,
 	}
 	for _, share := range u.Waves {
 		r.Numbers.Waves = append(r.Numbers.Waves, max(share.Of(toDo), 1))

@@ -70,6 +70,7 @@ type Numbers struct {
 	MaxInFlight int   `json:"max_in_flight"`
 	Waves       []int `json:"waves,omitempty"` // the last size repeats
 	MaxFailures int   `json:"max_failures"`
+	ToDelete    int   `json:"to_delete,omitempty"` // number of members that are deleted after the others
 }
 
 // Member is a member in a Record.
@@ -81,6 +82,7 @@ type Member struct {
 	Hint     string            `json:"hint,omitempty"`   // what to do about a failure
 	ExitCode int               `json:"exit_code,omitempty"`
 	Changes  []string          `json:"changes,omitempty"` // changes in its plan: "replace vm"
+	Delete   bool              `json:"delete,omitempty"`  // it is no longer in the fleet file, and is deleted after the others
 	Planned  []string          `json:"down,omitempty"`    // steps of its plan during which the service is down
 	Canary   bool              `json:"canary,omitempty"`
 	Wave     int               `json:"wave,omitempty"`

@@ -40,6 +40,8 @@ type Choice struct {
 	IncludeBlocked bool
 	// Removed selects only members that are not in the fleet file any more.
 	Removed bool
+	// Prune also deletes these, after the others were updated.
+	Prune bool
 	// CreatedBefore leaves out members whose VM was created later and whose last deploy
 	// was not interrupted; zero: none is left out.
 	CreatedBefore time.Time
@@ -73,6 +75,7 @@ type coordinator struct {
 	late      map[string]bool      // members that did not end in time
 	down      map[string]time.Time // since when the service of a member is down
 	phase     string
+	first     bool // there is no record of an earlier run
 	unsaved   bool // the record has changed since it was written
 }
 
@@ -89,7 +92,7 @@ func Deploy(ctx context.Context, opts Options) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Confirm != nil && c.record.Numbers.ToDo > 0 {
+	if opts.Confirm != nil && c.record.Numbers.ToDo+c.record.Numbers.ToDelete > 0 {
 		if err := opts.Confirm(ctx, c.record); err != nil {
 			return nil, err
 		}
@@ -128,6 +131,9 @@ const lateGrace = 5 * time.Minute
 // run starts members until the run has ended.
 func (c *coordinator) run(ctx context.Context) error {
 	c.emit(Event{Kind: Begun, Run: c.record.ID, Record: c.record, Counts: c.counts()})
+	if c.opts.Prune && c.first {
+		c.emit(Event{Kind: Notice, Message: "There is no record of earlier runs, which would name members that are no longer in the fleet file: no member is deleted"})
+	}
 	looks := time.NewTicker(askEvery)
 	defer looks.Stop()
 	stopped, urgent := ctx.Done(), c.opts.Urgent
@@ -135,7 +141,9 @@ func (c *coordinator) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		step := schedule.Next(c.rules, c.list, c.asked, time.Now())
+		step := c.next(func(r schedule.Rules, list []schedule.Member) schedule.Step {
+			return schedule.Next(r, list, c.asked, time.Now())
+		})
 		c.say(step)
 		for _, start := range step.Start {
 			if err := c.start(ctx, start); err != nil {
@@ -235,10 +243,11 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if s.Canary {
 		watch = c.opts.Fleet.Update.CanaryWatch
 	}
-	if c.record.Action == fleet.DeleteStrategy || c.record.Action.OfJobs() {
+	action := c.action(m)
+	if action == fleet.DeleteStrategy || action.OfJobs() {
 		watch = "" // these commands do not have the flag
 	}
-	task := Task{Member: c.byName[m.Name], Action: c.record.Action, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
+	task := Task{Member: c.byName[m.Name], Action: action, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
 	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
 	m.Attempts++
@@ -270,7 +279,7 @@ func (c *coordinator) take(p Progress) error {
 	case p.Ended != nil:
 		c.serviceIs(m, false, at)
 		o := *p.Ended
-		if o.Verdict == schedule.Failed && c.record.Action == fleet.DeleteStrategy {
+		if o.Verdict == schedule.Failed && c.action(m) == fleet.DeleteStrategy {
 			if left := c.planDelete(*m).Verdict; left == schedule.Unchanged || left == schedule.Done {
 				o = Outcome{Verdict: schedule.Done} // an earlier start, for which it waited, has deleted it
 			}
