@@ -36,7 +36,7 @@ func (b *builder) etc() error {
 // etcFiles writes the files that differ from the machine's. A restart of the VM keeps
 // files that jobs may change.
 func (b *builder) etcFiles() error {
-	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers(), ".pwd.lock": ""}
+	fresh := map[string]string{"hostname": b.Hostname + "\n", "resolv.conf": b.resolvers(), "resolvconf/network": b.resolvers(), ".pwd.lock": ""}
 	kept := map[string]string{
 		"passwd":  users(readText("/etc/passwd")),
 		"group":   groups(readText("/etc/group")),
@@ -59,6 +59,9 @@ func (b *builder) etcFiles() error {
 		if text := readText("/etc/" + name); text != "" {
 			kept[name] = text
 		}
+	}
+	if err := b.layer("etc/upper/resolvconf/resolv.conf.d", 0o755); err != nil {
+		return err
 	}
 	for name, text := range kept {
 		if info, err := b.layers.Lstat("etc/upper/" + name); err != nil || !info.Mode().IsRegular() {

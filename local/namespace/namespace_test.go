@@ -154,6 +154,8 @@ chpst -u vcap touch /var/vcap/data/dir/own && echo own=$(stat -c %U /var/vcap/da
 chpst -u vcap su root -c true 2>/dev/null || echo up=refused
 perl -e '$( = $) = 1000; $< = $> = 1000; print "given=up\n"'
 if type sysctl >/dev/null 2>&1; then sysctl -w kernel.shmmax=284934144 2>/dev/null; fi; echo sysctl=$?
+cp /etc/resolv.conf /tmp/before; echo 'nameserver 169.254.0.2' >/etc/resolvconf/resolv.conf.d/head
+resolvconf -u; resolvconf -u; (cat /etc/resolvconf/resolv.conf.d/head /tmp/before) | cmp - /etc/resolv.conf && echo resolvconf=$(stat -c %a /etc/resolv.conf)
 echo x >/usr/local/bin/tool && echo usr=$?
 mkdir /opt/job && echo opt=$?
 echo '127.0.0.1 other' >>/etc/hosts && echo hosts=$?
@@ -168,7 +170,7 @@ mount --bind /run/machine/disks/disk-1 /mnt && echo x >/mnt/f && umount /mnt && 
 	expect(t, output, map[string]string{
 		"root": "0 host=vm-of-a-test first=yes", "vcap": "1000 group=1000", "chown": "0", "install": "0", "setpriv": "1000 numbers=vcap",
 		"sysctl": "0", "chpst": "vcap vcap 100", "su": "vcap /home/vcap", "runuser": "vcap sudo=vcap root=root", "daemon": "sleep", "stopped": "0",
-		"same": "yes", "own": "root", "up": "refused", "given": "up",
+		"same": "yes", "own": "root", "up": "refused", "given": "up", "resolvconf": "644",
 		"usr": "0", "opt": "0", "hosts": "0", "etc": "x", "replaced": "0", "tmp": "0", "shm": "0", "written": "0", "disk": "0",
 	})
 }

@@ -11,14 +11,16 @@ import (
 //go:embed tools
 var tools embed.FS
 
-// tool is a program that changes the user. The machine's own program could only pretend
-// to do so, and programs that refuse to run as root would notice.
+// tool is a program that the VM has in place of the machine's own. Most change the user: the
+// machine's program could only pretend to do so, and programs that refuse to run as root
+// would notice.
 type tool struct {
 	name    string
 	source  string // name in the folder tools
 	dir     string // the folder, if the machine does not have the program
 	real    bool   // it starts the machine's own program
 	changes bool   // the machine's own program works if the VM has several users
+	machine bool   // a stemcell's own program works
 }
 
 func toolList() []tool {
@@ -30,6 +32,7 @@ func toolList() []tool {
 		{name: "runuser", source: "su", dir: "usr/sbin"},
 		{name: "sudo", source: "sudo", dir: "usr/bin"},
 		{name: "sysctl", source: "sysctl", real: true},
+		{name: "resolvconf", source: "resolvconf", dir: "usr/sbin", machine: true},
 	}
 }
 
@@ -61,6 +64,9 @@ func (b *builder) addTools() error {
 		}
 		if b.Users.Many() && own != "" && t.changes {
 			continue // the machine's own program works
+		}
+		if b.Image != "" && t.machine {
+			continue
 		}
 		if t.dir == "" || t.real && own == "" && t.name != "setpriv" {
 			continue
