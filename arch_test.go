@@ -100,6 +100,7 @@ func imports() map[string][]string {
 			"cmd/ui",
 			"cmd/values",
 			"deployer",
+			"deployer/compilation",
 			"deployer/instance",
 			"deployer/observe",
 			"deployer/page",
@@ -215,6 +216,7 @@ func imports() map[string][]string {
 			"state/team",
 		},
 		"cmd/ui": {
+			"deployer/compilation",
 			"deployer/observe",
 			"deployer/plan",
 			"deployer/report",
@@ -290,6 +292,7 @@ func imports() map[string][]string {
 			"cpi/installation",
 			"deployer/access",
 			"deployer/changed",
+			"deployer/compilation",
 			"deployer/health",
 			"deployer/instance",
 			"deployer/journal",
@@ -384,7 +387,8 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 		},
-		"deployer/health": {"manifest"},
+		"deployer/compilation": {},
+		"deployer/health":      {"manifest"},
 		"deployer/kept": {
 			"agent",
 			"deployer/timeline",
@@ -817,14 +821,14 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 // files of the phases before the steps, and the files that run the steps.
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
-		"asked": {"deployer/deploy.go", "deployer/expect.go", "deployer/orphans.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
+		"asked": {"deployer/apart.go", "deployer/deploy.go", "deployer/expect.go", "deployer/orphans.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
 		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/problems.go", "deployer/steps.go"},
 		"plan": {
 			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
 			"deployer/remade.go", "deployer/steps.go", "deployer/timeline.go", "deployer/verify.go",
 		},
 		"CurrentVMCID": { // also the files that report the results at the end
-			"deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/problems.go", "deployer/run.go", "deployer/timeline.go",
+			"deployer/apart.go", "deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/problems.go", "deployer/run.go", "deployer/timeline.go",
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
 		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
@@ -1239,7 +1243,7 @@ func TestWhoHoldsTheInstance(t *testing.T) {
 // a value can rely on it: the value was read, fetched or decided.
 func TestWhoMakesValues(t *testing.T) {
 	makers := map[string][]string{
-		"Inputs":    {"deployer/instance/many.go"},
+		"Inputs":    {"deployer/instance/many.go", "deployer/instance/worker.go"},
 		"Artifacts": {"deployer/instance/artifacts.go"},
 		"Placement": {"deployer/instance/addresses.go"},
 		"Host":      {"deployer/instance/machine.go"},

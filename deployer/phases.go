@@ -35,6 +35,17 @@ func (r *run) deployPhases() []phase {
 	})
 }
 
+// compilePhases returns the phases of compile.
+func (r *run) compilePhases(do func(context.Context) error) []phase {
+	return []phase{
+		{name: "read manifest", group: instance.Validating, do: r.readManifest},
+		{name: "lock state", group: instance.Validating, do: r.lock},
+		{name: "delete vms of a killed run", do: r.deleteWorkers},
+		{name: "fetch artifacts", group: instance.Validating, do: r.fetchPackages},
+		{name: "compile", do: do},
+	}
+}
+
 // planPhases returns the phases of plan; save stores the plan.
 func (r *run) planPhases(save func(context.Context) error) []phase {
 	return slices.Concat([]phase{

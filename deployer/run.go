@@ -53,6 +53,8 @@ type run struct {
 	plan  plan.Plan // the doers get their steps from it
 	view  plan.View // the last reported plan
 	had   []string  // lock: what the state recorded in the cloud
+	// nested is true if it is a part of another run, which reports the steps.
+	nested bool
 
 	host    *instance.Host     // set when artifacts are fetched
 	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given

@@ -79,7 +79,9 @@ func (r *run) runStep(ctx context.Context, in string, doers map[plan.Kind]doer, 
 			return err
 		}
 	}
-	r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
+	if !r.nested {
+		r.t.Env.Root.Emit(report.Event{Kind: report.Step, Name: string(s.Kind), Down: s.Down})
+	}
 	r.t.Env.Timeline.BeginStep(string(s.Kind), s.Down)
 	err := r.step(ctx, in, string(s.Kind), func(ctx context.Context) error { return r.doStep(ctx, doers, i) })
 	r.t.Env.Timeline.End(statusOf(ctx, err))

@@ -108,6 +108,7 @@ func (r *reader) read(top document.Value) {
 	if r.manifest.Placement != nil {
 		r.manifest.settle() // it uses the names of the agent's certificate
 	}
+	r.readCompilation()
 }
 
 // lacksCloudConfig reports whether a manifest without a cloud config is in the

@@ -45,6 +45,7 @@ type Manifest struct {
 	// no name, and contains the properties of zone, VM type and VM extensions.
 	ResourcePool ResourcePool
 	CPI          Installation
+	Compilation  Compilation `json:"-"`
 	// Secrets holds every secret value of the document, the longest first, for a
 	// redactor.
 	Secrets []string

@@ -239,6 +239,7 @@ func (r *reader) readMany(top document.Value) {
 		}
 		r.checkCertificates()
 		r.checkBlobstore()
+		r.readCompilation()
 		d.Groups = append(d.Groups, g)
 	}
 }

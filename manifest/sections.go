@@ -234,7 +234,7 @@ var sections = keys.Table{
 		{Key: "vm_types", Form: keys.Section, Of: "cloud.vm_types[]", List: true, About: "Kinds of VM."},
 		{Key: "vm_extensions", Form: keys.Section, Of: "cloud.vm_extensions[]", List: true, About: "Additions to kinds of VM."},
 		{Key: "disk_types", Form: keys.Section, Of: "cloud.disk_types[]", List: true, About: "Kinds of persistent disk."},
-		{Key: "compilation", Form: keys.Section, Of: "cloud.compilation", About: "Compilation VMs of a Director. Not used: packages are compiled on the VM itself."},
+		{Key: "compilation", Form: keys.Section, Of: "cloud.compilation", About: "VMs on which packages are compiled, apart from those of instances."},
 	}},
 	{Name: "cloud.azs[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the availability zone."},
@@ -276,9 +276,17 @@ var sections = keys.Table{
 		{Key: "prefix", Form: keys.Whole, Most: 128, About: "Length of the blocks that VMs get, in place of single addresses."},
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the subnet for the CPI."},
 	}, Ignored: []string{"name"}},
-	{Name: "cloud.compilation", Ignored: []string{
-		"workers", "network", "az", "vm_type", "vm_resources", "vm_extensions", "cloud_properties", "env", "reuse_compilation_vms", "orphan_workers",
-	}},
+	{Name: "cloud.compilation", Read: []keys.Field{
+		{Key: "workers", Form: keys.Whole, Need: true, Least: 1, About: "How many VMs compile packages at the same time."},
+		{Key: "network", Form: keys.Word, Need: true, About: "Name of the network of the VMs, which get automatic addresses."},
+		{Key: "az", Form: keys.Word, About: "Availability zone of the VMs; one of the network unless given."},
+		{Key: "vm_type", Form: keys.Word, About: "Name of the VM type of the VMs."},
+		{Key: "vm_resources", Form: keys.Section, Of: "instance_groups[].vm_resources", About: "What the VMs need, in place of vm_type."},
+		{Key: "vm_extensions", Form: keys.Word, List: true, About: "Names of VM extensions of the VMs."},
+		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the VMs for the CPI, in place of vm_type."},
+		{Key: "env", Form: keys.Map, About: "Settings of the agents of the VMs."},
+		{Key: "reuse_compilation_vms", Form: keys.Flag, About: "Whether a VM compiles several packages; false unless given: each package gets a new VM."},
+	}, Ignored: []string{"orphan_workers"}},
 	{Name: "variables[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the variable."},
 		{Key: "type", Form: keys.Choice, Values: gen.Types(), About: "Type of the generated value; without a type, the value must be given."},

@@ -62,3 +62,14 @@ func Find(networks []Network, name string) (*Network, bool) {
 	}
 	return &networks[i], true
 }
+
+// Reserve makes an address one that no instance gets. It changes only this value of the
+// network.
+func (n *Network) Reserve(addr netip.Addr) {
+	n.Subnets = slices.Clone(n.Subnets)
+	for i := range n.Subnets {
+		if s := &n.Subnets[i]; s.Range.IsValid() && s.Range.Contains(addr) {
+			s.Reserved = append(slices.Clone(s.Reserved), netipx.IPRangeFrom(addr, addr))
+		}
+	}
+}

@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands that deploy, plan and delete.
 func Commands(c *cli.Console) []*cobra.Command {
-	return []*cobra.Command{c.LikeBosh(newDeploy(c), "create-env"), newPlan(c), newReport(c), newRecreate(c), c.LikeBosh(newDelete(c), "delete-env"), newDev(c)}
+	return []*cobra.Command{c.LikeBosh(newDeploy(c), "create-env"), newPlan(c), newReport(c), newRecreate(c), newCompile(c), c.LikeBosh(newDelete(c), "delete-env"), newDev(c)}
 }

@@ -128,6 +128,7 @@ func samples() []sample {
 		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Instance: "web/0"}},
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
 		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
+		{"compile-apart", Failed, &deployer.ApartError{Why: "no"}},
 		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},
 		{"agent-settings", Failed, &deployer.NotRotatedError{What: "it does not answer"}},
 		{"agent-foreign", Agent, &plan.AgentSilentError{Err: &instance.ForeignAgentError{}}},

@@ -146,7 +146,7 @@ func (rec *Record) stateOptions() file.Options {
 		// Addresses of an instance are reserved with this id before it has a state.
 		opts.Installation = of.Instance.ID
 	}
-	if rec.From.Manifest != "" {
+	if rec.From.Manifest != "" && (rec.From.Of == nil || rec.From.Of.Instance.Beside()) {
 		opts.Legacy = filepath.Join(filepath.Dir(rec.From.Manifest), file.LegacyName)
 	}
 	return opts

@@ -271,7 +271,7 @@ func (v Value) Use() {
 }
 
 // needed returns the document without the items of the cloud config that it does not use.
-// The section about compilation VMs is left out, too, because there are none here.
+// The section about compilation VMs is left out, too: it changes no instance.
 func (d *document) needed() *node {
 	if d.cloud == nil || d.root == nil || d.root.kind != mapKind {
 		return d.root

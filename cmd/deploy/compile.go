@@ -1,0 +1,71 @@
+package deploy
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/cmd/ui"
+	"bootstrap/cmd/values"
+	"bootstrap/deployer"
+	"bootstrap/deployer/compilation"
+)
+
+// Compiled are the packages of a deployment after bootstrap compile, as --json prints them.
+type Compiled struct {
+	Packages []compilation.Compiled `json:"packages"`
+}
+
+func newCompile(c *cli.Console) *cobra.Command {
+	var opts deployer.Options
+	cmd := &cobra.Command{
+		Use:   "compile MANIFEST",
+		Short: "Compile packages on VMs that are made only for that",
+		Long: `Compile compiles the packages that the manifest needs and that were not compiled yet,
+on VMs that it makes for that and deletes afterwards, also after a failure. No VM that
+serves is changed. The packages are kept in ~/.bosh/cache/packages, for every deployment
+of this machine with the same stemcell. The section compilation of the cloud config says
+how many VMs there are, and of which kind. Without one, it is one VM like that of the
+manifest, with another address.`,
+		Example: "  bootstrap compile manifest.yml\n  bootstrap compile cluster.yml --cloud-config cloud.yml --vars-store creds.yml",
+		Args:    cli.OneManifest,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Start()
+			opts.Manifest = args[0]
+			c.NameTarget(&opts)
+			if err := c.OpenStateStore(cmd.Context(), &opts); err != nil {
+				return err
+			}
+			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
+				list, err := deployer.Compile(ctx, opts)
+				if err == nil {
+					printCompiled(c, list)
+				}
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	c.InputFlags(f, &opts.Inputs)
+	cli.RecipientFlag(f, opts.Inputs.Keys)
+	cli.DatabaseFlag(f, &opts.Database)
+	cli.StateFlag(f, &opts.StateFile)
+	cli.LockFlag(f, &opts.LockWait)
+	cli.CPIFlags(f, &opts)
+	cli.AgentFlags(f, &opts)
+	cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take")
+	f.Var((*values.Group)(&opts.PackagesGroup), "packages-group", "also use what VMs of deployments of the group `NAME` compiled")
+	c.TimingsFlag(f)
+	return cmd
+}
+
+// printCompiled prints where the packages are from.
+func printCompiled(c *cli.Console, list []compilation.Compiled) {
+	if c.JSON() {
+		c.PrintObject("compiled", Compiled{Packages: list})
+		return
+	}
+	c.Print(func(out *ui.Writer) { ui.Compiled(out, list) })
+}

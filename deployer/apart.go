@@ -1,0 +1,157 @@
+package deployer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"bootstrap/artifact"
+	"bootstrap/deployer/compilation"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+)
+
+// Compile compiles the packages that a new VM of the manifest needs, on VMs that are made
+// only for that, and adds them to the cache. It changes no VM that serves.
+func Compile(ctx context.Context, opts Options) (list []compilation.Compiled, err error) {
+	opts.Inputs.Generate = document.Write
+	r := newRun(opts)
+	r.t.From.Replacing = r.confirmReplaced
+	err = r.execute(ctx, r.compilePhases(func(ctx context.Context) (err error) {
+		list, err = r.compileApart(ctx)
+		return err
+	}))
+	return list, err
+}
+
+// compileApart compiles the packages of a new VM that the cache does not have.
+func (r *run) compileApart(ctx context.Context) ([]compilation.Compiled, error) {
+	w, err := r.planApart(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.compileMissing(ctx, r.t.State.Get().CurrentVMCID); err != nil {
+		return nil, err
+	}
+	return w.results(r.packages.delivery), nil
+}
+
+// planApart decides which packages VMs must compile for a new VM of the manifest.
+func (r *run) planApart(ctx context.Context) (*workers, error) {
+	w := r.newWorkers(r.compilation())
+	kind := r.host.NewMachine(ctx).Kind
+	if m := w.how.Worker; m != nil {
+		kind = r.t.HostOf(m, r.artifacts.Stemcell).NewMachine(ctx).Kind
+	}
+	if err := r.packages.planDelivery(ctx, nil, kind); err != nil {
+		return nil, err
+	}
+	w.add(r.packages.delivery, r.packages.owners())
+	return w, w.complete(ctx)
+}
+
+// newWorkers returns what compiles packages for the instances of a deployment. how says on
+// which VMs.
+func (r *run) newWorkers(how manifest.Compilation) *workers {
+	a := &workers{
+		opts: r.asked, out: r.t.Out, how: how, artifacts: r.artifacts, store: r.t.Env.Store,
+		ledger: r.t.Addresses.LedgerAddress(), packages: map[string]*toCompile{},
+	}
+	a.wake = sync.NewCond(&a.mu)
+	return a
+}
+
+// compilation returns on which VMs packages of the manifest are compiled. They get none of
+// the instance's addresses.
+func (r *run) compilation() manifest.Compilation {
+	how, st := r.in.Manifest.Compilation, r.t.State.Get()
+	if how.Worker == nil || how.Worker.Placement == nil || !how.Worker.Placement.Own {
+		return how
+	}
+	m := *how.Worker
+	p := *m.Placement
+	p.Networks = slices.Clone(p.Networks)
+	for _, n := range p.Networks {
+		p.Avoid(n.Name, st.Own.Address)
+		for _, a := range st.Own.Addresses {
+			p.Avoid(n.Name, a.Address)
+		}
+	}
+	m.Placement, how.Worker = &p, &m
+	return how
+}
+
+// compileMissing compiles what is missing. vm is the CID of the instance's VM; empty: it has
+// none.
+func (w *workers) compileMissing(ctx context.Context, vm string) error {
+	if len(w.wanted()) == 0 {
+		return nil
+	}
+	if err := w.refuse(vm); err != nil {
+		return err
+	}
+	return w.out.InGroup("compiling packages", func() error {
+		w.report = w.out.Open
+		return w.run(ctx)
+	})
+}
+
+// results returns where each package of a delivery is from.
+func (w *workers) results(d *delivery) []compilation.Compiled {
+	var list []compilation.Compiled
+	for _, l := range d.order {
+		p := w.packages[idOf(d.keys[l.Package.Name], l.Package)]
+		c := compilation.Compiled{Release: l.Release, Package: l.Package.Name, Version: l.Package.Fingerprint, Stemcell: w.artifacts.Stemcell.OS + "/" + w.artifacts.Stemcell.Version, From: compilation.FromCache}
+		switch {
+		case l.Package.Compiled():
+			c.From = compilation.FromRelease
+		case p.bound:
+			c.From = compilation.FromVM
+		case p.compiled:
+			c.From = compilation.FromWorker
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// fetchPackages fetches the releases and the stemcell.
+func (r *run) fetchPackages(ctx context.Context) error {
+	a, err := r.in.FetchAll(ctx)
+	if err == nil {
+		r.use(a)
+	}
+	return err
+}
+
+// idOf identifies a package by everything that its compiled form depends on.
+func idOf(key artifact.CompiledKey, p *artifact.Package) string {
+	id := key.Name + " " + key.Fingerprint + " " + key.Stemcell + " " + p.Digest
+	for _, source := range slices.Compact(slices.Sorted(slices.Values(key.Sources))) {
+		id += " " + source
+	}
+	return id
+}
+
+// deleteWorkers deletes the VMs that compiled packages for the deployment when a run was
+// killed.
+func (r *run) deleteWorkers(ctx context.Context) error {
+	count, err := r.t.From.WorkersLeft()
+	if err != nil || count == 0 {
+		return err
+	}
+	states, err := r.t.From.WorkersOf(count, r.t.About.Group)
+	if err != nil {
+		return err
+	}
+	defer states.Forget()
+	return r.t.Out.InGroup("deleting VMs of a killed run", func() error {
+		a := &workers{opts: r.asked, report: r.t.Out.Open, states: states, ledger: r.t.Addresses.LedgerAddress()}
+		var errs []error
+		for n := range count {
+			errs = append(errs, a.deleteLeft(ctx, n))
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,105 @@
+package instance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"bootstrap/artifact"
+	"bootstrap/deployment/record"
+	"bootstrap/manifest"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
+)
+
+// Given makes m the manifest of the run, which reads none.
+func (t *Instance) Given(m *manifest.Manifest) *Inputs {
+	in := &Inputs{Request: t.Request, Manifest: m}
+	t.use(in)
+	return in
+}
+
+// HostOf returns what this machine knows of a VM with another manifest.
+func (t *Instance) HostOf(m *manifest.Manifest, stemcell *artifact.Stemcell) *Host {
+	return NewHost(&Inputs{Request: t.Request, Manifest: m}, t.Record, stemcell)
+}
+
+// Workers are the states of VMs that compile packages for a deployment. They are in the
+// folder of the states of several instances, also for a deployment with one.
+type Workers struct {
+	of   Options
+	list []*record.Instance
+	all  *record.Record // has them and the other instances: all share stemcells
+}
+
+// WorkersOf returns the states of as many VMs that compile packages for the deployment. group
+// is the instance group of a deployment with one instance.
+func (o Options) WorkersOf(count int, group string) (*Workers, error) {
+	w := &Workers{of: o}
+	dir := o.RecordFolder()
+	old, err := record.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	w.all = old.Copy()
+	if !record.Exists(dir) {
+		path, err := file.Path(o.Manifest, o.StateFile)
+		if err != nil {
+			return nil, err
+		}
+		w.all.Instances = []*record.Instance{{ID: uuid.NewString(), Group: group, State: record.Beside(path)}}
+	}
+	for n := range count {
+		name := fmt.Sprintf("%s-%d", manifest.CompilationGroup, n)
+		in := &record.Instance{ID: uuid.NewString(), Group: manifest.CompilationGroup, Index: n, Going: record.DeploymentDeleted, State: name + ".json"}
+		if o.Team != nil {
+			in.State = team.InstanceState(name)
+		}
+		w.list, w.all.Instances = append(w.list, in), append(w.all.Instances, in)
+	}
+	return w, nil
+}
+
+// At returns the options of VM n.
+func (w *Workers) At(n int) (Options, error) {
+	o := w.of
+	o.Instance, o.RecordDir, o.Deployment, o.AdoptFrom, o.OldMBus, o.OldCA = "", "", nil, "", "", ""
+	o.Accept, o.Replacing = nil, nil
+	err := o.Select(w.all, w.list[n])
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(o.StateFile), 0o700)
+	}
+	return o, err
+}
+
+// stateOfWorker is how At names the states.
+var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json)?$`)
+
+// WorkersLeft returns of how many VMs that compile packages this machine may have states: a
+// run was killed, or runs.
+func (o Options) WorkersLeft() (count int, err error) {
+	entries, err := os.ReadDir(o.RecordFolder())
+	if err != nil && !os.IsNotExist(err) {
+		return 0, fmt.Errorf("cannot look for VMs that compile packages: %w", err)
+	}
+	for _, e := range entries {
+		m := stateOfWorker.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		if n, err := strconv.Atoi(m[1]); err == nil && n < mostWorkers {
+			count = max(count, n+1)
+		}
+	}
+	return count, nil
+}
+
+// mostWorkers limits the numbers of VMs.
+const mostWorkers = 1000
+
+// Forget removes the folder of the states if it is empty.
+func (w *Workers) Forget() { _ = os.Remove(w.all.Dir()) }
