@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"bootstrap/deployment/dns"
 	"bootstrap/deployment/links"
 	"bootstrap/manifest"
 	"bootstrap/templates"
@@ -38,12 +39,25 @@ func (c *Connections) get(address string, resolve func() (*links.Connected, erro
 	return m.all, m.err
 }
 
+// Names returns the names of the deployment with a number for each link; nil: it has none,
+// or its links are not known.
+func (c *Connections) Names() *dns.Names {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.made { // they are the same in all
+		if m.all != nil && m.all.Names != nil {
+			return m.all.Names
+		}
+	}
+	return nil
+}
+
 // resolve returns the links of all jobs of the deployment, which nobody changes. own are
 // the jobs of the run's group.
 func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
 	d := j.in.Deployment
 	return j.connections.get(j.ownAddress(d), func() (*links.Connected, error) {
-		all, err := links.Resolve(d.Name, j.linkGroups(own), j.others())
+		all, err := links.Resolve(d.Name, j.linkGroups(own), j.others(), j.names())
 		if err == nil {
 			err = refuseScoped(d, all)
 		}

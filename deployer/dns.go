@@ -12,6 +12,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/dns"
+	deployed "bootstrap/deployment/record"
 	"bootstrap/internal/digest"
 	"bootstrap/state"
 )
@@ -32,19 +33,12 @@ func (j *jobs) dnsAddresses() map[string]string {
 // and saves their version: agents accept only newer ones. It warns if the agent does not
 // support them.
 func (j *jobs) sendDNS(ctx context.Context) error {
-	if !j.rec.About.UseDNS {
+	if !j.rec.About.UseDNS && j.numbers() == nil {
 		return nil
 	}
-	st := j.rec.State.Get()
-	records := dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
-		ID: j.rec.InstanceID(j.rec.About.Group), AgentID: st.Own.AgentID, Group: j.rec.About.Group, Index: j.rec.About.Index, Deployment: j.rec.About.Name, Addresses: j.dnsAddresses(),
-	})
+	records := j.records()
 	return j.rec.Out.Do("Sending DNS records", func(s *report.Stage) error {
-		blob, err := j.putDNS(ctx, records, s.Progress)
-		if err != nil {
-			return fmt.Errorf("cannot upload the DNS records: %w", err)
-		}
-		err = j.agent.SyncDNS(ctx, blob, records.Version)
+		err := syncDNS(ctx, j.agent, j.rec.Dir, records, s.Progress)
 		unknown := agent.UnknownMessage(err)
 		if err != nil && !unknown {
 			return err
@@ -62,13 +56,40 @@ func (j *jobs) sendDNS(ctx context.Context) error {
 	})
 }
 
+// records returns the next DNS records for the VM of the run's instance: its own, or those
+// of all instances of its deployment.
+func (j *jobs) records() dns.Records {
+	st := j.rec.State.Get()
+	if names := j.numbers(); names != nil {
+		all := j.rec.From.Of.Record
+		own := func(in *deployed.Instance) (map[string]string, bool) {
+			return j.dnsAddresses(), in == j.rec.From.Of.Instance
+		}
+		last := max(lastDNS(all, j.rec.Env.Home), st.Own.DNSVersion)
+		return names.Records(last+1, instancesOf(all, names, j.rec.Env.Home, own))
+	}
+	return dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
+		ID: j.rec.InstanceID(j.rec.About.Group), AgentID: st.Own.AgentID, Group: j.rec.About.Group, Index: j.rec.About.Index, Deployment: j.rec.About.Name, Addresses: j.dnsAddresses(),
+	})
+}
+
+// syncDNS uploads the records to the agent as a blob, and makes it use them. dir is a folder
+// for a temporary file.
+func syncDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Records, progress func(done, total int64)) error {
+	blob, err := putDNS(ctx, vm, dir, records, progress)
+	if err != nil {
+		return fmt.Errorf("cannot upload the DNS records: %w", err)
+	}
+	return vm.SyncDNS(ctx, blob, records.Version)
+}
+
 // putDNS uploads the records as a blob.
-func (j *jobs) putDNS(ctx context.Context, records dns.Records, progress func(done, total int64)) (agent.Blob, error) {
+func putDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Records, progress func(done, total int64)) (agent.Blob, error) {
 	data, err := json.Marshal(records.ForHosts())
 	if err != nil {
 		return agent.Blob{}, err
 	}
-	file, err := os.CreateTemp(j.rec.Dir, "dns-")
+	file, err := os.CreateTemp(dir, "dns-")
 	if err != nil {
 		return agent.Blob{}, err
 	}
@@ -85,5 +106,5 @@ func (j *jobs) putDNS(ctx context.Context, records dns.Records, progress func(do
 		return agent.Blob{}, err
 	}
 	id := uuid.NewString()
-	return agent.Blob{BlobstoreID: id, SHA1: sum.String()}, j.agent.PutBlob(ctx, id, file.Name(), progress)
+	return agent.Blob{BlobstoreID: id, SHA1: sum.String()}, vm.PutBlob(ctx, id, file.Name(), progress)
 }

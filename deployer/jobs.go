@@ -137,6 +137,8 @@ func (j *jobs) templateJobs() ([]templates.Job, error) {
 // other groups.
 func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 	var jobs []templates.Job
+	networks := j.templateNetworks()
+	host := j.addNames(m, networks)
 	for _, ref := range m.Group.Jobs {
 		rel := j.artifacts.Releases[ref.Release]
 		if rel == nil || rel.Job(ref.Name) == nil {
@@ -154,7 +156,8 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 				Bootstrap:         m.Identity == nil || m.Identity.Bootstrap,
 				Deployment:        m.Name,
 				Address:           j.address,
-				Networks:          j.templateNetworks(),
+				Host:              host,
+				Networks:          networks,
 				GlobalProperties:  m.Properties,
 				ClusterProperties: m.Group.Properties,
 				JobProperties:     ref.Properties,

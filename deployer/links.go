@@ -162,6 +162,9 @@ func (r *run) addConnected(parts map[string]any) (sources map[string]string, err
 	for i := range jobs {
 		delete(parts, plan.DescribedLinks(jobs[i].Name)) // the contents count
 	}
+	if host := r.jobs.addNames(r.in.Manifest, nil); host != "" {
+		parts["its DNS name"] = host
+	}
 	if !r.in.Manifest.Identity.Bootstrap { // the only instance of a manifest is one, too
 		parts["that it is the bootstrap instance"] = false
 	}

@@ -117,6 +117,8 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Places:    plan.Places(m),
 	}
 	if r.in.Deployment != nil {
+		w.DNSFirst = r.jobs.numbers() != nil
+		w.DNS = w.DNS || w.DNSFirst
 		plan.KeepDescribedLinks(w.Applied, st.Own.Applied)
 	}
 	second := r.t.CPI.RecallSecondDisk()

@@ -88,6 +88,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		}
 	}
 	var asked []network.Instance
+	renamed := map[string]string{} // new names of groups to former ones
 	for _, in := range list.Instances {
 		entry := &record.Instance{ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap}
 		g := groupOf(d, in.Group)
@@ -98,7 +99,10 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 			entry.State = old.NewState(entry)
 		} else if was, found := old.ByID(in.ID); found {
 			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
-			entry.KeepAlive = was.KeepAlive && g.Errand
+			entry.KeepAlive, entry.DNSVersion = was.KeepAlive && g.Errand, was.DNSVersion
+			if was.Group != in.Group {
+				renamed[in.Group] = was.Group
+			}
 		}
 		draft.Record.Instances = append(draft.Record.Instances, entry)
 		asked = append(asked, wishesOf(d, g, in, entry, vm(entry)))
@@ -123,6 +127,9 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		if g.Disk && (g.Why == roster.ZonesGiven || g.Why == roster.ZonesRemoved) {
 			draft.Lost = append(draft.Lost, g)
 		}
+	}
+	if deployer.HasNames(d, old) {
+		draft.Record.Names = deployer.NamesOf(d, draft.Record, renamed)
 	}
 	return draft, nil
 }

@@ -31,7 +31,7 @@ func cluster(t *testing.T, instances int, zones ...string) deployer.Several {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return deployer.Several{Deployment: &manifest.Deployment{Name: "cluster", Groups: []manifest.Group{group}, Networks: networks}, Decide: ledger.Decide}
+	return deployer.Several{Deployment: &manifest.Deployment{Name: "cluster", Common: &manifest.Manifest{}, Groups: []manifest.Group{group}, Networks: networks}, Decide: ledger.Decide}
 }
 
 // made drafts the deployment on top of an earlier record, and saves the result.

@@ -61,7 +61,7 @@ func isAlone(of deployer.Several, r *record.Record, vm func(*record.Instance) VM
 // Settle removes the record of a deployment in which nothing is to be done, if it needs
 // none.
 func (d *Draft) Settle() error {
-	if !d.Alone || len(d.Record.Former) > 0 {
+	if !d.Alone || len(d.Record.Former) > 0 || d.Record.Names != nil {
 		return nil
 	}
 	return d.Record.Forget()

@@ -105,6 +105,9 @@ type Plan struct {
 	// PostDeploy are the instances whose post-deploy scripts run at the end: all that
 	// have some, if any instance changes, or those that the last run has not reached.
 	PostDeploy []string `json:"post_deploy,omitempty"`
+	// DNSRecords are the instances whose VMs get DNS records, because names or addresses have
+	// changed or because the last run could not reach their agents.
+	DNSRecords []string `json:"dns_records,omitempty"`
 
 	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
 	rules map[string]manifest.Rules    // by group
@@ -112,7 +115,7 @@ type Plan struct {
 
 // Nothing reports whether the plan changes nothing.
 func (p *Plan) Nothing() bool {
-	return p.changesNothing() && len(p.PostDeploy) == 0
+	return p.changesNothing() && len(p.PostDeploy) == 0 && len(p.DNSRecords) == 0
 }
 
 func (p *Plan) changesNothing() bool {
@@ -273,7 +276,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 			p.PostDeploy = append(p.PostDeploy, row.Name)
 		}
 	}
-	return p, nil
+	return p, p.nameLinks(o, draft)
 }
 
 // planEach plans each instance that is not deleted.

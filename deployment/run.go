@@ -72,6 +72,8 @@ type runner struct {
 	// change changes one instance of a lot.
 	change func(ctx context.Context, row *Row, canary bool) error
 
+	naming naming
+
 	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
 
 	mu    sync.Mutex
@@ -141,6 +143,9 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	})
 	defer stop()
 	err := r.run(ctx, p)
+	if err != nil {
+		err = errors.Join(err, r.syncNames(ctx, false))
+	}
 	switch {
 	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
 		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
@@ -148,7 +153,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	r.record.Run = nil
-	if !r.record.Needed() || draft.Alone && !p.partial() && len(r.record.Former) == 0 {
+	if !r.record.Needed() || draft.Alone && !p.partial() && len(r.record.Former) == 0 && r.record.Names == nil {
 		return r.record.Forget()
 	}
 	if !p.partial() {
@@ -182,10 +187,18 @@ func (r *runner) run(ctx context.Context, p *Plan) error {
 	if err := r.each(ctx, p.Create, atOnce, r.create); err != nil {
 		return err
 	}
+	if len(p.Create) > 0 || p.Count(Create) == 0 {
+		if err := r.syncNames(ctx, false); err != nil {
+			return err
+		}
+	}
 	for _, stage := range p.Stages {
 		if err := r.stage(ctx, stage); err != nil {
 			return err
 		}
+	}
+	if err := r.syncNames(ctx, false); err != nil {
+		return err
 	}
 	return r.postDeploy(ctx, p.PostDeploy)
 }
@@ -265,7 +278,10 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err != nil {
 		return err
 	}
-	return r.ended(ctx, row, outcome, Done)
+	if err := r.ended(ctx, row, outcome, Done); err != nil {
+		return err
+	}
+	return r.syncNames(ctx, true)
 }
 
 // delete deletes one instance, and removes it from the record. If its state has orphaned
@@ -291,14 +307,17 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 			return err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if kept {
-		r.record.Retire(row.ID)
-	} else {
-		r.record.Remove(row.ID)
+	err = r.save(func() {
+		if kept {
+			r.record.Retire(row.ID)
+		} else {
+			r.record.Remove(row.ID)
+		}
+	})
+	if err != nil {
+		return err
 	}
-	return r.record.Save()
+	return r.syncNames(ctx, true)
 }
 
 // releaseUnused releases what was reserved for an instance that no run has reached. The

@@ -384,13 +384,20 @@ func (r *reader) readFeatures(c document.Value) {
 		return
 	}
 	sections.WarnUnknown(c, "features")
-	r.manifest.UseDNS = c.Get("use_dns_addresses").LenientFlag(false)
+	use := c.Get("use_dns_addresses")
+	r.manifest.UseDNS = use.LenientFlag(false)
 	if r.many == nil {
 		return // the others are about several instances, or about package document
 	}
-	const addresses = "links have IP addresses here"
-	warnUnused(c.Get("use_link_dns_names"), addresses)
-	warnUnused(c.Get("use_short_dns_addresses"), addresses)
+	links, short := c.Get("use_link_dns_names"), c.Get("use_short_dns_addresses")
+	names := DNS{Links: links.LenientFlag(false)}
+	names.Addresses, names.Short = names.Links || use.LenientFlag(false), names.Links || short.LenientFlag(false)
+	for _, other := range []document.Value{use, short} {
+		if names.Links && !other.IsNull() && !other.LenientFlag(true) {
+			other.Fail("must be true or be left out, because use_link_dns_names is true: those names are short names in place of addresses")
+		}
+	}
+	r.manifest.DNS = names
 	warnUnused(c.Get("randomize_az_placement"), "a new instance gets the zone with the fewest, the first by name")
 }
 

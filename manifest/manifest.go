@@ -37,7 +37,8 @@ type Manifest struct {
 	Tags         map[string]string
 	Update       Update
 	Protect      bool // delete refuses to delete the deployment
-	UseDNS       bool // the VM gets the DNS records of its instance
+	UseDNS       bool // the VM gets the DNS records of its instance, or of all of the deployment's
+	DNS          DNS  // which names templates get
 	// Identity is which instance of a deployment with several it is; nil: the only
 	// one.
 	Identity *Identity

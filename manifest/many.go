@@ -95,6 +95,7 @@ func (d *Deployment) complete(m *Manifest) {
 		of.Digest = m.Digest
 		if !d.Single() {
 			of.Digest = of.concerned()
+			of.UseDNS = d.NeedsDNS()
 		}
 		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
 		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
@@ -136,6 +137,9 @@ func (m *Manifest) concerned() string {
 	cpi.Pos, cpi.Templates, cpi.MBusURL, pool.Stemcell.Pos = document.Position{}, plain(cpi.Templates), nil, document.Position{}
 	pool.Stemcell.Lock = ""
 	parts := []any{m.Name, group, used, m.Properties, m.Tags, m.Update, m.Protect, m.UseDNS, pool, cpi}
+	if m.DNS != (DNS{}) {
+		parts = append(parts, m.DNS)
+	}
 	if p := m.Placement; p != nil {
 		wishes := slices.Clone(p.Group.Wishes)
 		for i := range wishes {

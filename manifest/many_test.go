@@ -228,7 +228,7 @@ func TestGroupNames(t *testing.T) {
 
 // Features that are not used are named.
 func TestUnusedFeatures(t *testing.T) {
-	path, inputs := written(t, "update: {", "features: {use_link_dns_names: true, use_short_dns_addresses: false, randomize_az_placement: true, use_dns_addresses: true}\nupdate: {")
+	path, inputs := written(t, "update: {", "features: {use_short_dns_addresses: true, randomize_az_placement: true, use_dns_addresses: true}\nupdate: {")
 	d, err := LoadDeployment(t.Context(), path, inputs)
 	if err != nil {
 		t.Fatal(err)
@@ -240,10 +240,46 @@ func TestUnusedFeatures(t *testing.T) {
 		}
 	}
 	want := []string{
-		"features.use_link_dns_names is not used: links have IP addresses here",
 		"features.randomize_az_placement is not used: a new instance gets the zone with the fewest, the first by name",
 	}
-	if !slices.Equal(got, want) || !d.Common.UseDNS {
+	if !slices.Equal(got, want) || !d.Common.UseDNS || d.Common.DNS != (DNS{Addresses: true, Short: true}) {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestNeedsDNS(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, to string
+		needs    bool
+		wrong    string
+	}{
+		"plain":            {"", "", false, ""},
+		"addresses":        {"update: {", "features: {use_dns_addresses: true}\nupdate: {", true, ""},
+		"names of links":   {"update: {", "features: {use_link_dns_names: true}\nupdate: {", true, ""},
+		"an alias":         {"properties: {port: 1}", "provides: {conn: {aliases: [{domain: db.corp}]}}", true, ""},
+		"a link by name":   {"properties: {port: 1}", "consumes: {conn: {from: conn, ip_addresses: false}}", true, ""},
+		"a link by IP":     {"properties: {port: 1}", "consumes: {conn: {from: conn, ip_addresses: true}}", false, ""},
+		"a DNS server":     {"{name: web, release: a", "{name: bosh-dns, release: a", true, ""},
+		"names and not":    {"update: {", "features: {use_link_dns_names: true, use_dns_addresses: false}\nupdate: {", false, "features.use_dns_addresses: must be true or be left out"},
+		"names, not short": {"update: {", "features: {use_link_dns_names: true, use_short_dns_addresses: false}\nupdate: {", false, "features.use_short_dns_addresses: must be true or be left out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, inputs := written(t, c.from, c.to)
+			d, err := LoadDeployment(t.Context(), path, inputs)
+			if c.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wrong) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.NeedsDNS() != c.needs || d.Groups[1].Manifest.UseDNS != c.needs {
+				t.Errorf("got %v, %v", d.NeedsDNS(), d.Groups[1].Manifest.UseDNS)
+			}
+		})
 	}
 }

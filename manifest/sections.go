@@ -189,12 +189,12 @@ var sections = keys.Table{
 		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
 	}},
 	{Name: "features", Read: []keys.Field{
-		{Key: "use_dns_addresses", Form: keys.Flag, About: "Whether the VM gets the DNS records of its instance."},
+		{Key: "use_dns_addresses", Form: keys.Flag, About: "Whether VMs get DNS records; with several instances, links and spec.address have names in place of addresses."},
 		{Key: "use_tmpfs_config", Form: keys.Flag, About: "With a cloud config: whether the agent keeps settings and jobs in memory."},
 		{Key: "converge_variables", Form: keys.Flag, About: "Whether variables without update_mode converge."},
 		{Key: "randomize_az_placement", Form: keys.Flag, About: "Not used: a new instance gets the zone with the fewest, the first by name."},
-		{Key: "use_link_dns_names", Form: keys.Flag, About: "Not used: links have IP addresses."},
-		{Key: "use_short_dns_addresses", Form: keys.Flag, About: "Not used: links have IP addresses."},
+		{Key: "use_link_dns_names", Form: keys.Flag, About: "With several instances: whether names have the number of the link; implies the two others about names."},
+		{Key: "use_short_dns_addresses", Form: keys.Flag, About: "With several instances: whether names have numbers in place of group, network and deployment."},
 	}},
 	{Name: "cloud_provider", Read: []keys.Field{
 		{Key: "template", Form: keys.Section, Of: "cloud_provider.template", About: "Job of the CPI."},

@@ -93,6 +93,7 @@ type Context struct {
 	Bootstrap  bool
 	Deployment string
 	Address    string         // empty: spec.address is nil
+	Host       string         // spec.address if that is a name; empty: it is Address
 	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
 	// JobProperties replace the other properties; nil: the job has none of its own, and
 	// gets the GlobalProperties with the ClusterProperties merged over them.
@@ -416,6 +417,9 @@ func (j *Job) facts(id string) map[string]any {
 	}
 	if c.Address != "" {
 		facts["address"], facts["ip"] = c.Address, c.Address
+	}
+	if c.Host != "" {
+		facts["address"] = c.Host
 	}
 	if len(j.links) > 0 {
 		facts["links"] = j.links

@@ -44,6 +44,9 @@ func instanceOrder(p *deployment.Plan) []string {
 		}
 		lines = append(lines, strings.Join(groups, "; at the same time "))
 	}
+	if len(p.DNSRecords) > 0 {
+		lines = append(lines, "send DNS records to "+strings.Join(p.DNSRecords, ", "))
+	}
 	if len(p.PostDeploy) > 0 {
 		lines = append(lines, "post-deploy of "+strings.Join(p.PostDeploy, ", "))
 	}

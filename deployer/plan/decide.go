@@ -59,7 +59,8 @@ func (c *Choice) Touches() bool {
 // *ShrinkError or a *NoSecondDiskError.
 func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d := Seen(st, f, w.Asked)
-	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS
+	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS && !w.DNSFirst
+	d.DNSFirst = w.DNS && w.DNSFirst
 	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
 	d.Leftovers = leftoverCalls(st)
 	if f.DiskGone {
@@ -308,7 +309,7 @@ func (d *Decision) addSmall(w Wishes, st state.State) {
 	if list, _ := w.agentWork(st); len(list) > 0 {
 		d.Changes = append(d.Changes, Change{What: Agent, Action: Update, Why: []Reason{{Cause: SettingsChanged, Names: list}}})
 	}
-	if w.DNS && (st.Own.DNSVersion == 0 || d.Touches() && st.Own.Applied[PartAddress] != w.Applied[PartAddress]) {
+	if d.UseDNS && (st.Own.DNSVersion == 0 || d.Touches() && st.Own.Applied[PartAddress] != w.Applied[PartAddress]) {
 		d.Changes = append(d.Changes, Change{What: DNS, Action: Update, Why: []Reason{{Cause: NoDNSRecords}}})
 	}
 }

@@ -31,6 +31,7 @@ type Decision struct {
 
 	Snapshots     bool `json:"snapshot,omitempty"` // snapshots of the disk are taken before it is changed
 	UseDNS        bool `json:"dns,omitempty"`
+	DNSFirst      bool `json:"dns_first,omitempty"`
 	Dynamic       bool `json:"dynamic,omitempty"`
 	Address       bool `json:"address,omitempty"` // the address is known before a new VM reports it
 	Light         bool `json:"light,omitempty"`

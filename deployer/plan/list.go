@@ -350,6 +350,12 @@ func (l list) sendDNS() []Step {
 	return one(l.sendsDNS(), Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
 }
 
+// sendFirst returns the step that sends DNS records to a VM before its jobs start, because
+// they may use names of other instances.
+func (l list) sendFirst() []Step {
+	return one(l.DNSFirst, Step{Kind: SendDNS, Calls: []string{"agent sync_dns"}})
+}
+
 // cleanUp returns the step that deletes unused disks and stemcells after a successful
 // deploy, and checks leftovers of earlier runs again.
 func (l list) cleanUp() []Step {

@@ -283,14 +283,14 @@ func (l list) replace() []Step {
 func (l list) newVM() []Step {
 	return slices.Concat(
 		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.renderAgain(),
-		l.compile(), apply(), l.start())
+		l.compile(), l.sendFirst(), apply(), l.start())
 }
 
 // swap returns the steps that create the new VM while the old one serves.
 func (l list) swap() []Step {
 	return slices.Concat(
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
-		l.createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), uploadJobs(),
+		l.createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), l.sendFirst(), uploadJobs(),
 		down(l.stop(StopOld, leaving()), l.snapshot(), l.disk(), apply(), l.start()),
 		deleteOld(l.Current), l.finish())
 }

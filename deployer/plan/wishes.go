@@ -28,7 +28,8 @@ type Wishes struct {
 	Strategy  string // update.vm_strategy
 	Snapshot  bool
 	DNS       bool
-	API       int // effective CPI API version; 0: unknown
+	DNSFirst  bool // only a new VM gets DNS records, before its jobs; the deployment sends them to all others
+	API       int  // effective CPI API version; 0: unknown
 
 	// Places are names in a manifest in the Director's style for reasons, by the part of
 	// the VM or by the place in create-env's style.

@@ -66,11 +66,11 @@ func RecordsOf(version uint64, i Instance) Records {
 
 // nameOf returns the name of an instance on a network.
 func nameOf(i Instance, network string) string {
-	return long(i.ID, i.Group, network, i.Deployment)
+	return Name(i.ID, i.Group, network, i.Deployment)
 }
 
-// long returns a name in which group, network and deployment are written out.
-func long(host, group, network, deployment string) string {
+// Name returns a name in which group, network and deployment are written out.
+func Name(host, group, network, deployment string) string {
 	return strings.Join([]string{host, Label(group), Label(network), Label(deployment), Root}, ".")
 }
 

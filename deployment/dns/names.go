@@ -21,6 +21,9 @@ type Names struct {
 	LastGroup    int `json:"last_group,omitempty"`
 	LastInstance int `json:"last_instance,omitempty"`
 
+	// Dynamic has the network, by group, on which the cloud chooses the address by which
+	// others reach the instances.
+	Dynamic  map[string]string   `json:"dynamic_networks,omitempty"`
 	Provided map[string][]string `json:"provided,omitempty"` // by group: the links that its jobs provide, sorted
 	Aliases  []LinkAlias         `json:"aliases,omitempty"`
 	// Version is that of the records that were sent last, and Digest is their digest.
@@ -44,6 +47,7 @@ type Known struct {
 	// Renamed has the former name of a group that was renamed, by its new name: the group
 	// keeps its number.
 	Renamed map[string]string
+	Dynamic map[string]string // as in Names
 }
 
 // With returns names in which all those of k have numbers. Instances that k does not
@@ -74,6 +78,7 @@ func (n *Names) With(k Known) *Names {
 	for _, id := range k.Instances {
 		give(next.Instances, id, &next.LastInstance)
 	}
+	next.Dynamic = k.Dynamic
 	return next
 }
 
@@ -133,7 +138,7 @@ type Encoder struct {
 // Instance returns the name of an instance on a network.
 func (e *Encoder) Instance(id, group, network string) string {
 	if !e.Style.Short {
-		return long(id, group, network, e.Deployment)
+		return Name(id, group, network, e.Deployment)
 	}
 	return e.short(e.one(id), network, number(e.Names.Groups, group))
 }
@@ -154,7 +159,7 @@ func (e *Encoder) Link(group, link, network string) string {
 	case e.Style.Short:
 		return e.short("", network, number(e.Names.Groups, group))
 	}
-	return long("q-s0", group, network, e.Deployment)
+	return Name("q-s0", group, network, e.Deployment)
 }
 
 // one returns the part of a short name that selects one instance.

@@ -43,7 +43,7 @@ func large() []Group {
 func BenchmarkResolve(b *testing.B) {
 	groups := large()
 	for b.Loop() {
-		got, err := Resolve("dep", groups, others{}.known())
+		got, err := Resolve("dep", groups, others{}.known(), nil)
 		if err != nil || len(got.Links) != 400 {
 			b.Fatal(err)
 		}

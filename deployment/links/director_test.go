@@ -117,7 +117,7 @@ func TestDirector(t *testing.T) {
 				if !valid && len(c.Result.Errors) > 0 {
 					return
 				}
-				got, err := Resolve(c.Deployment.Name, groups, known.known())
+				got, err := Resolve(c.Deployment.Name, groups, known.known(), nil)
 				if err != nil || len(c.Result.Errors) > 0 {
 					c.compareErrors(t, err)
 					return

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"bootstrap/artifact"
+	"bootstrap/deployment/dns"
 	"bootstrap/internal/spelling"
 	"bootstrap/templates"
 )
@@ -79,6 +80,8 @@ const disk = "disk"
 type Connected struct {
 	Links  []Link     // in the order of groups, jobs and their specs
 	Shared []Provider // which other deployments may consume
+	// Names has a number for each link; nil if the deployment has no DNS names.
+	Names *dns.Names
 }
 
 // Others is what is known of other deployments.
@@ -89,9 +92,17 @@ type Others struct {
 	Typed func(kind string) []Provider
 }
 
-// Resolve connects the links of all jobs. The error is an *Unresolved that lists all
-// problems.
-func Resolve(deployment string, groups []Group, others Others) (*Connected, error) {
+// DNS makes the DNS names of a deployment.
+type DNS struct {
+	dns.Encoder
+	// Addresses says that links have names in place of addresses, unless a job wants
+	// something else.
+	Addresses bool
+}
+
+// Resolve connects the links of all jobs. names is nil if the deployment has no DNS names.
+// The error is an *Unresolved that lists all problems.
+func Resolve(deployment string, groups []Group, others Others, names *DNS) (*Connected, error) {
 	r := resolver{deployment: deployment, others: others}
 	for i := range groups {
 		for _, job := range groups[i].Jobs {
@@ -99,6 +110,7 @@ func Resolve(deployment string, groups []Group, others Others) (*Connected, erro
 		}
 		r.providers = append(r.providers, r.provided(&groups[i])...)
 	}
+	r.number(groups, names)
 	for i := range groups {
 		for _, job := range groups[i].Jobs {
 			for _, wanted := range job.Consumes {
@@ -109,13 +121,18 @@ func Resolve(deployment string, groups []Group, others Others) (*Connected, erro
 	if len(r.problems) > 0 {
 		return nil, &Unresolved{Deployment: deployment, Problems: r.problems}
 	}
-	return &Connected{Links: r.links, Shared: shared(r.providers)}, nil
+	all := &Connected{Links: r.links, Shared: shared(r.providers)}
+	if r.names != nil {
+		all.Names = r.names.Names
+	}
+	return all, nil
 }
 
 // resolver resolves the links of one deployment.
 type resolver struct {
 	deployment string
 	others     Others
+	names      *DNS // nil: links have addresses
 	providers  []Provider
 	links      []Link
 	problems   []Problem
@@ -284,4 +301,7 @@ func (r *resolver) connect(link *Link, p Provider, asked request) {
 		}
 	}
 	link.Provider, link.Content = &p.End, p.content(network)
+	if r.names != nil && p.Deployment == r.deployment && network != "" {
+		r.names.use(link.Content, &p, network, asked)
+	}
 }

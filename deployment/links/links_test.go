@@ -148,7 +148,7 @@ func TestResolve(t *testing.T) {
 		}, "web self", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Resolve("dep", deployment(c.change), others{}.known())
+			got, err := Resolve("dep", deployment(c.change), others{}.known(), nil)
 			var wrong *Unresolved
 			switch {
 			case c.why != "":
@@ -184,7 +184,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		g[0].Jobs[0].Consumes = []artifact.Link{{Name: "peer", Type: "x"}, {Name: "peer2", Type: "y"}}
 	})
 	var wrong *Unresolved
-	if _, err := Resolve("dep", groups, others{}.known()); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
+	if _, err := Resolve("dep", groups, others{}.known(), nil); !errors.As(err, &wrong) || len(wrong.Problems) != 3 {
 		t.Errorf("%v", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 func TestCandidatesElsewhere(t *testing.T) {
 	groups := deployment(func(g []Group) { g[0].Jobs[0].Provides = nil })
 	data := others{"data": {{End: End{Deployment: "data", Group: "db", Job: "postgres", Name: "conn", As: "main", Type: "sql"}}}}
-	_, err := Resolve("dep", groups, data.known())
+	_, err := Resolve("dep", groups, data.known(), nil)
 	const want = `the job "postgres" in the group "db" of the deployment "data" provides it as "main" ("conn" in the job's spec); to choose it: consumes: {db: {from: main, deployment: data}}`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/deployment/dns"
 	"bootstrap/templates"
 )
 
@@ -16,7 +17,8 @@ type Provider struct {
 	Default    string         `json:"default_network,omitempty"` // consumers see the addresses on this network
 	Instances  []Instance     `json:"instances,omitempty"`
 
-	shared bool // other deployments may consume it
+	shared  bool            // other deployments may consume it
+	aliases []dns.LinkAlias // without their Link
 }
 
 // called returns the name by which consumers find the link.
@@ -107,6 +109,10 @@ func (p *Provider) read(given any) (why string) {
 			}
 			if p.As == p.Name {
 				p.As = ""
+			}
+		case "aliases":
+			if p.aliases, why = readAliases(value); why != "" {
+				return why
 			}
 		case "shared":
 			if p.shared, ok = value.(bool); !ok && value != nil {

@@ -14,6 +14,7 @@ type request struct {
 	from       string // name or alias of the provider
 	deployment string // empty: this deployment
 	network    string // empty: the provider's default
+	addresses  *bool  // ip_addresses; nil: not given
 	manual     bool   // the manifest describes the link itself
 }
 
@@ -55,7 +56,8 @@ func (q *request) read(m map[string]any) (why string) {
 				q.deployment = text
 			}
 		case "ip_addresses":
-			if _, ok := value.(bool); !ok {
+			on, ok := value.(bool)
+			if q.addresses = &on; !ok {
 				return "its key \"ip_addresses\" must be true or false"
 			}
 		case "instances", "properties", "address":
@@ -91,4 +93,4 @@ func manual(m map[string]any) map[string]any {
 }
 
 // sortedKeys returns the keys of a map, sorted.
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

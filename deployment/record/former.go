@@ -14,7 +14,7 @@ func (r *Record) Retire(id string) {
 	}
 	r.Remove(id)
 	former := *in
-	former.Bootstrap, former.Ignored, former.Disk, former.PostDeploy, former.Addresses = false, false, false, false, nil
+	former.Bootstrap, former.Ignored, former.Disk, former.PostDeploy, former.Addresses, former.DNSVersion = false, false, false, false, nil, 0
 	r.Former = append(r.Former, &former)
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/deployment/dns"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/failure"
 	"bootstrap/state"
@@ -39,6 +40,9 @@ type Record struct {
 	// Former are deleted instances whose states have resources that are kept, such as
 	// orphaned disks.
 	Former []*Instance `json:"former_instances,omitempty"`
+	// Names has the numbers in the DNS names of the deployment; nil: no VM has ever got DNS
+	// records.
+	Names *dns.Names `json:"names,omitempty"`
 	// Serial grows with each write of a record in a store; 0: it is only a file.
 	Serial int `json:"serial,omitempty"`
 
@@ -96,6 +100,8 @@ type Instance struct {
 	// PostDeploy is set while the post-deploy scripts of its last change have not
 	// succeeded.
 	PostDeploy bool `json:"post_deploy_pending,omitempty"`
+	// DNSVersion is the version of the DNS records that its VM has got last.
+	DNSVersion uint64 `json:"dns_version,omitempty"`
 }
 
 // Group is an instance group with the rules of its update block.
@@ -360,7 +366,7 @@ func (r *Record) In(dir string, s Store, name func(*Instance) string) *Record {
 // With returns a new record in the same folder, with the name, and without instances.
 func (r *Record) With(name string) *Record {
 	return &Record{
-		Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, Former: slices.Clone(r.Former),
+		Format: Format, Name: name, Deployed: r.Deployed, Groups: r.Groups, Former: slices.Clone(r.Former), Names: r.Names,
 		Serial: r.Serial, dir: r.dir, store: r.store,
 	}
 }
