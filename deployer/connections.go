@@ -7,6 +7,7 @@ import (
 
 	"bootstrap/deployment/dns"
 	"bootstrap/deployment/links"
+	"bootstrap/deployment/shared"
 	"bootstrap/manifest"
 	"bootstrap/templates"
 )
@@ -16,6 +17,15 @@ import (
 type Connections struct {
 	mu   sync.Mutex
 	made map[string]made // by the address that only the run knows; empty: there is none
+
+	reading sync.Mutex       // protects others
+	others  map[string]other // by the name of the deployment
+}
+
+// other is what another deployment shares, or why that is not known.
+type other struct {
+	entry *shared.Entry
+	err   error
 }
 
 // made is the result of links.Resolve.
@@ -25,7 +35,30 @@ type made struct {
 }
 
 // NewConnections returns connections of a deployment, none of which is known.
-func NewConnections() *Connections { return &Connections{made: map[string]made{}} }
+func NewConnections() *Connections {
+	return &Connections{made: map[string]made{}, others: map[string]other{}}
+}
+
+// read keeps what another deployment shares, which do reads if it is not known.
+func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if _, known := c.others[deployment]; !known {
+		entry, err := do()
+		c.others[deployment] = other{entry, err}
+	}
+}
+
+// other returns what another deployment shares, which was read.
+func (c *Connections) other(deployment string) (*shared.Entry, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	o, known := c.others[deployment]
+	if !known {
+		return nil, fmt.Errorf("the links of the deployment %q were not read", deployment)
+	}
+	return o.entry, o.err
+}
 
 // get returns the links for a run, which resolve connects if they are not known.
 func (c *Connections) get(address string, resolve func() (*links.Connected, error)) (*links.Connected, error) {

@@ -114,7 +114,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	if err != nil || r.t.From.Of != nil {
 		return err
 	}
-	return UnshareLinks(r.t.Env.Config, r.t.StatePath)
+	return UnshareLinks(ctx, r.t.Env.Config, r.t.From.Team, r.t.StatePath)
 }
 
 // changesVM reports whether a step belongs to the stages that change the VM.
@@ -196,10 +196,11 @@ func (r *run) readManifest(ctx context.Context) error {
 	}
 	r.t.From.Inputs.CheckLinks = r.t.From.Of == nil // a deploy of all instances checks those of others
 	in, err := r.t.Read(ctx)
-	if err == nil {
-		r.take(in)
+	if err != nil {
+		return err
 	}
-	return err
+	r.take(in)
+	return r.jobs.readOthers(ctx)
 }
 
 // take passes the manifest to the doers.

@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployment/shared"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/state/team"
 	"bootstrap/templates"
 )
 
@@ -24,19 +25,35 @@ func ShareLinks(ctx context.Context, opts Options) error {
 		return err
 	}
 	if d := opts.Deployment; d != nil && !shares(d.Groups) && !shared.In(opts.Home, opts.Getenv).Has(source) {
-		return nil
+		return unshareInStore(ctx, opts.Team)
 	}
 	return r.execute(ctx, r.sharePhases())
 }
 
 // UnshareLinks removes what the deployment with the state, or with the folder of a record,
-// has shared.
-func UnshareLinks(cfg instance.Config, source string) error {
+// has shared. t is its store; nil: there is none.
+func UnshareLinks(ctx context.Context, cfg instance.Config, t *team.Copy, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
 		return err
 	}
+	if err := unshareInStore(ctx, t); err != nil {
+		return err
+	}
 	return shared.In(cfg.Home, cfg.Getenv).Remove(source)
+}
+
+// MoveLinks makes what a deployment shares on this machine that of another state, or folder
+// of a record: its state was moved there.
+func MoveLinks(cfg instance.Config, from, to string) error {
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	if to, err = filepath.Abs(to); err != nil {
+		return err
+	}
+	return shared.In(cfg.Home, cfg.Getenv).Move(from, to)
 }
 
 // runAndShare does what the plan says, and then records what the deployment shares.
@@ -47,9 +64,9 @@ func (r *run) runAndShare(ctx context.Context) error {
 	return r.shareLinks(ctx)
 }
 
-// shareLinks records on this machine what other deployments may consume, and removes it
+// shareLinks records on this machine, and in the store of the state, what other deployments may consume, and removes it
 // if nothing is shared any more.
-func (r *run) shareLinks(context.Context) error {
+func (r *run) shareLinks(ctx context.Context) error {
 	source, replaced, err := r.shareSource()
 	if err != nil {
 		return err
@@ -60,18 +77,26 @@ func (r *run) shareLinks(context.Context) error {
 		sharing = shares(r.in.Deployment.Groups)
 	}
 	if !sharing {
+		if r.sharesInStore() {
+			if err := unshareInStore(ctx, r.t.From.Team); err != nil {
+				return err
+			}
+		}
 		return kept.Remove(append(replaced, source)...)
 	}
 	providers, err := r.sharedProviders()
 	if err != nil {
 		return err
 	}
-	e := shared.Entry{Deployment: r.in.Manifest.Name, Source: source, Manifest: r.in.Manifest.Path, Written: time.Now().UTC().Truncate(time.Second), Providers: providers}
+	e := shared.Entry{Store: r.storeArgument(), Deployment: r.in.Manifest.Name, Source: source, Manifest: r.in.Manifest.Path, Written: time.Now().UTC().Truncate(time.Second), Providers: providers}
 	for _, p := range providers {
 		e.Secrets = append(e.Secrets, r.secretsIn(p.Properties)...)
 	}
 	slices.Sort(e.Secrets)
 	e.Secrets = slices.Compact(e.Secrets)
+	if err := r.shareInStore(ctx, e); err != nil {
+		return err
+	}
 	return kept.Save(e, replaced)
 }
 
@@ -155,19 +180,4 @@ func (r *run) secretsIn(value any) []string {
 		}
 	}
 	return list
-}
-
-// others returns what other deployments share on this machine. Their secrets are never
-// shown.
-func (j *jobs) others() links.Others {
-	kept := shared.In(j.rec.Env.Home, j.rec.Env.Getenv)
-	find := func(deployment string) ([]links.Provider, error) {
-		e, err := kept.Find(deployment)
-		if err != nil {
-			return nil, err
-		}
-		j.rec.Env.Secret(e.Secrets...)
-		return e.Providers, nil
-	}
-	return links.Others{Shared: find, Typed: kept.Typed}
 }

@@ -136,6 +136,11 @@ func Move(ctx context.Context, from, to Place) error {
 	if err := eachMoved(ctx, from, to, old, moved, file.Move); err != nil {
 		return err
 	}
+	if from.Opts.Team != nil {
+		if err := from.Opts.Team.RemoveLinks(ctx); err != nil {
+			return err
+		}
+	}
 	return old.Move(to.Name)
 }
 

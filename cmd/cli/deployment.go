@@ -46,6 +46,10 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		return fmt.Errorf("cannot find this program's own path: %w", err)
 	}
 	scratch.Sweep(os.TempDir(), Memory) // removes the files of killed commands
+	for _, pair := range opts.Inputs.Sources.Links {
+		_, address, _ := strings.Cut(pair, "=")
+		c.Redactor.Add(team.Secrets(address)...)
+	}
 	c.line.target = &opts
 	if opts.Instance != "" { // The record of the instances is in the store.
 		if err := c.OpenStateStore(ctx, &opts); err != nil {

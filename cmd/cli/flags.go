@@ -145,6 +145,7 @@ func (c *Console) VarFlags(f *pflag.FlagSet, inputs *document.Options) {
 	f.StringVar(&inputs.CloudProvider, "cloud-provider", "", "use the cloud_provider in this `FILE` if the manifest has none")
 	f.Var(values.Pairs{List: &inputs.Sources.Releases, Flag: "--release", Want: "NAME=SOURCE"}, "release", "where a release without a URL is; * is for all; repeatable")
 	f.Var(values.Pairs{List: &inputs.Sources.Stemcells, Flag: "--stemcell", Want: "OS=SOURCE"}, "stemcell", "where a stemcell without a URL is; * is for all; repeatable")
+	f.Var(values.Pairs{List: &inputs.Sources.Links, Flag: "--links-from", Want: "NAME=URL"}, "links-from", "use the links of the deployment NAME with this store; repeatable")
 	f.StringVar(&inputs.Sources.LockFile, "lock-file", "", "the `FILE` of the versions found (default: NAME.lock.yml)")
 	f.VarP(values.Pairs{List: &inputs.Vars, Flag: "-v", Want: "NAME=VALUE"}, "var", "v", "give a variable its value, read as YAML")
 	f.Var(values.Pairs{List: &inputs.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file")

@@ -114,6 +114,7 @@ func (c *Console) targetArgs(command []string) string {
 	add("--runtime-config", "runtime-config", quoted(t.Inputs.RuntimeConfigs...)...)
 	add("--release", "release", quoted(t.Inputs.Sources.Releases...)...)
 	add("--stemcell", "stemcell", quoted(t.Inputs.Sources.Stemcells...)...)
+	add("--links-from", "links-from", quoted(t.Inputs.Sources.Links...)...)
 	add("--lock-file", "lock-file", quoted(t.Inputs.Sources.LockFile)...)
 	add("--database", "database", c.namedDatabase(t.Database))
 	varsFiles := quoted(t.Inputs.VarsFiles...)

@@ -274,14 +274,14 @@ func (s *several) share(ctx context.Context, opts deployer.Options, all *record.
 	opts.Report = func(report.Event) {}
 	i := slices.IndexFunc(all.Instances, func(in *record.Instance) bool { return in.Going == "" })
 	if i < 0 {
-		return deployer.UnshareLinks(opts.Config, s.dir)
+		return deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir)
 	}
 	if record.Exists(s.dir) {
 		opts.Deployment = s.read
 		if err := opts.Select(all, all.Instances[i]); err != nil {
 			return err
 		}
-	} else if err := deployer.UnshareLinks(opts.Config, s.dir); err != nil { // only one instance is left
+	} else if err := deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir); err != nil { // only one instance is left
 		return err
 	}
 	return deployer.ShareLinks(ctx, opts)
@@ -355,7 +355,7 @@ func (s *several) delete() error {
 			err = instances.DeleteOrphans(ctx, opts, old, old.Former)
 		}
 		if err == nil && len(old.Instances) == 0 {
-			err = deployer.UnshareLinks(opts.Config, s.dir)
+			err = deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir)
 		}
 		return err
 	})

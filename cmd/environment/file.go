@@ -61,6 +61,7 @@ func table() []key {
 		{Field: list("runtime_configs", "Path of a runtime config, or a list of paths: --runtime-config."), flag: "runtime-config", path: true},
 		{Field: keys.Field{Key: "release_sources", Form: keys.Tags, About: "Releases without a URL, and where each is looked for: --release. The name * stands for all others."}, flag: "release", path: true},
 		{Field: keys.Field{Key: "stemcell_sources", Form: keys.Tags, About: "Operating systems or names of stemcells without a URL, and where each is looked for: --stemcell. The name * stands for all others."}, flag: "stemcell", path: true},
+		{Field: keys.Field{Key: "links_from", Form: keys.Tags, About: "Deployments whose links are used, and the URL of the store of each, with #FINGERPRINT of its state key: --links-from."}, flag: "links-from"},
 		{Field: text("lock_file", "Path of the file that records the versions that were found; default: NAME.lock.yml beside the manifest: --lock-file."), flag: "lock-file", path: true},
 		{Field: keys.Field{Key: document.VarsKey, Form: keys.Map, About: "Variables and their values, of any type: --var."}},
 		{Field: keys.Field{Key: "var_files", Form: keys.Tags, About: "Variables, and the path of the file with the value of each: --var-file."}, flag: "var-file", path: true},

@@ -80,7 +80,7 @@ func newStateTrust(c *cli.Console) *cobra.Command {
 document without a signature, as earlier versions wrote it, with a wrong one, or older
 than one that this machine has seen. It also shows a state key that has changed. It
 asks, and then this machine trusts the key and signs the doubtful documents unchanged.
-A doubtful kept.json.age is removed: the next deploy makes it again.
+A doubtful kept.json.age or links.json.age is removed: the next deploy makes it again.
 
 Anybody who can write to the store can have changed it: compare the state with the
 cloud, and the fingerprint with that of a colleague.`,
@@ -164,7 +164,7 @@ func doubtOf(d team.Seen) string {
 		return what + " is trusted"
 	case d.Doubt.Why == team.Older:
 		return what + " is trusted, although this machine has seen a later one"
-	case path.Base(d.Name) == "kept.json.age":
+	case path.Base(d.Name) == "kept.json.age", d.Name == "links.json.age":
 		return what + " is removed: the next deploy makes it again"
 	case d.Doubt.Why == team.Unproven:
 		return what + ", which nobody has signed, is signed as it is"

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/printable"
@@ -15,12 +17,24 @@ func (s stateFile) place() deployment.Place {
 	return deployment.Place{Name: s.name, Path: s.path, Opts: s.opts}
 }
 
+// moveLinks makes what the deployment shares on this machine that of the new place.
+func moveLinks(c *cli.Console, from, to string) error {
+	home, err := c.BoshHome()
+	if err != nil {
+		return err
+	}
+	return deployer.MoveLinks(instance.Config{Home: home, Getenv: c.Getenv}, from, to)
+}
+
 // hasRecord reports whether the place has the record of several instances.
 func (s stateFile) hasRecord() bool { return record.Exists(s.place().Dir()) }
 
 // moveSeveral moves a deployment with several instances to another place.
 func moveSeveral(ctx context.Context, c *cli.Console, from, to stateFile) error {
 	if err := deployment.Move(ctx, from.place(), to.place()); err != nil {
+		return err
+	}
+	if err := moveLinks(c, from.place().Dir(), to.place().Dir()); err != nil {
 		return err
 	}
 	text := "The states of all instances are in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"

@@ -259,6 +259,9 @@ command continues.`,
 			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
 				return err
 			}
+			if err := moveLinks(c, from.path, to.path); err != nil {
+				return err
+			}
 			text := "The state is in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
 			if from.opts.Team == nil {
 				text += ". " + filepath.Base(from.path) + " has only a note now, so that no run uses it any more: if it is in git, commit it for the other machines"

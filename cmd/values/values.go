@@ -167,7 +167,7 @@ func (v *Sources) Set(text string) error {
 type Pairs struct {
 	List *[]string
 	Flag string // the flag as people write it
-	Want string // NAME=VALUE, NAME=PATH, NAME=SOURCE or OS=SOURCE
+	Want string // NAME=VALUE, NAME=PATH, NAME=SOURCE, NAME=URL or OS=SOURCE
 }
 
 // Type returns the word for the value in help texts.
@@ -192,6 +192,9 @@ func (v Pairs) example() string {
 	}
 	if v.Want == "NAME=SOURCE" {
 		return v.Flag + " zookeeper=../releases"
+	}
+	if v.Want == "NAME=URL" {
+		return v.Flag + " data=s3://team-states/data"
 	}
 	if v.Want == "OS=SOURCE" {
 		return v.Flag + " ubuntu-jammy=../stemcells"

@@ -217,6 +217,9 @@ func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []str
 	if err := rekeyKept(ctx, in, keys, to); err != nil {
 		return err
 	}
+	if err := rekeyLinks(ctx, in, keys, to); err != nil {
+		return err
+	}
 	if err := rekeyInstances(ctx, in, states, keys, to); err != nil || !removes {
 		return err
 	}

@@ -33,7 +33,10 @@ type Entry struct {
 	Deployment string `json:"deployment"`
 	// Source is the absolute path of the deployment's state, or of the folder of its
 	// record: a deployment without it does not exist any more.
-	Source    string           `json:"source"`
+	Source string `json:"source"`
+	// Store is the store of a team that has the state, in the form of --state, and the links
+	// for all machines; empty: the state is a file.
+	Store     string           `json:"store,omitempty"`
 	Manifest  string           `json:"manifest"` // path, for people
 	Written   time.Time        `json:"written"`
 	Providers []links.Provider `json:"providers"`
@@ -83,6 +86,20 @@ func (l Links) Save(e Entry, replaced []string) error {
 	return l.Remove(replaced...)
 }
 
+// Move makes the entry of a source that of another one: the state was moved. In a store,
+// the next deploy shares it with other machines.
+func (l Links) Move(from, to string) error {
+	e, err := l.read(l.path(from))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the links that a deployment shares: %w", err)
+	}
+	e.Source, e.Store = to, ""
+	return l.Save(*e, []string{from})
+}
+
 // sameContent reports whether two entries differ at most in the time.
 func sameContent(a, b Entry) bool {
 	a.Written = b.Written
@@ -124,6 +141,11 @@ func (l Links) read(path string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Parse(data)
+}
+
+// Parse reads the text of an entry.
+func Parse(data []byte) (*Entry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber() // numbers stay as the deployment has them
 	e := &Entry{}
@@ -134,6 +156,23 @@ func (l Links) read(path string) (*Entry, error) {
 		return nil, fmt.Errorf("it has the format %d, and this bootstrap reads format %d: deploy %s with this version", e.Format, Format, e.Deployment)
 	}
 	return e, nil
+}
+
+// Text returns the text of an entry for a store, without what only this machine knows.
+func (e Entry) Text() ([]byte, error) {
+	e.Format, e.Source, e.Manifest, e.Store = Format, "", "", ""
+	return json.Marshal(e)
+}
+
+// SameText reports whether a text is that of an entry with the same content: it may have
+// been written at another time.
+func (e Entry) SameText(data []byte) bool {
+	old, err := Parse(data)
+	if err != nil {
+		return false
+	}
+	e.Format, e.Source, e.Manifest, e.Store = Format, "", "", ""
+	return sameContent(*old, e)
 }
 
 // Typed returns what all deployments share of a type of links, for suggestions: entries
@@ -188,7 +227,7 @@ func (l Links) Find(name string) (*Entry, error) {
 	case len(found) > 1:
 		return nil, fmt.Errorf("several deployments on this machine are called %q and share links, with the states %s: describe the link with instances and properties", name, strings.Join(sources, " and "))
 	}
-	text := fmt.Sprintf("the deployment %q shares no links on this machine: deploy it here first, with provides: {NAME: {shared: true}} in the job that provides the link", name)
+	text := fmt.Sprintf("the deployment %q shares no links on this machine: deploy it here first, with provides: {NAME: {shared: true}} in the job that provides the link; if its state is in a store, name that with --links-from %s=ADDRESS, or in links_from of bootstrap.yml", name, name)
 	if slices.Sort(known); len(known) > 0 {
 		text += "; links are shared by " + strings.Join(slices.Compact(known), ", ")
 	}

@@ -111,5 +111,8 @@ func (o Options) Pipe(path string) string {
 // that keeps what was found; empty: the one beside the manifest.
 type Sources struct {
 	Releases, Stemcells []string
-	LockFile            string
+	// Links are the stores of deployments whose links are used, NAME=ADDRESS each, with
+	// #FINGERPRINT of its state key.
+	Links    []string
+	LockFile string
 }

@@ -310,6 +310,9 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
 	}
 	old.push()
+	if fromOpts.Team != nil && !fromOpts.Team.LocksDeployment() {
+		old.warn(fromOpts.Team.RemoveLinks(ctx))
+	}
 	if fromOpts.Team == nil {
 		old.moved = true
 		if toOpts.Team != nil {

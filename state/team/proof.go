@@ -187,6 +187,7 @@ const (
 	Forged     Doubt = "forged"      // the proof does not fit the document
 	Older      Doubt = "older"       // this machine has seen a newer version
 	NotGiven   Doubt = "not given"   // the key of the store is not the given one
+	Unvouched  Doubt = "unvouched"   // only the store itself vouches for its key
 )
 
 // ProofError says why a document of a store is not used.
@@ -209,6 +210,8 @@ func (e *ProofError) Error() string {
 		return fmt.Sprintf("%s: it is signed with another state key than the one that this machine trusts for this store, %s", what, e.Trusted)
 	case NotGiven:
 		return fmt.Sprintf("%s: the state key in it is %s, and the one that was given is %s", what, e.Found, e.Trusted)
+	case Unvouched:
+		return fmt.Sprintf("%s: only the store itself vouches for its state key %s, and who may write there could have put it there", what, e.Found)
 	case Older:
 		return fmt.Sprintf("%s: it is of %s, and this machine has seen the one of %s: somebody has put an old one back", what, at(e.Is), at(e.Seen))
 	}
@@ -226,6 +229,8 @@ func (e *ProofError) Hint() string {
 		return ""
 	case Unproven:
 		return "check the store's documents before you trust them: " + trust + " shows them, and asks"
+	case Unvouched:
+		return `compare the fingerprint with "bootstrap state key" on a machine of the team; ` + trust + " makes this machine trust it"
 	case OtherKey, NotGiven:
 		return `ask the team whether it has made a new state key ("bootstrap secrets rekey --remove" does), and compare "bootstrap state key": then ` + trust + " makes this machine trust it"
 	}

@@ -166,7 +166,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 }
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
-	names := []string{stateName, varsName, keptName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
+	names := []string{stateName, varsName, keptName, linksName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
 	return eachNamed(names, func(name string) ([]byte, error) {
 		d, err := s.raw(ctx, name)
 		if err != nil || d.Version == "" {
@@ -183,8 +183,9 @@ func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 }
 
 // Trust makes this machine trust the key and the examined documents. It signs doubtful
-// documents unchanged, except the record for machines, which the person has not seen: it
-// removes that. If any document is doubtful, this run must hold the lease.
+// documents unchanged, except those that are encrypted for machines, which the person has
+// not seen: it removes the record for machines and the links for other deployments. If any
+// document is doubtful, this run must hold the lease.
 func (s *Store) Trust(ctx context.Context, e *Examined) error {
 	t := s.trust
 	t.key, t.former, t.first, t.ready = &e.key, nil, false, true
@@ -207,7 +208,7 @@ func (s *Store) Trust(ctx context.Context, e *Examined) error {
 			if remembered(d.Name) {
 				err = t.remember(ctx, func(p *pin) { p.saw(d.Name, d.proof.generation) })
 			}
-		case path.Base(d.Name) == keptName:
+		case path.Base(d.Name) == keptName, d.Name == linksName:
 			err = s.remove(ctx, d.Name)
 		default:
 			_, err = s.save(ctx, d.Name, d.Content, d.version)

@@ -1,0 +1,76 @@
+package team
+
+import (
+	"context"
+	"fmt"
+)
+
+// linksName is the document with the links that the deployment shares with others. It is
+// encrypted, because it has secrets, and belongs to the whole store: a deployment may grow
+// from one instance to several.
+const linksName = "links.json.age"
+
+// Links returns the encrypted links that the deployment shares; nil: none. The error is a
+// *ProofError if nobody of the team has signed them.
+func (s *Store) Links(ctx context.Context) ([]byte, error) {
+	d, err := s.load(ctx, linksName)
+	return d.Data, err
+}
+
+// LinksOfOther returns the same for another deployment. The error is a *ProofError, too, if
+// only the store itself vouches for its state key: who may write there could have put it
+// there, and links say where secrets are sent.
+func (s *Store) LinksOfOther(ctx context.Context) ([]byte, error) {
+	if err := s.trust.find(ctx); err != nil {
+		return nil, err
+	}
+	if s.trust.first {
+		return nil, s.trust.doubt(linksName, ProofError{Why: Unvouched, Found: s.trust.key.Fingerprint()})
+	}
+	return s.Links(ctx)
+}
+
+// SaveLinks replaces the encrypted links that the deployment shares. This run must hold the
+// lock of the deployment.
+func (c *Copy) SaveLinks(ctx context.Context, sealed []byte) error {
+	s := c.locked()
+	d, err := s.raw(ctx, linksName)
+	if err != nil {
+		return err
+	}
+	_, err = s.save(ctx, linksName, sealed, d.Version)
+	return err
+}
+
+// RemoveLinks removes the links that the deployment shares, if there are any. This run must
+// hold the lock of the deployment.
+func (c *Copy) RemoveLinks(ctx context.Context) error {
+	s := c.locked()
+	d, err := s.raw(ctx, linksName)
+	if err != nil || d.Version == "" {
+		return err
+	}
+	if err := s.lease.hold(ctx); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, linksName); err != nil {
+		return fmt.Errorf("cannot remove %s from %s: %w", linksName, s.place, err)
+	}
+	return nil
+}
+
+// LocksDeployment reports whether this run holds the lock of a deployment with several
+// instances, and not only that of one of them.
+func (c *Copy) LocksDeployment() bool {
+	r := c.whole().record
+	return r != nil && r.lease != nil
+}
+
+// locked returns the store by which this run holds the lock of the deployment: that of the
+// record of several instances, or that of the only state.
+func (c *Copy) locked() *Store {
+	if c.LocksDeployment() {
+		return c.Record().Store
+	}
+	return c.whole().Store
+}
