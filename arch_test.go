@@ -329,6 +329,7 @@ func imports() map[string][]string {
 			"deployer/reach",
 			"deployer/report",
 			"deployer/timeline",
+			"deployment/dns",
 			"deployment/record",
 			"manifest",
 			"manifest/document",

@@ -205,7 +205,7 @@ func (v *validation) checkJobs(context.Context) error {
 	there := func(ref manifest.JobRef) bool { return v.r.artifacts.Releases[ref.Release].Job(ref.Name) != nil }
 	known.Group.Jobs, known.CPI.Templates = keep(known.Group.Jobs, there), keep(known.CPI.Templates, there)
 	if v.all() {
-		v.warnings = slices.Concat(v.warnings, instance.UnknownProperties(&known, v.r.artifacts.Releases))
+		v.warnings = slices.Concat(v.warnings, instance.UnknownProperties(&known, v.r.artifacts.Releases), instance.UnreadNames(&known, v.r.artifacts.Releases))
 		return nil
 	}
 	for _, ref := range v.whole.Group.Jobs {

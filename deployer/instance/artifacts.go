@@ -66,7 +66,7 @@ func (in *Inputs) FetchAll(ctx context.Context) (*Artifacts, error) {
 				s.Info(fmt.Sprintf("Job %s of release %s: the one of %s is used in its place, and its packages are not compiled", ref.Name, ref.Release, by))
 			}
 		}
-		for _, p := range document.Problems(UnknownProperties(in.Manifest, a.Releases)).Shortened() {
+		for _, p := range document.Problems(append(UnknownProperties(in.Manifest, a.Releases), UnreadNames(in.Manifest, a.Releases)...)).Shortened() {
 			s.Warning(Place(p))
 		}
 		return nil

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// Server is the name of the job that is a DNS server for these records on its VM.
+const Server = "bosh-dns"
+
 // manyZones is the number of zones of a group above which there are no names for each
 // combination of them.
 const manyZones = 4
