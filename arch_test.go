@@ -129,6 +129,7 @@ func imports() map[string][]string {
 			"fleet/rollout",
 			"fleet/schedule",
 			"manifest/document",
+			"manifest/source",
 			"templates",
 		},
 		"cmd/instances": {
@@ -511,6 +512,7 @@ func imports() map[string][]string {
 			"manifest",
 			"manifest/document",
 			"manifest/keys",
+			"manifest/source",
 			"state/file",
 			"state/team",
 		},

@@ -44,7 +44,7 @@ members:
 -- b/m.yml --
 -- c/m.yml --
 `)
-	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, found)
+	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{Environment: found})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ members:
 -- team/m.yml --
 -- f/m.yml --
 `)
-	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, found)
+	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{Environment: found})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -14,8 +14,10 @@ import (
 type Fleet struct {
 	Path    string   // absolute
 	Name    string   // the key name, or the file's name without extension
-	Members []Member // in the order of the file; never empty
-	Update  Update
+	Members []Member // in the order of the file; empty only if EmptyLists is not
+	// EmptyLists are the names of programs and servers that listed no member.
+	EmptyLists []string
+	Update     Update
 	// Secrets holds every secret value of the file, the longest first, for a
 	// redactor.
 	Secrets []string

@@ -38,7 +38,7 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		fleet, err := Read(t.Context(), path, document.Options{}, nil)
+		fleet, err := Read(t.Context(), path, document.Options{}, Outside{})
 		if err != nil {
 			checkProblems(t, err)
 			return

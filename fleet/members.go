@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 )
 
 // mostMembers limits a fleet, so that a wrong pattern is an error.
@@ -26,6 +27,7 @@ type reader struct {
 	full   bool // the fleet has too many members
 
 	environments environments
+	list         func(l source.List, passed []string) ([]byte, error) // nil: lists are not read
 }
 
 // owner is a member with a name or a state file.
@@ -87,13 +89,24 @@ func (r *reader) readEntry(v document.Value, common settings) {
 	}
 	own := common.with(r.readSettings(v))
 	name, manifest, glob, table := v.Get("name"), v.Get("manifest"), v.Get("glob"), v.Get("table")
+	from := v.Get("from")
 	if !glob.IsNull() {
-		for _, other := range []document.Value{name, manifest, table} {
+		for _, other := range []document.Value{name, manifest, table, from} {
 			if !other.IsNull() {
 				other.Fail("cannot be used with glob")
 			}
 		}
 		r.readGlob(v, glob, own)
+		return
+	}
+	if !from.IsNull() {
+		for _, other := range []document.Value{name, table} {
+			if !other.IsNull() {
+				other.Fail("cannot be used with from")
+			}
+		}
+		path, _ := manifest.Required("the path of the manifest of the members")
+		r.readListed(from, located{manifest, path}, own)
 		return
 	}
 	path, ok := manifest.Required("the path of the member's manifest, or in its place a glob")
@@ -355,7 +368,8 @@ type candidate struct {
 	json     []byte // the variables, if they are encoded already
 	derived  bool   // the name comes from the manifest's path
 	glob     bool   // the name and the manifest come from a pattern
-	row      bool   // true: it is a row of a table
+	row      bool   // true: it is a row of a table or of a list
+	listed   bool   // it is of a list, and place is where the list is named
 }
 
 // add checks a member and adds it to the fleet.
@@ -412,6 +426,8 @@ func (r *reader) failName(c candidate, reason, wrong string) {
 	case c.glob:
 		c.manifest.place.Fail("the member with the manifest %s would have the name %q, but %s; list these manifests as members with names of their own",
 			c.manifest.path, c.name, document.Literal(reason))
+	case c.listed:
+		c.place.Fail("the list has the name %q, which %s", c.name, document.Literal(wrong))
 	case c.derived:
 		c.place.Get("name").Fail("must be provided: from its manifest the member would have the name %q, but %s", c.name, document.Literal(reason))
 	default:

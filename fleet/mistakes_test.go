@@ -11,7 +11,7 @@ import (
 
 func TestMistakes(t *testing.T) {
 	manifesttest.Mistakes(t, "fleet.yml", func(path string, opts document.Options) error {
-		_, err := Read(t.Context(), path, opts, nil)
+		_, err := Read(t.Context(), path, opts, Outside{})
 		return err
 	})
 }
@@ -25,7 +25,7 @@ func TestStateInStore(t *testing.T) {
 		"postgres://ann:secret@db/states?environment={name}": "must not contain a password",
 	} {
 		dir := unpacked(t, "-- fleet.yml --\nmembers:\n- {manifest: a.yml, state: '"+state+"'}\n- {manifest: b.yml, state: '"+state+"'}\n-- a.yml --\n-- b.yml --\n")
-		f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, nil)
+		f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{})
 		switch {
 		case want == "" && (err != nil || f.Members[0].State != "s3://team/a" || !f.Members[0].IsStored()):
 			t.Errorf("%s: %v", state, err)

@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	dir := unpacked(t, "-- fleet.yml --\n"+strings.Replace(last, "pg-2", "pg-1", 1)+"  order: nmae\n"+files)
-	_, err = Read(t.Context(), filepath.Join(dir, "fleet.yml"), opts, nil)
+	_, err = Read(t.Context(), filepath.Join(dir, "fleet.yml"), opts, Outside{})
 	if err == nil || !strings.Contains(page, "```\n"+strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")+"\n```") {
 		t.Errorf("the page does not have: %v", err)
 	}

@@ -13,14 +13,14 @@ import (
 	"strings"
 
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 )
 
 // Read reads and checks the fleet file at path, and fills in its variables from
 // opts. The operations, the cloud config and the vars store in opts are not used:
-// members have their own. find finds the files with flags of members; nil: they have none.
-// The error is a *document.Problems if the content of the
+// members have their own. The error is a *document.Problems if the content of the
 // file, or of a file with variables, is wrong.
-func Read(ctx context.Context, path string, opts document.Options, find FindEnvironment) (*Fleet, error) {
+func Read(ctx context.Context, path string, opts document.Options, outside Outside) (*Fleet, error) {
 	if path == "-" {
 		return nil, errors.New("cannot read a fleet file from standard input: write it to a file, because the command that continues an interrupted run reads it again")
 	}
@@ -30,7 +30,10 @@ func Read(ctx context.Context, path string, opts document.Options, find FindEnvi
 	}
 	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.RuntimeConfigs, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", nil, "", document.Refuse, nil
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
-	r := newReader(f, find)
+	r := newReader(f, outside.Environment)
+	if outside.List != nil {
+		r.list = func(l source.List, passed []string) ([]byte, error) { return outside.List(ctx, l, passed) }
+	}
 	d, err := document.Read(ctx, path, opts, r.read)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func unpacked(t testing.TB, archive string) string {
 func read(t *testing.T, archive string, opts document.Options) (f *Fleet, dir string) {
 	t.Helper()
 	dir = unpacked(t, archive)
-	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), opts, nil)
+	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), opts, Outside{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestNamesOfGlob(t *testing.T) {
 			}
 			archive += "-- " + name + " --\n" + content
 		}
-		f, err := Read(t.Context(), filepath.Join(unpacked(t, archive), "fleet.yml"), document.Options{}, nil)
+		f, err := Read(t.Context(), filepath.Join(unpacked(t, archive), "fleet.yml"), document.Options{}, Outside{})
 		if c.want == "" {
 			if err == nil || !strings.Contains(err.Error(), `would have the name "a*"`) {
 				t.Errorf("%s: %v", c.glob, err)
@@ -170,11 +170,11 @@ func TestNamesOfGlob(t *testing.T) {
 	}
 	// Patterns of absolute paths, and below folders with characters of patterns.
 	dir := unpacked(t, "-- [a]*/fleet.yml --\nmembers: [{glob: '*.yaml'}, {glob: ../other/*.yml}]\n-- [a]*/x.yaml --\n-- other/y.yml --\n-- abs.yml --\nmembers: [{glob: ((dir))/other/*.yml}]\n")
-	f, err := Read(t.Context(), filepath.Join(dir, "[a]*", "fleet.yml"), document.Options{}, nil)
+	f, err := Read(t.Context(), filepath.Join(dir, "[a]*", "fleet.yml"), document.Options{}, Outside{})
 	if err != nil || len(f.Members) != 2 || f.Members[1].Manifest != filepath.Join(dir, "other", "y.yml") {
 		t.Errorf("got %+v, %v", f, err)
 	}
-	f, err = Read(t.Context(), filepath.Join(dir, "abs.yml"), document.Options{Vars: []string{"dir=" + dir}}, nil)
+	f, err = Read(t.Context(), filepath.Join(dir, "abs.yml"), document.Options{Vars: []string{"dir=" + dir}}, Outside{})
 	if err != nil || len(f.Members) != 1 || f.Members[0].Manifest != filepath.Join(dir, "other", "y.yml") {
 		t.Errorf("got %+v, %v", f, err)
 	}
@@ -270,7 +270,7 @@ func TestVarsAreYAML(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := unpacked(t, "-- a.yml --\n-- large.yml --\n"+strings.Repeat("# filler\n", document.MaxFileSize/9+1))
-	_, err := Read(t.Context(), filepath.Join(dir, "absent.yml"), document.Options{}, nil)
+	_, err := Read(t.Context(), filepath.Join(dir, "absent.yml"), document.Options{}, Outside{})
 	var unreadable *document.FileError
 	if !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &unreadable) || !strings.HasPrefix(err.Error(), "cannot read the fleet file ") {
 		t.Error(err)
@@ -278,7 +278,7 @@ func TestUnreadable(t *testing.T) {
 	for path, want := range map[string]string{
 		dir: "it is a directory", "-": "write it to a file", filepath.Join(dir, "large.yml"): "larger than the limit of 2 MiB", filepath.Join(dir, "a.yml"): "the file is empty",
 	} {
-		if _, err := Read(t.Context(), path, document.Options{}, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "manifest") {
+		if _, err := Read(t.Context(), path, document.Options{}, Outside{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "manifest") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestStatesThroughLinks(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, nil)
+	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{})
 	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) != 2 {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestStatesThroughHardLinks(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")); err != nil {
 		t.Skip(err)
 	}
-	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, nil)
+	_, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{})
 	var problems *document.Problems
 	if !errors.As(err, &problems) || len(*problems) != 1 || !strings.HasPrefix((*problems)[0].Message, "the member b has the same state file as a, at ") {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func TestOnFailure(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]OnFailure{"{}": "", "{on_failure: previous}": PutBack, "{on_failure: keep}": KeepFailed} {
 		dir := unpacked(t, "-- fleet.yml --\nmembers: [{manifest: a.yml}]\nupdate: "+text+"\n-- a.yml --\n")
-		f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, nil)
+		f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{})
 		if err != nil || f.Update.OnFailure != want {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -348,7 +348,7 @@ func BenchmarkRead(b *testing.B) {
 	var took time.Duration
 	for b.Loop() {
 		start := time.Now()
-		f, err := Read(b.Context(), path, document.Options{}, nil)
+		f, err := Read(b.Context(), path, document.Options{}, Outside{})
 		if err != nil || len(f.Members) != 10_000 {
 			b.Fatal(err)
 		}
@@ -372,7 +372,7 @@ func TestPathsElsewhere(t *testing.T) {
 	dir := unpacked(t, "-- home/a.yml --\n-- home/b.yml --\n-- abs.yml --\n-- fleet.yml --\nmembers:\n- {manifest: ~/a.yml, state: ((dir))/x/../a.json}\n- {manifest: '((dir))/{name}.yml', name: abs}\n- {glob: ~/b*.yml, vars_store: '~/{name}-vars.yml'}\n-- wrong.yml --\nmembers: [{manifest: ~nobody-has-this-name/a.yml}, {glob: ~nobody-has-this-name/*.yml}]\n")
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("USERPROFILE", filepath.Join(dir, "home"))
-	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{Vars: []string{"dir=" + filepath.ToSlash(dir)}}, nil)
+	f, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{Vars: []string{"dir=" + filepath.ToSlash(dir)}}, Outside{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestPathsElsewhere(t *testing.T) {
 	if want := `["home/a.yml","a.json","abs.yml","home/b.yml","home/b-vars.yml"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if _, err := Read(t.Context(), filepath.Join(dir, "wrong.yml"), document.Options{}, nil); err == nil || strings.Count(err.Error(), "cannot find the home directory: ") != 2 {
+	if _, err := Read(t.Context(), filepath.Join(dir, "wrong.yml"), document.Options{}, Outside{}); err == nil || strings.Count(err.Error(), "cannot find the home directory: ") != 2 {
 		t.Error(err)
 	}
 }
@@ -392,7 +392,7 @@ func TestStateInALoop(t *testing.T) {
 	if err := os.Symlink("loop.json", filepath.Join(dir, "loop.json")); err != nil {
 		t.Skip(err)
 	}
-	if _, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, nil); err == nil || !strings.Contains(err.Error(), "is a link that leads to itself") {
+	if _, err := Read(t.Context(), filepath.Join(dir, "fleet.yml"), document.Options{}, Outside{}); err == nil || !strings.Contains(err.Error(), "is a link that leads to itself") {
 		t.Error(err)
 	}
 }

@@ -119,7 +119,7 @@ func TestSchemaAgreesWithRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(t.Context(), path, document.Options{}, nil); (err == nil) != accepted {
+		if _, err := Read(t.Context(), path, document.Options{}, Outside{}); (err == nil) != accepted {
 			t.Errorf("Read of %s: %v", text, err)
 		}
 		if err := schema.Validate(manifesttest.Instance(t, text)); (err == nil) != accepted {

@@ -32,8 +32,17 @@ var sections = keys.Table{
 		{Key: "manifest", Form: keys.Word, About: "Path of the manifest."},
 		{Key: "glob", Form: keys.Word, About: "Pattern of paths, such as envs/*/manifest.yml: each one is the manifest of a member."},
 		{Key: "table", Form: keys.Section, Of: "members[].table[]", List: true, Least: 1, About: "The members that share the manifest, one for each row."},
+		{Key: "from", Form: keys.Section, Of: "members[].from", About: "The program or the server that lists the members which share the manifest."},
 		blocked,
 	}, inputs...)},
+	{Name: "members[].from", Read: []keys.Field{
+		{Key: "exec", Form: keys.Text, List: true, Least: 1, About: "The program that prints the list as JSON, and its arguments. A path with a slash starts from the fleet file's folder, in which the program runs."},
+		{Key: "url", Form: keys.Word, About: "The address of the list: https://, or http:// to this machine."},
+		{Key: "ca", Form: keys.Word, About: "Path of a file with the CA of the server's certificate."},
+		{Key: "headers", Form: keys.Tags, About: "Headers of the request, such as Authorization."},
+		{Key: "vars", Form: keys.Text, List: true, About: "Names of the variables that the list may give; no others are accepted."},
+		{Key: "pass_env", Form: keys.Text, List: true, About: "Names of environment variables that the program gets, besides PATH, HOME, USER, LANG and TMPDIR."},
+	}},
 	{Name: "members[].table[]", Read: append([]keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the member."},
 		blocked,
@@ -85,13 +94,18 @@ func Schema() ([]byte, error) {
 
 // rules returns the rules between the keys of a section.
 func rules(section string) []any {
-	if section != "members[]" {
-		return nil
-	}
 	one := func(key string) keys.Object { return keys.Object{"required": []string{key}} }
 	not := func(list ...any) keys.Object { return keys.Object{"not": keys.Object{"anyOf": list}} }
+	switch section {
+	case "members[]":
+	case "members[].from":
+		return []any{keys.Object{"if": one("url"), "then": not(one("exec")), "else": keys.Object{"allOf": []any{one("exec"), not(one("ca"), one("headers"))}}}}
+	default:
+		return nil
+	}
 	return []any{
-		keys.Object{"if": one("glob"), "then": not(one("name"), one("manifest"), one("table")), "else": one("manifest")},
+		keys.Object{"if": one("glob"), "then": not(one("name"), one("manifest"), one("table"), one("from")), "else": one("manifest")},
+		keys.Object{"if": one("from"), "then": not(one("name"), one("table"))},
 		keys.Object{"if": one("table"), "then": not(one("name"))},
 	}
 }

@@ -32,6 +32,7 @@ func ConflictRules() []ConflictRule {
 		{"logs", "dir", "out", "each of them names the place of the archive"},
 		{"fleet-report", "junit", "html", "a report has one form"},
 		{"fleet-delete", "removed", "only include-blocked", "--only takes the names of removed members, too"},
+		{"fleet-deploy fleet-plan", "prune", "allow-empty", "an empty list deletes no members"},
 		{"fleet-deploy fleet-plan", "prune", "only", "--prune deletes after all other members have ended well"},
 		{"fleet-deploy", "prune", "workers", "workers delete no members: bootstrap fleet delete FLEET --removed does"},
 		{"fleet-plan", "prune", "recreate", "bootstrap fleet recreate deletes no members"},

@@ -262,7 +262,7 @@ func members(cmd *cobra.Command, args []string) (list []cobra.Completion) {
 	if len(args) == 0 || !isFile(args[0]) {
 		return list
 	}
-	f, err := fleet.Read(cmd.Context(), args[0], document.Options{}, nil)
+	f, err := fleet.Read(cmd.Context(), args[0], document.Options{}, fleet.Outside{})
 	if err != nil {
 		return list
 	}

@@ -28,6 +28,7 @@ import (
 	"bootstrap/internal/owner"
 	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
+	"bootstrap/manifest/source"
 	"bootstrap/templates"
 )
 
@@ -61,6 +62,7 @@ type fleetAsked struct {
 	removed  bool
 	prune    bool           // removed members are deleted after the others
 	action   fleet.Strategy // empty: the fleet file's
+	empty    bool           // an empty list of members is accepted
 	before   string
 	ask      cli.Asking
 	workers  bool // workers run the members
@@ -73,6 +75,7 @@ func (a *fleetAsked) flags(c *cli.Console, cmd *cobra.Command) {
 	cli.DatabaseFlag(f, &a.database)
 	f.StringArrayVar(&a.only, "only", nil, "only this `NAME`, LABEL=VALUE, outdated or failed")
 	f.BoolVar(&a.blocked, "include-blocked", false, "also members that are blocked")
+	f.BoolVar(&a.empty, "allow-empty", false, "accept an empty list of members although some were deployed")
 	f.StringVar(&a.before, "created-before", "", "only VMs created before this `DATE` (RFC 3339)")
 	a.memberFlags(c, f)
 }
@@ -165,7 +168,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 		env = append(env, "BOOTSTRAP_DATABASE="+a.database)
 	}
 	opts = rollout.Options{
-		Fleet: f, Action: f.Update.Strategy, Home: home, By: c.Holder(),
+		Fleet: f, Action: f.Update.Strategy, AllowEmpty: a.empty, Home: home, By: c.Holder(),
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked, Prune: a.prune},
 	}
@@ -213,7 +216,7 @@ func shareRuby(ctx context.Context, c *cli.Console, home string, p *rollout.Prog
 
 // readFleet reads a fleet file and prints its warnings.
 func readFleet(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*fleet.Fleet, error) {
-	f, err := fleet.Read(ctx, path, inputs, findEnvironment(c))
+	f, err := fleet.Read(ctx, path, inputs, outside(c))
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +233,14 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 		_ = out.Flush() // there is no stream to report an error on
 	}
 	return f, nil
+}
+
+// outside returns how a fleet file's bootstrap.yml files and lists of members are read.
+func outside(c *cli.Console) fleet.Outside {
+	return fleet.Outside{Environment: findEnvironment(c), List: func(ctx context.Context, l source.List, passed []string) ([]byte, error) {
+		config := source.Config{Environ: c.Env, Getenv: c.Getenv, PassEnv: passed}
+		return config.ReadList(ctx, l)
+	}}
 }
 
 // findEnvironment returns how the files bootstrap.yml of members are found: as bootstrap

@@ -113,7 +113,7 @@ func (l *lab) write(text string) {
 
 func (l *lab) read(password string) *fleet.Fleet {
 	l.t.Helper()
-	f, err := fleet.Read(l.t.Context(), l.path, document.Options{Vars: []string{"password=" + password}}, nil)
+	f, err := fleet.Read(l.t.Context(), l.path, document.Options{Vars: []string{"password=" + password}}, fleet.Outside{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (l *lab) work(host, password string, urgent <-chan struct{}) (end func()) {
 			Database: l.url, Width: 2, By: state.Holder{User: "u", Host: host, PID: os.Getpid()},
 			Program: rollout.Program{Self: self, Env: append(os.Environ(), "QUEUE_TEST_MEMBER="+l.dir)},
 			Read: func(path string) (*fleet.Fleet, error) {
-				return fleet.Read(ctx, path, document.Options{Vars: []string{"password=" + password}}, nil)
+				return fleet.Read(ctx, path, document.Options{Vars: []string{"password=" + password}}, fleet.Outside{})
 			},
 			Key: labKey(),
 			Current: func(ctx context.Context, fleet, run, member string) error {

@@ -117,7 +117,7 @@ func (s *site) calls(verb string) string {
 
 func (s *site) options(t *testing.T) Options {
 	t.Helper()
-	f, err := fleet.Read(t.Context(), s.path, document.Options{}, nil)
+	f, err := fleet.Read(t.Context(), s.path, document.Options{}, fleet.Outside{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(text), &opts.Home); err != nil {
 		panic(err)
 	}
-	f, err := fleet.Read(ctx, filepath.Join(opts.Home, "fleet.yml"), document.Options{}, nil)
+	f, err := fleet.Read(ctx, filepath.Join(opts.Home, "fleet.yml"), document.Options{}, fleet.Outside{})
 	if err != nil {
 		panic(err)
 	}

@@ -37,6 +37,9 @@ func Preview(ctx context.Context, opts Options) (*Record, error) {
 // numbers. If the last run was killed, it continues that run.
 func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	old, err := Load(opts.Fleet.Path)
+	if err == nil {
+		err = checkEmpty(opts, old)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +126,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 			list = append(list, m)
 		}
 	}
-	if len(list) == 0 && !opts.Choice.Removed {
+	if len(list) == 0 && !opts.Choice.Removed && !opts.AllowEmpty {
 		return nil, errors.New("no member is selected: \"bootstrap fleet status FLEET\" lists them")
 	}
 	switch opts.Fleet.Update.Order {

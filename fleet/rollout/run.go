@@ -32,6 +32,8 @@ type Options struct {
 	// nil: members run on this machine.
 	Hands func(notify func(Progress)) Hands
 	Logs  string // folder for the logs of runs; empty: below Home
+	// AllowEmpty accepts an empty list of members although some were deployed.
+	AllowEmpty bool
 }
 
 // Choice selects the members that a run updates or deletes.

@@ -130,7 +130,7 @@ const endTime = time.Second
 // If the program failed, the error contains the end of its standard error.
 func (c Config) run(ctx context.Context, path string, variables []string, args ...string) (out []byte, code int, err error) {
 	cmd := exec.Command(path, args...)
-	cmd.Env = c.environment(variables)
+	cmd.Env, cmd.Dir = c.environment(variables), c.dir
 	process.OwnGroup(cmd)
 	cmd.WaitDelay = endTime // a child of the program may keep the output open
 	var stdout limited

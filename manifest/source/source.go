@@ -39,6 +39,8 @@ type Config struct {
 	Getenv  func(string) string
 	Dial    proxy.Dial             // nil: connect directly
 	Secret  func(values ...string) // adds values that the redactor hides; may be nil
+
+	dir string // working directory of programs; empty: that of this process
 }
 
 // secret hides values in all output from now on.

@@ -23,11 +23,12 @@ import (
 // web is a server with values, reached over HTTPS.
 type web struct {
 	client *http.Client
+	config *tls.Config
 	ca     string // the environment variable with its CA
 }
 
 // newWeb returns a client that trusts the system's roots and the CA in an environment
-// variable, which contains a PEM text or a path.
+// variable, which contains a PEM text or a path; empty: there is no such variable.
 func newWeb(c Config, ca string) (*web, error) {
 	choose, err := proxy.HTTP(c.Getenv)
 	if err != nil {
@@ -38,12 +39,12 @@ func newWeb(c Config, ca string) (*web, error) {
 		dial = proxy.Direct().DialContext
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if text := c.Getenv(ca); text != "" {
+	if text := c.Getenv(ca); ca != "" && text != "" {
 		if config.RootCAs, err = roots(text); err != nil {
 			return nil, fmt.Errorf("cannot use $%s: %w", ca, err)
 		}
 	}
-	return &web{ca: ca, client: &http.Client{
+	return &web{ca: ca, config: config, client: &http.Client{
 		Transport: &http.Transport{
 			Proxy:               func(r *http.Request) (*url.URL, error) { return choose(r.URL) },
 			DialContext:         guard.Dial(dial),
