@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -74,8 +75,16 @@ func (j *jobs) records() dns.Records {
 }
 
 // syncDNS uploads the records to the agent as a blob, and makes it use them. dir is a folder
-// for a temporary file.
+// for a temporary file. A VM without a DNS server gets more of them: with one, programs
+// would find unhealthy instances in /etc/hosts before they ask the server.
 func syncDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Records, progress func(done, total int64)) error {
+	now, err := vm.GetState(ctx, false)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(now.Job.Templates, func(t agent.SpecTemplate) bool { return t.Name == dns.Server }) {
+		records = records.ForHosts()
+	}
 	blob, err := putDNS(ctx, vm, dir, records, progress)
 	if err != nil {
 		return fmt.Errorf("cannot upload the DNS records: %w", err)
@@ -85,7 +94,7 @@ func syncDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Reco
 
 // putDNS uploads the records as a blob.
 func putDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Records, progress func(done, total int64)) (agent.Blob, error) {
-	data, err := json.Marshal(records.ForHosts())
+	data, err := json.Marshal(records)
 	if err != nil {
 		return agent.Blob{}, err
 	}

@@ -43,11 +43,13 @@ func TestSendDNS(t *testing.T) {
 		version uint64 // expected in the state
 		said    string
 		err     string
+		job     string // which the agent has
 	}{
-		"not asked for": {false, "", 4, "", ""},
-		"synced":        {true, answers(t, "sync_dns version 2"), 5, "", ""},
-		"unknown":       {true, unknown, 5, "warning: The agent on the VM is too old to take DNS records", ""},
-		"refused":       {true, answers(t, "sync_dns version 3, blob says 2"), 4, "", "version from unpacked dns blob does not match"},
+		"not asked for":   {false, "", 4, "", "", "page"},
+		"synced":          {true, answers(t, "sync_dns version 2"), 5, "", "", "page"},
+		"to a DNS server": {true, answers(t, "sync_dns version 2"), 5, "", "", "bosh-dns"},
+		"unknown":         {true, unknown, 5, "warning: The agent on the VM is too old to take DNS records", "", "page"},
+		"refused":         {true, answers(t, "sync_dns version 3, blob says 2"), 4, "", "version from unpacked dns blob does not match", "page"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,6 +64,10 @@ func TestSendDNS(t *testing.T) {
 				var got agent.Request
 				if err := json.Unmarshal(body, &got); err != nil {
 					t.Error(err)
+				}
+				if got.Method == "get_state" {
+					_, _ = fmt.Fprintf(w, `{"value": {"job": {"templates": [{"name": %q}]}}}`, c.job)
+					return
 				}
 				requests = append(requests, got)
 				_, _ = io.WriteString(w, c.reply)
@@ -100,13 +106,14 @@ func TestSendDNS(t *testing.T) {
 				}
 				return
 			}
-			checkSync(t, requests, blobs)
+			checkSync(t, requests, blobs, c.job != dns.Server)
 		})
 	}
 }
 
-// checkSync checks that one message named one blob with records, by digest and version.
-func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte) {
+// checkSync checks that one message named one blob with records, by digest and version, and
+// that the blob has queries if the VM needs them.
+func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte, queries bool) {
 	t.Helper()
 	if len(requests) != 1 || requests[0].Method != "sync_dns" || len(requests[0].Arguments) != 3 || len(blobs) != 1 {
 		t.Fatalf("sent %v and %d blobs", requests, len(blobs))
@@ -121,7 +128,7 @@ func checkSync(t *testing.T, requests []agent.Request, blobs map[string][]byte) 
 			t.Fatal(err)
 		}
 		if records.Version != 5 || records.Records[0][0] != "10.0.0.3" || !strings.HasSuffix(records.Records[0][1], ".web.default.page.bosh") ||
-			!slices.Contains(records.Records, [2]string{"10.0.0.3", "q-s0.web.default.page.bosh"}) {
+			slices.Contains(records.Records, [2]string{"10.0.0.3", "q-s0.web.default.page.bosh"}) != queries {
 			t.Errorf("records %s", data)
 		}
 	}
