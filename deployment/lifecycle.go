@@ -32,6 +32,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
+	o.keepFound(ctx, all.Dir())
 	list, err := o.begin(ctx, does, all, selected, list)
 	if err != nil {
 		return err

@@ -141,6 +141,9 @@ func Move(ctx context.Context, from, to Place) error {
 			return err
 		}
 	}
+	if err := bringVersions(ctx, from, to); err != nil {
+		return err
+	}
 	return old.Move(to.Name)
 }
 

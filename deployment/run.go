@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -116,6 +117,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		i := slices.IndexFunc(p.Rows, func(row Row) bool { return row.Name == name })
 		p.Rows[i].in.PostDeploy = true
 	}
+	o.keepFound(ctx, dir)
 	if err := draft.Record.Save(); err != nil {
 		return err
 	}
@@ -161,6 +163,15 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		r.record.Deployed = &now
 	}
 	return r.record.Save()
+}
+
+// keepFound keeps what a run has found as a version of the deployment, if commands about
+// single instances have changed something since the last run.
+func (o *Options) keepFound(ctx context.Context, dir string) {
+	err := KeepVersion(ctx, dir, file.Options{Home: o.Base.Home, Team: o.Base.Team}, nil)
+	if err != nil {
+		o.Base.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
+	}
 }
 
 // generate generates the values that instances of the plan lack of variables with scope:

@@ -36,6 +36,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/links"
+	"bootstrap/deployment/record"
 	"bootstrap/fleet/queue"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/digest"
@@ -205,6 +206,8 @@ func byScripts() []sample {
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
 		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
 		plain("state-unwritable", "cannot lock the deployment: this user cannot write to the folder x-state (permission denied); run the same command as its owner, or make the folder writable"),
+		plain("record-lost", "the record of the deployment, x, is missing, but versions of it are kept in y"),
+		{"record-lost", Failed, &record.RestoringError{Dir: "x", Serial: 3}},
 		plain("record-lost", "the record of the deployment, x, is missing, but its folder has states of instances, such as y: put a copy of it back"),
 		plain("record-lost", "cannot read the record of the deployment, x: unexpected end of JSON input; put a copy of it back"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),

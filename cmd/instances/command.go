@@ -58,16 +58,29 @@ func lock(ctx context.Context, dir string, opts deployer.Options) (unlock func()
 		if err != nil {
 			return nil, nil, err
 		}
-		return func() { lock.Unlock(ctx, warn) }, lock.Confirm, nil
+		return func() {
+			keepVersion(ctx, dir, opts)
+			lock.Unlock(ctx, warn)
+		}, lock.Confirm, nil
 	}
 	lock, err := file.LockDeployment(ctx, record.LockPath(dir), opts.Holder)
 	if err != nil {
 		return nil, nil, err
 	}
 	return func() {
+		keepVersion(ctx, dir, opts)
 		lock.Remove()
 		_ = os.Remove(dir) // It stays if it contains a record.
 	}, nil, nil
+}
+
+// keepVersion keeps what a run has left as a version of the deployment, if it has changed
+// something.
+func keepVersion(ctx context.Context, dir string, opts deployer.Options) {
+	ctx = context.WithoutCancel(ctx) // each request has a deadline
+	if err := deployment.KeepVersion(ctx, dir, file.Options{Holder: opts.Holder, Home: opts.Home, Team: opts.Team}, &opts.Holder); err != nil {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
+	}
 }
 
 // Options returns the options of a run. flags are added to those of the given commands

@@ -50,6 +50,7 @@ type stateChoice struct {
 	one  instance.Options // --instance, for some of these commands
 	// selects is true if the command has --instance.
 	selects bool
+	all     bool // the command is about all instances without --instance
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -114,7 +115,7 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 		err = cli.SelectInstance(cmd, &s.one)
 		return s.one.StateFile, others, err
 	}
-	if s.file == "" {
+	if s.file == "" && !s.all {
 		if err := refuseSeveral(cmd, manifest); err != nil {
 			return "", nil, err
 		}
@@ -141,6 +142,9 @@ func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 	}
 	from := s.one
 	from.Team, from.StateFile = at.opts.Team, at.path
+	if from.Instance == "" && s.all {
+		return at, nil
+	}
 	if from.Instance == "" {
 		return at, refuseRecorded(from.RecordFolder())
 	}

@@ -14,19 +14,28 @@ import (
 )
 
 func newStateBackups(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c}
+	choice := stateChoice{c: c, all: true}
 	cmd := &cobra.Command{
 		Use:     "backups {MANIFEST | --state FILE}",
 		Aliases: []string{"history"},
 		Short:   "List the earlier versions of the state file",
 		Long: `Backups lists the kept versions of the state file, the newest first: those after the
 last run and the five runs before it, and older ones that are the only record of a VM
-or disk. A store of a team keeps the versions after the last 100 runs.`,
+or disk. A store of a team keeps the versions after the last 100 runs.
+Of several instances it lists the versions of all after the last 20 runs; with
+--instance those of one.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
+			}
+			place, several, err := choice.ofSeveral(cmd.Context(), s)
+			switch {
+			case err != nil:
+				return err
+			case several:
+				return printVersions(cmd.Context(), c, place)
 			}
 			list, err := s.versions(cmd.Context())
 			if err != nil {
@@ -52,7 +61,10 @@ func (s stateFile) versions(ctx context.Context) ([]file.Version, error) {
 }
 
 func printBackups(c *cli.Console, list []file.Version) {
-	views := ui.BackupsOf(list)
+	showBackups(c, ui.BackupsOf(list))
+}
+
+func showBackups(c *cli.Console, views []ui.Backup) {
 	if c.JSON() {
 		ui.PrintAll(c.Lines(), "backup", views)
 		return
@@ -61,7 +73,7 @@ func printBackups(c *cli.Console, list []file.Version) {
 }
 
 func newStateRestore(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c}
+	choice := stateChoice{c: c, all: true}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "restore {MANIFEST | --state FILE} SERIAL",
@@ -69,7 +81,10 @@ func newStateRestore(c *cli.Console) *cobra.Command {
 		Long: `Restore makes the version with that serial number the current one, under a new
 number. The version that it replaces becomes a backup, or a file with the ending
 .damaged. If only that version records something, restore needs --force, because the
-record would be lost.`,
+record would be lost. Bootstrap state diff shows what differs.
+
+Of several instances it restores their record and the states of all together, or with
+--instance the state of one. If it is killed, the same command continues.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)
@@ -84,6 +99,13 @@ record would be lost.`,
 			s, err := choice.at(cmd.Context(), path)
 			if err != nil {
 				return err
+			}
+			place, several, err := choice.ofSeveral(cmd.Context(), s)
+			switch {
+			case err != nil:
+				return err
+			case several:
+				return restoreVersion(cmd.Context(), c, place, serial, force)
 			}
 			if s.opts.Team != nil {
 				if err := file.PullHistory(cmd.Context(), s.opts.Team); err != nil {

@@ -16,13 +16,14 @@ import (
 )
 
 func newStateDiff(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c}
+	choice := stateChoice{c: c, all: true}
 	cmd := &cobra.Command{
 		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",
 		Short: "Show how two versions of the state differ",
 		Long: `Diff shows how the state differs from an earlier version, or two earlier versions
 from each other. Bootstrap state backups lists them. With --json, there is one object
-per line.`,
+per line. Of several instances it compares the record and the states of all, or with
+--instance the state of one.`,
 		Example: "  bootstrap state diff manifest.yml 12\n  bootstrap state diff manifest.yml 12 15",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			most := 2
@@ -47,6 +48,13 @@ per line.`,
 			s, err := choice.at(cmd.Context(), path)
 			if err != nil {
 				return err
+			}
+			place, several, err := choice.ofSeveral(cmd.Context(), s)
+			switch {
+			case err != nil:
+				return err
+			case several:
+				return diffVersions(cmd.Context(), c, place, serials)
 			}
 			list, err := s.versions(cmd.Context())
 			if err != nil {
@@ -99,26 +107,31 @@ func addText(texts [][]byte, st state.State) ([][]byte, error) {
 
 // DifferenceView is a value that two versions do not share, as --json prints it.
 type DifferenceView struct {
-	Path   string          `json:"path"`
-	Change document.Change `json:"change"` // changed, added or removed
-	Old    string          `json:"old,omitempty"`
-	New    string          `json:"new,omitempty"`
+	Instance string          `json:"instance,omitempty"` // GROUP/INDEX, of several
+	Path     string          `json:"path"`
+	Change   document.Change `json:"change"` // changed, added or removed
+	Old      string          `json:"old,omitempty"`
+	New      string          `json:"new,omitempty"`
 }
 
 func printDifferences(c *cli.Console, list []document.Difference) {
+	views := make([]DifferenceView, len(list))
+	for i, d := range list {
+		views[i] = DifferenceView{Path: d.Path, Change: d.Kind, Old: d.Old, New: d.New}
+	}
+	showDifferences(c, views)
+}
+
+func showDifferences(c *cli.Console, views []DifferenceView) {
 	if c.JSON() {
-		views := make([]DifferenceView, len(list))
-		for i, d := range list {
-			views[i] = DifferenceView{d.Path, d.Kind, d.Old, d.New}
-		}
 		ui.PrintAll(c.Lines(), "difference", views)
 		return
 	}
 	c.Print(func(out *ui.Writer) {
-		for _, d := range list {
-			fmt.Fprintln(out, d.String())
+		for _, d := range views {
+			fmt.Fprintln(out, d.line())
 		}
-		if len(list) == 0 {
+		if len(views) == 0 {
 			fmt.Fprintln(out, "There is no difference")
 		}
 	})

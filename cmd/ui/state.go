@@ -194,8 +194,10 @@ type Backup struct {
 	Present  bool      `json:"present"`  // the state file is still this version
 	Finished bool      `json:"finished"` // the deploy that wrote it had finished
 	Owned    []string  `json:"owned"`
-	Only     []string  `json:"only_here,omitempty"` // CIDs that no later version records, and that were not deleted
-	Error    string    `json:"error,omitempty"`     // why it cannot be restored
+	// Instances are those of a deployment with several, of which it is a version.
+	Instances []string `json:"instances,omitempty"`
+	Only      []string `json:"only_here,omitempty"` // CIDs that no later version records, and that were not deleted
+	Error     string   `json:"error,omitempty"`     // why it cannot be restored
 }
 
 // BackupsOf returns earlier versions of a state for programs and people.
@@ -232,8 +234,28 @@ func Backups(out *Writer, views []Backup) {
 	table.Print()
 }
 
+// counts returns how many instances a version has, and how much of each kind it records.
+func (v Backup) counts() string {
+	text := fmt.Sprintf("%d instances", len(v.Instances))
+	for _, kind := range []string{"VM", "disk", "snapshot"} {
+		n := 0
+		for _, owned := range v.Owned {
+			if strings.HasPrefix(owned, kind+" ") {
+				n++
+			}
+		}
+		if n > 0 {
+			text += fmt.Sprintf(", %d %ss", n, kind)
+		}
+	}
+	return text
+}
+
 func (v Backup) records() string {
 	records := strings.Join(v.Owned, ", ")
+	if len(v.Instances) > 0 {
+		records = v.counts()
+	}
 	switch {
 	case v.Error != "":
 		return "cannot be read: " + v.Error

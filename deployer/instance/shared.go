@@ -63,6 +63,9 @@ func RefreshInstances(ctx context.Context, t *team.Copy) error {
 	if _, moved := errors.AsType[*state.MovedError](err); moved {
 		return nil // The command that needs the record reports it.
 	}
+	if _, restoring := errors.AsType[*record.RestoringError](err); restoring {
+		err = nil
+	}
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func TestDamaged(t *testing.T) {
 		`{"format": 1, "instances": [` + strings.Replace(one, `"web"`, `"../../x"`, 1) + `]}`:                                             "is not a name",
 		`{"format": 1, "instances": [` + strings.Replace(one, `-9dad`, `/../../x`, 1) + `]}`:                                              "is not a name",
 	} {
-		write(t, dir, fileName, content)
+		write(t, dir, FileName, content)
 		fails(t, dir, word, "put a copy of it back", "bootstrap delete --state FILE")
 	}
 }
@@ -71,8 +71,8 @@ func fails(t *testing.T, dir string, words ...string) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "x-state")
-	write(t, dir, fileName, "{}")
-	path := filepath.Join(dir, fileName)
+	write(t, dir, FileName, "{}")
+	path := filepath.Join(dir, FileName)
 	if err := os.Chmod(path, 0); err != nil {
 		t.Fatal(err)
 	}

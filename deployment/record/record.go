@@ -45,6 +45,8 @@ type Record struct {
 	Names *dns.Names `json:"names,omitempty"`
 	// Serial grows with each write of a record in a store; 0: it is only a file.
 	Serial int `json:"serial,omitempty"`
+	// Restoring is the version that a restore has begun to restore; 0: none.
+	Restoring int `json:"restoring,omitempty"`
 
 	dir   string
 	store Store // nil: it is only a file
@@ -171,8 +173,8 @@ func StateOf(manifest, dir string) string {
 	return dir + ".json"
 }
 
-// fileName is the name of the record in the folder.
-const fileName = "deployment.json"
+// FileName is the name of the record in the folder.
+const FileName = "deployment.json"
 
 // StemcellLock is the name of a lock file in the folder: only the instance that has the
 // lock uploads or deletes a stemcell.
@@ -183,7 +185,7 @@ func LogsIn(dir string) string { return filepath.Join(dir, "logs") }
 
 // Exists reports whether a folder has a record.
 func Exists(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, fileName))
+	_, err := os.Stat(filepath.Join(dir, FileName))
 	return err == nil
 }
 
@@ -191,9 +193,10 @@ func Exists(dir string) bool {
 const maxSize = 64 << 20
 
 // Load reads the record in a folder. Without one, it returns a new record without
-// instances, unless the folder has states: their VMs would be forgotten.
+// instances, unless the folder has states: their VMs would be forgotten. If a restore was
+// interrupted, it returns the record with a *RestoringError.
 func Load(dir string) (*Record, error) {
-	path := filepath.Join(dir, fileName)
+	path := filepath.Join(dir, FileName)
 	r := &Record{Format: Format, dir: dir}
 	info, err := os.Stat(path)
 	switch {
@@ -232,13 +235,24 @@ func Load(dir string) (*Record, error) {
 		return nil, fmt.Errorf("cannot read the record of the deployment, %s: %w; run the same command as its owner, or make the file readable", path, err)
 	}
 	if err != nil {
-		return nil, unusable("cannot read the record of the deployment, %s: %w; %s", path, err, restore)
+		return nil, unusable("cannot read the record of the deployment, %s: %w; %s", path, err, restore(dir))
+	}
+	if r.Restoring > 0 {
+		return r, &RestoringError{Dir: dir, Serial: r.Restoring}
 	}
 	return r, nil
 }
 
-// restore is what to do without a usable record.
-const restore = "put a copy of it back, or delete the VM of each state file in its folder with `bootstrap delete --state FILE`, and then the folder"
+// restore returns what to do without a usable record.
+func restore(dir string) string {
+	if len(Versions(VersionsIn(dir))) > 0 {
+		return "restore a version that `bootstrap state backups MANIFEST` lists: `bootstrap state restore MANIFEST VERSION`"
+	}
+	return restoreByHand
+}
+
+// restoreByHand is what to do if no version of the record was kept.
+const restoreByHand = "put a copy of it back, or delete the VM of each state file in its folder with `bootstrap delete --state FILE`, and then the folder"
 
 // storedState is how a store names the states of instances.
 var storedState = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/state\.json$`)
@@ -250,8 +264,13 @@ func unusable(format string, args ...any) error {
 // stateFile is how NewState names the states in the folder.
 var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
 
-// lost returns an error if a folder without a record has states.
+// lost returns an error if there is no record, but its folder has states, or versions of it
+// were kept.
 func lost(dir string) error {
+	if slices.ContainsFunc(Versions(VersionsIn(dir)), func(v *Version) bool { return len(v.Only) == 0 }) {
+		return unusable("the record of the deployment, %s, is missing, but versions of it are kept in %s: %s; if its VMs were deleted in another way, delete that folder",
+			filepath.Join(dir, FileName), VersionsIn(dir), restore(dir))
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -261,7 +280,7 @@ func lost(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() && stateFile.MatchString(e.Name()) {
-			return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, fileName), e.Name(), restore)
+			return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), e.Name(), restore(dir))
 		}
 	}
 	return nil
@@ -310,6 +329,9 @@ func (r *Record) Save() error {
 	})
 	if r.store != nil {
 		now, err := Load(r.dir)
+		if _, restoring := errors.AsType[*RestoringError](err); restoring {
+			err = nil
+		}
 		switch {
 		case err != nil && r.Serial > 0: // It was moved away, or is damaged.
 			return err
@@ -323,7 +345,7 @@ func (r *Record) Save() error {
 		err = atomicfile.MkdirAll(r.dir, 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(r.dir, fileName), append(data, '\n'))
+		err = atomicfile.Write(filepath.Join(r.dir, FileName), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the record of the deployment: %w", err)
@@ -336,7 +358,7 @@ func (r *Record) Save() error {
 
 // Move replaces the record with a note that names its new place.
 func (r *Record) Move(to string) error {
-	if err := atomicfile.Write(filepath.Join(r.dir, fileName), state.Moved(to)); err != nil {
+	if err := atomicfile.Write(filepath.Join(r.dir, FileName), state.Moved(to)); err != nil {
 		return fmt.Errorf("the record of the deployment is in %s now, but %s cannot be marked as moved: %w; run the same command again", to, r.dir, err)
 	}
 	if r.store == nil {
@@ -392,10 +414,11 @@ func (r *Record) Forget() error {
 		}
 		defer func() { _ = r.store.Removed() }() // the next run repeats it
 	}
-	err := os.Remove(filepath.Join(r.dir, fileName))
+	err := os.Remove(filepath.Join(r.dir, FileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the record of the deployment: %w", err)
 	}
+	removeVersions(r.dir)
 	for _, left := range []string{LogsIn(r.dir), filepath.Join(r.dir, StemcellLock)} {
 		_ = os.RemoveAll(left)
 	}

@@ -22,7 +22,7 @@ func TestStateOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := `{"format": 1, "instances": [{"id": "a", "group": "web", "state": "` + state + `"}]}`
-		if err := os.WriteFile(filepath.Join(dir, fileName), []byte(data), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r, err := Load(dir)

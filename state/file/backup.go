@@ -219,12 +219,9 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		return err
 	}
 	if err != nil {
-		damaged := s.path + ".damaged"
-		if err := os.Rename(s.path, damaged); err != nil {
-			return fmt.Errorf("cannot put the damaged deployment state aside: %w", err)
+		if err := s.putAside(); err != nil {
+			return err
 		}
-		s.loaded, s.gone = loaded{found: true}, readGone(s.path)
-		s.note("The damaged deployment state is kept as %s", damaged)
 	}
 	s.readGone() // while the present version still exists, on which the list depends
 	var lost []string
@@ -241,16 +238,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		// Only later versions show how the call ended.
 		s.note("In version %d, %s had not ended: the next run finds out its result", serial, in.Method)
 	}
-	have := s.current.Own.Serial
-	s.current = old
-	s.current.Own.Serial = have // the file's serial number, which becomes that of its backup
-	if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
-		return err
-	}
-	return s.Update(func(st *state.State) error {
-		st.Own.Serial = max(list[0].Serial, have)
-		return nil
-	})
+	return s.become(ctx, old, list[0].Serial)
 }
 
 func serials(list []Backup) string {

@@ -29,8 +29,21 @@ func (r RecordStore) Push(ctx context.Context) error {
 	return nil
 }
 
-// Remove removes the record and its history from the store.
-func (r RecordStore) Remove(ctx context.Context) error { return r.copied.Remove(ctx) }
+// Remove removes the record and its history from the store, except versions that are the
+// only record of something.
+func (r RecordStore) Remove(ctx context.Context) error {
+	h, err := r.copied.History(ctx)
+	if err != nil {
+		return err
+	}
+	var keep []int
+	for _, v := range h.Versions {
+		if len(v.Only) > 0 {
+			keep = append(keep, v.Serial)
+		}
+	}
+	return r.copied.Remove(ctx, keep...)
+}
 
 // Removed records that this machine's copy is removed, too.
 func (r RecordStore) Removed() error { return r.copied.Removed() }
@@ -63,7 +76,6 @@ func RefreshPart(ctx context.Context, part *team.Copy) error {
 type RecordLock struct {
 	run, lock *lockfile.Lock // of the run, and of the copy of the record
 	copied    *team.Copy
-	serial    int // of the record when it was locked
 }
 
 // refreshTime limits the wait for a command that copies the record from the store.
@@ -107,7 +119,6 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 			return nil, err
 		}
 	}
-	l.serial, _ = recordAt(l.copied.StatePath())
 	return l, nil
 }
 
@@ -125,8 +136,7 @@ func recordAt(path string) (serial int, data []byte) {
 	return r.Serial, data
 }
 
-// Unlock adds the record that this run wrote to the history of the store, and gives up the
-// lock. warn is called with errors.
+// Unlock gives up the lock. warn is called with errors.
 func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 	ctx = context.WithoutCancel(ctx) // each request has a deadline
 	report := func(err error) {
@@ -137,10 +147,6 @@ func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 	defer l.run.Remove()
 	if l.lock == nil {
 		return
-	}
-	unsent, err := l.copied.Unsent()
-	if serial, data := recordAt(l.copied.StatePath()); err == nil && !unsent && serial > l.serial && l.copied.Lost() == nil {
-		report(l.copied.Keep(ctx, serial, data, nil, nil))
 	}
 	report(l.copied.Unlock(ctx))
 	if fileExists(l.copied.StatePath()) {

@@ -58,6 +58,7 @@ type Store struct {
 	gone         map[string]bool // resources that were removed on purpose, see dropped
 	newest       int             // newest serial number in the history of the store of the team
 	unsent       error           // why the last write was not sent to the store of the team
+	damaged      error           // OpenToReplace: why the file cannot be used
 	loaded
 }
 

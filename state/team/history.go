@@ -14,12 +14,19 @@ import (
 // of the last runs that changed it.
 const keptVersions = 100
 
+// keptRecords is the number of versions of the record of a deployment with several
+// instances that a store keeps: each has the states of all instances. Versions that are
+// the only record of something are kept in addition.
+const keptRecords = 20
+
 // Version is a version of the state at the end of a run.
 type Version struct {
 	Serial  int       `json:"serial"`
 	Written time.Time `json:"written"` // UTC, by the clock of its writer
 	By      string    `json:"by"`      // user@host
 	Command string    `json:"command"`
+	// Only lists resources of which this version of a record is the only record.
+	Only []string `json:"only_here,omitempty"`
 }
 
 func (v Version) document() string { return fmt.Sprintf(historyFolder+"%08d.json", v.Serial) }
@@ -93,8 +100,19 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 	}
 	h.Gone = gone
 	var old []Version
-	if len(h.Versions) > keptVersions {
-		h.Versions, old = h.Versions[:keptVersions], h.Versions[keptVersions:]
+	most := keptVersions
+	if s.IsRecord() {
+		most = keptRecords
+	}
+	if len(h.Versions) > most {
+		for _, v := range h.Versions[most:] {
+			if len(v.Only) == 0 {
+				old = append(old, v)
+			}
+		}
+		h.Versions = slices.DeleteFunc(h.Versions, func(v Version) bool {
+			return slices.ContainsFunc(old, func(o Version) bool { return o.Serial == v.Serial })
+		})
 	}
 	if err := s.writeHistory(ctx, h, version); err != nil {
 		return err
@@ -103,6 +121,25 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 		_ = s.remove(ctx, v.document()) // the list does not have it any more
 	}
 	return nil
+}
+
+// SetOnly changes of which resources versions are the only record.
+func (s *Store) SetOnly(ctx context.Context, only map[int][]string) error {
+	h, version, err := s.history(ctx)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for i := range h.Versions {
+		v := &h.Versions[i]
+		if list, found := only[v.Serial]; found && !slices.Equal(list, v.Only) {
+			v.Only, changed = list, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return s.writeHistory(ctx, h, version)
 }
 
 // KeepGone adds resources that do not exist any more to the history, if a version may

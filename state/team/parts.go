@@ -2,6 +2,7 @@ package team
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -206,16 +207,18 @@ func (e *RecordLostError) Hint() string {
 }
 
 // recordLost returns a *RecordLostError if the store has versions of a record: a run that
-// removes a record removes its history first.
+// removes a record removes its history first, except versions that are the only record of
+// something.
 func (s *Store) recordLost(ctx context.Context) error {
 	if !s.IsRecord() {
 		return nil
 	}
 	h, err := s.History(ctx)
-	if err != nil || len(h.Versions) == 0 {
+	i := slices.IndexFunc(h.Versions, func(v Version) bool { return len(v.Only) == 0 })
+	if err != nil || i < 0 {
 		return err
 	}
-	return &RecordLostError{Place: s.Place(), Last: h.Versions[0]}
+	return &RecordLostError{Place: s.Place(), Last: h.Versions[i]}
 }
 
 // IsRecordLost reports whether the record of a deployment with several instances was
@@ -252,16 +255,30 @@ func (c *Copy) PutBack(ctx context.Context, serial int) (bool, error) {
 	if err != nil || lost == nil {
 		return false, err
 	}
-	if lost.Last.Serial > serial {
-		data, err := c.Earlier(ctx, lost.Last.Serial)
-		if err == nil {
-			err = c.take(stateName, Document{Data: data, Version: "removed"})
-		}
-		if err != nil {
+	data, err := c.Earlier(ctx, lost.Last.Serial)
+	if err != nil {
+		return false, err
+	}
+	if data, newer := recordIn(data); newer > serial {
+		if err := c.take(stateName, Document{Data: data, Version: "removed"}); err != nil {
 			return false, err
 		}
 	}
 	return true, c.remember(stateName, "", "")
+}
+
+// recordIn returns the record in a version of a deployment, and its serial number. Earlier
+// versions of the program kept only the record.
+func recordIn(version []byte) (data []byte, serial int) {
+	var kept struct{ Record json.RawMessage }
+	if json.Unmarshal(version, &kept) == nil && kept.Record != nil {
+		version = kept.Record
+	}
+	var r struct{ Serial int }
+	if json.Unmarshal(version, &r) != nil {
+		return nil, 0
+	}
+	return version, r.Serial
 }
 
 // StatesIn returns the paths of the states in the folder of a copy, which need not exist:

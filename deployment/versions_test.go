@@ -1,0 +1,303 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"bootstrap/deployment/record"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// placeOf returns the place of a deployment whose record and states are in a folder.
+func placeOf(dir string) Place {
+	path := filepath.Join(dir, "page-state.json")
+	return Place{Name: path, Path: path, Opts: file.Options{Holder: state.Holder{User: "anna", Host: "here", PID: os.Getpid(), Command: "deploy page.yml"}}}
+}
+
+// write writes a record with instances of these names and VMs, and keeps it as a version.
+func write(t *testing.T, at Place, vms map[string]string) {
+	t.Helper()
+	r, err := record.Load(at.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Name, r.Instances = "page", nil
+	for name, cid := range vms {
+		group, index, _ := strings.Cut(name, "/")
+		i, _ := strconv.Atoi(index)
+		in := &record.Instance{ID: fmt.Sprintf("%s%d%s", group, i, "-0000000"), Group: group, Index: i}
+		in.State = r.NewState(in)
+		r.Instances = append(r.Instances, in)
+		s, err := file.Open(t.Context(), r.StatePath(in), file.Options{})
+		if err == nil {
+			err = s.Update(func(st *state.State) error { st.CurrentVMCID = cid; return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, at)
+}
+
+func keep(t *testing.T, at Place) {
+	t.Helper()
+	if err := KeepVersion(t.Context(), at.Dir(), at.Opts, &at.Opts.Holder); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serials returns the numbers of the versions at a place.
+func serials(t *testing.T, at Place) (list []int) {
+	t.Helper()
+	all, _, err := at.Versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		list = append(list, v.Serial)
+	}
+	return list
+}
+
+// vmsOf returns the VMs of the present instances.
+func vmsOf(t *testing.T, at Place) map[string]string {
+	t.Helper()
+	r, err := record.Load(at.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, in := range r.Instances {
+		st, _, err := file.Read(r.StatePath(in), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[in.Name()] = st.CurrentVMCID
+	}
+	return all
+}
+
+// A version is kept only if something has changed, and not more than the limit.
+func TestKeepVersion(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	keep(t, at) // there is no record
+	write(t, at, map[string]string{"web/0": "vm-1"})
+	keep(t, at)
+	if got := serials(t, at); !slices.Equal(got, []int{1}) {
+		t.Error(got)
+	}
+	for i := range record.KeptVersions + 2 {
+		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-%d", i+2)})
+	}
+	if got := serials(t, at); len(got) != record.KeptVersions || got[0] != record.KeptVersions+3 {
+		t.Error(got)
+	}
+	info, err := os.Stat(filepath.Join(record.VersionsIn(at.Dir()), "23.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info, err)
+	}
+}
+
+// A restore changes nothing while another run has the lock of the deployment or of an
+// instance.
+func TestRestoreLocked(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	write(t, at, map[string]string{"web/0": "vm-1", "web/1": "vm-2"})
+	write(t, at, map[string]string{"web/0": "vm-1", "web/1": "vm-3"})
+	refused := func(what string) {
+		t.Helper()
+		_, err := Restore(t.Context(), at, 1, true)
+		if _, locked := errors.AsType[*file.LockedError](err); !locked {
+			t.Errorf("%s is locked, and the restore says %v", what, err)
+		}
+		if got := vmsOf(t, at); got["web/1"] != "vm-3" {
+			t.Error(got)
+		}
+	}
+	lock, err := file.LockDeployment(t.Context(), record.LockPath(at.Dir()), at.Opts.Holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("the deployment")
+	lock.Remove()
+	r, err := record.Load(at.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := file.Open(t.Context(), r.StatePath(r.Instances[1]), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("an instance")
+	s.Close()
+	if _, err := Restore(t.Context(), at, 1, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// A restore that is killed at any write is continued by the same command, and until then
+// no command uses the record.
+func TestRestoreKilled(t *testing.T) {
+	if left := os.Getenv("RESTORE_WRITES"); left != "" {
+		at := placeOf(os.Getenv("RESTORE_DIR"))
+		n, _ := strconv.Atoi(left)
+		at.Opts.Trace = func(string) {
+			if n--; n < 0 {
+				os.Exit(3)
+			}
+		}
+		if _, err := Restore(t.Context(), at, 1, true); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Parallel()
+	old := map[string]string{"web/0": "vm-1", "web/1": "vm-2", "web/2": "vm-3"}
+	for writes := 0; ; writes++ {
+		dir := t.TempDir()
+		at := placeOf(dir)
+		write(t, at, old)
+		write(t, at, map[string]string{"web/0": "vm-4", "web/1": "vm-5", "web/3": "vm-6"})
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRestoreKilled$")
+		cmd.Env = append(os.Environ(), "RESTORE_DIR="+dir, fmt.Sprintf("RESTORE_WRITES=%d", writes))
+		out, err := cmd.CombinedOutput()
+		if err == nil { // no write is left
+			if writes < 6 {
+				t.Errorf("the restore has only %d moments of writes: %s", writes, out)
+			}
+			return
+		}
+		if cmd.ProcessState.ExitCode() != 3 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if _, restoring := errors.AsType[*record.RestoringError](loadError(at)); !restoring {
+			t.Errorf("killed at write %d, the record says %v", writes, loadError(at))
+		}
+		done, err := Restore(t.Context(), at, 1, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := vmsOf(t, at); fmt.Sprint(got) != fmt.Sprint(old) {
+			t.Errorf("killed at write %d, the instances are %v", writes, got)
+		}
+		if done.Version.Serial != 3 && done.Version.Serial != 4 {
+			t.Error(done.Version.Serial)
+		}
+		// What was there before can be restored, too.
+		if _, err := Restore(t.Context(), at, 2, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := vmsOf(t, at); got["web/3"] != "vm-6" || len(got) != 3 {
+			t.Errorf("killed at write %d, and restored, the instances are %v", writes, got)
+		}
+	}
+}
+
+func loadError(at Place) error {
+	_, err := record.Load(at.Dir())
+	return err
+}
+
+// A version that a forced restore makes the only record of something stays until that is
+// recorded again.
+func TestRestoreKeepsOnly(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	write(t, at, map[string]string{"web/0": "vm-1"})
+	write(t, at, map[string]string{"web/0": "vm-1", "web/1": "vm-2"})
+	_, err := Restore(t.Context(), at, 1, false)
+	if owns, ok := errors.AsType[*file.OwnsError](err); !ok || !slices.Equal(owns.Owned, []string{"VM vm-2 of web/1"}) {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), at, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	for i := range record.KeptVersions + 2 {
+		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-1%d", i)})
+	}
+	if got := serials(t, at); !slices.Contains(got, 2) {
+		t.Fatal(got)
+	}
+	r, err := record.Load(at.Dir())
+	if err == nil {
+		r.Instances = nil
+		err = r.Forget()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := serials(t, at); !slices.Equal(got, []int{2}) {
+		t.Errorf("the deployment was deleted, and the versions %v are kept", got)
+	}
+	if _, err := Restore(t.Context(), at, 2, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := vmsOf(t, at); got["web/1"] != "vm-2" {
+		t.Error(got)
+	}
+	all, _, err := at.Versions(t.Context())
+	for _, v := range all {
+		if len(v.Only) > 0 {
+			t.Errorf("version %d is the only record of %v", v.Serial, v.Only)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The store of a team has the versions for all machines; also those of a record that
+// was removed from it.
+func TestVersionsStored(t *testing.T) {
+	t.Parallel()
+	open := storeOf(t)
+	in := func(home string) Place {
+		c := open(home, "anna")
+		at := placeOf(home)
+		at.Path, at.Opts.Team = c.StatePath(), c
+		return at
+	}
+	a := in(t.TempDir())
+	kept := func(at Place, ids ...string) {
+		t.Helper()
+		r, l := lockStored(t, at.Opts.Team)
+		saveStored(t, r, ids...)
+		keep(t, at)
+		unlockStored(t, l)
+	}
+	kept(a, "1", "2")
+	kept(a, "1", "2", "3")
+	b := in(t.TempDir())
+	if got := serials(t, b); !slices.Equal(got, []int{2, 1}) {
+		t.Fatal(got)
+	}
+	if _, err := Restore(t.Context(), b, 1, false); err != nil {
+		t.Fatal(err)
+	}
+	if r := loadStored(t, b.Opts.Team); len(r.Instances) != 2 {
+		t.Errorf("there are %d instances", len(r.Instances))
+	}
+	if got := serials(t, a); !slices.Equal(got, []int{3, 2, 1}) {
+		t.Error(got)
+	}
+	_, l := lockStored(t, a.Opts.Team)
+	_, err := Restore(t.Context(), b, 1, false)
+	if err == nil || !strings.Contains(err.Error(), "is locked by anna@here") {
+		t.Error(err)
+	}
+	unlockStored(t, l)
+}
