@@ -237,6 +237,9 @@ func Backups(out *Writer, views []Backup) {
 // counts returns how many instances a version has, and how much of each kind it records.
 func (v Backup) counts() string {
 	text := fmt.Sprintf("%d instances", len(v.Instances))
+	if len(v.Instances) == 1 {
+		text = "1 instance"
+	}
 	for _, kind := range []string{"VM", "disk", "snapshot"} {
 		n := 0
 		for _, owned := range v.Owned {
@@ -244,7 +247,10 @@ func (v Backup) counts() string {
 				n++
 			}
 		}
-		if n > 0 {
+		switch {
+		case n == 1:
+			text += ", 1 " + kind
+		case n > 1:
 			text += fmt.Sprintf(", %d %ss", n, kind)
 		}
 	}
