@@ -91,6 +91,7 @@ func imports() map[string][]string {
 			"manifest/source",
 			"state",
 			"state/file",
+			"state/team",
 		},
 		"cmd/deploy": {
 			"cmd/cli",

@@ -34,7 +34,11 @@ func TestComplete(t *testing.T) {
 	write("odd.yml", "name: x\nvariables:\n- {name: \"a\\nb\", type: password}\n- {name: \"\\e[2J\", type: password}\n- {name: c, type: password}\n")
 	write("fleet.yml", "members:\n- {name: a, manifest: m.yml}\n- {name: b, manifest: m.yml, state: b.json}\n")
 	write("many-state/deployment.json", `{"format":1,"name":"many","instances":[{"id":"i-1","group":"db","index":0,"state":"a.json"},{"id":"i-2","group":"web","index":0,"state":"b.json"},{"id":"i-3","group":"web","index":1,"state":"c.json"}]}`)
+	write("envs/other/deployment.json", `{"format":1,"name":"many","instances":[{"id":"i-1","group":"kv","index":0,"state":"a.json"}]}`)
 	for _, c := range []struct{ args, want string }{
+		{"status many.yml --state envs/other.json --instance ", "kv/0 :4"},
+		{"status --state envs/other.json --instance ", "kv/0 :4"},
+		{"status --state s3://nobody/has-used-it --instance ", ":4"},
 		{"status many.yml --instance ", "db/0 web web/0 web/1 :4"},
 		{"status many.yml --instance db/0,w", "db/0,db/0 db/0,web db/0,web/0 db/0,web/1 :4"},
 		{"status --instance ", ":4"},

@@ -107,8 +107,8 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 			return leftovers(home, cmd, args), noFiles
 		}
 	case f.Name == "instance":
-		complete = func(_ *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return instanceNames(args, begin), noFiles
+		complete = func(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return instanceNames(home, cmd, args, begin), noFiles
 		}
 	case f.Name == "var-source":
 		complete = varSources

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -37,6 +38,13 @@ type pin struct {
 func pinPath(home, place string) string {
 	digest := sha256.Sum256([]byte(place))
 	return filepath.Join(home, "state-keys", hex.EncodeToString(digest[:10])+".json")
+}
+
+// Trusts reports whether a machine with the folder ~/.bosh trusts a key for the store at an
+// address.
+func Trusts(home, address string) bool {
+	_, err := os.Stat(pinPath(home, Place(address)))
+	return err == nil
 }
 
 // readPin reads a pin; the zero value if there is none. A damaged pin is an error,
