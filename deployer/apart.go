@@ -3,6 +3,7 @@ package deployer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"bootstrap/deployer/compilation"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/state/file"
 )
 
 // Compile compiles the packages that a new VM of the manifest needs, on VMs that are made
@@ -125,6 +127,63 @@ func (r *run) fetchPackages(ctx context.Context) error {
 	return err
 }
 
+// deleteOnlyWorkers deletes VMs that compiled packages when a run was killed, and ends the run,
+// if there is no deployment yet.
+func (r *run) deleteOnlyWorkers(ctx context.Context) error {
+	found, err := file.Exists(r.t.StatePath)
+	if found || err != nil {
+		return err
+	}
+	if count, err := r.t.From.WorkersLeft(); count == 0 || err != nil {
+		return err
+	}
+	if err := r.deleteWorkers(ctx); err != nil {
+		return err
+	}
+	return errDone
+}
+
+// planWorkers lets VMs made for that compile what a delivery lacks, if the cloud config asks
+// for that and such VMs are possible. machine is the kind of the instance's VM. deliver
+// plans the delivery again. note says why the section of the cloud config is not used.
+func (r *run) planWorkers(ctx context.Context, machine string, deliver func(context.Context) error) (note string, err error) {
+	r.workers = nil
+	how := r.compilation()
+	if r.packages.missing() == 0 || !how.Asked || r.onVM || r.t.From.RecordDir != "" {
+		return "", nil // A deploy of several instances compiles before it starts those of the instances.
+	}
+	w := r.newWorkers(how)
+	if err := w.refuse(r.t.State.Get().CurrentVMCID); err != nil {
+		return fmt.Sprintf("the section compilation of the cloud config is not used: %v", err), nil
+	}
+	sc := r.artifacts.Stemcell
+	if kind := r.t.HostOf(how.Worker, sc).NewMachine(ctx).Kind; compiledOn(sc, kind) != compiledOn(sc, machine) {
+		return "the section compilation of the cloud config is not used: its VMs are of the kind " + kind + ", and that of the instance is not", nil
+	}
+	w.add(r.packages.delivery, r.packages.owners())
+	w.deliver, r.workers = deliver, w
+	return "", w.complete(ctx)
+}
+
+// errOnVM says that packages must be compiled on the VM of the instance.
+var errOnVM = errors.New("packages contain the path of their VM's folder")
+
+// compileBefore compiles packages on VMs made for that, before the VM of the instance is
+// changed.
+func (r *run) compileBefore(ctx context.Context) error {
+	if err := r.workers.compileMissing(ctx, ""); err != nil {
+		return err
+	}
+	if err := r.workers.deliver(ctx); err != nil {
+		return err
+	}
+	if r.packages.missing() > 0 {
+		r.onVM = true
+		return errOnVM
+	}
+	return nil
+}
+
 // idOf identifies a package by everything that its compiled form depends on.
 func idOf(key artifact.CompiledKey, p *artifact.Package) string {
 	id := key.Name + " " + key.Fingerprint + " " + key.Stemcell + " " + p.Digest
@@ -137,6 +196,9 @@ func idOf(key artifact.CompiledKey, p *artifact.Package) string {
 // deleteWorkers deletes the VMs that compiled packages for the deployment when a run was
 // killed.
 func (r *run) deleteWorkers(ctx context.Context) error {
+	if r.t.From.RecordDir != "" { // The run that has started this process has done it.
+		return nil
+	}
 	count, err := r.t.From.WorkersLeft()
 	if err != nil || count == 0 {
 		return err

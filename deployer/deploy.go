@@ -120,7 +120,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 // changesVM reports whether a step belongs to the stages that change the VM.
 func changesVM(k plan.Kind) bool {
 	switch k {
-	case plan.CheckCloud, plan.ConnectCPI, plan.RenderJobs, plan.UploadStemcell, plan.Upload, plan.Prepare,
+	case plan.CheckCloud, plan.ConnectCPI, plan.RenderJobs, plan.CompileApart, plan.UploadStemcell, plan.Upload, plan.Prepare,
 		plan.UpdateAgent, plan.UpdateTags, plan.ReserveAddress, plan.BindAddress, plan.ReleaseAddress, plan.Record, plan.SendDNS, plan.CleanUp, plan.LookAtLeftovers, plan.Uninstall, plan.UninstallRest:
 		return false
 	}
@@ -236,23 +236,34 @@ func (r *run) chooseAddresses(ctx context.Context) error {
 // an address of the old one.
 const MostReplans = 50
 
-// runPlan runs the steps of a deploy. If another deployment has taken an address, nothing
-// is changed and a new plan is made, unless the run has a saved plan.
+// runPlan runs the steps of a deploy. If another deployment has taken an address, or packages
+// must be compiled on the VM, nothing is changed and a new plan is made, unless the run has a
+// saved plan.
 func (r *run) runPlan(ctx context.Context) error {
 	for range MostReplans {
 		err := r.runSteps(ctx, deploying)
-		if !errors.Is(err, errTaken) {
+		text := "Another deployment has reserved an address of the plan meanwhile"
+		switch {
+		case errors.Is(err, errOnVM):
+			text = "Packages that contain the path of their VM's folder are compiled on that VM"
+		case !errors.Is(err, errTaken):
 			return err
 		}
 		if r.asked.Planned != nil {
-			return &plan.MovedError{What: errTaken.Error()}
+			return &plan.MovedError{What: err.Error()}
 		}
+		onVM := errors.Is(err, errOnVM)
 		if err := r.makePlan(ctx); err != nil {
 			return err
 		}
-		r.t.Out.Info("Another deployment has reserved an address of the plan meanwhile: this is the new plan")
+		r.t.Out.Info(text + ": this is the new plan")
 		if err := r.emitPlan(ctx); err != nil {
 			return err
+		}
+		if onVM {
+			if err := r.confirm(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return errTaken

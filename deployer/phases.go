@@ -25,6 +25,7 @@ func (r *run) deployPhases() []phase {
 		{name: "check inputs", do: r.checkInputs},
 		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "lock state", group: instance.Validating, do: r.lock},
+		{name: "delete vms of a killed run", do: r.deleteWorkers},
 		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}, r.lookPhases(), []phase{
 		{name: "plan", do: r.announcePlan},
@@ -129,17 +130,18 @@ func (r *run) agentPhases(group string, steps func(plan.Decision) []plan.Step, c
 
 // deletePhases returns the phases of delete.
 func (r *run) deletePhases() []phase {
-	return append(r.changingPhases(), []phase{
+	return slices.Concat([]phase{{name: "delete vms without a deployment", do: r.deleteOnlyWorkers}}, r.changingPhases(), []phase{
 		{name: "protect", do: r.refuseProtected},
 		{name: "find ledger", do: func(context.Context) error { return r.t.Addresses.UnnamedLedger() }},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "confirm", do: r.confirmDelete},
+		{name: "delete vms of a killed run", do: r.deleteWorkers},
 		{name: "connect cpi", do: r.settle},
 		{name: "look", do: r.look.ForDelete},
 		{name: "refuse a silent agent", do: r.refuseSilent},
 		{name: "delete", do: r.deleteRecorded},
-	}...)
+	})
 }
 
 // detachPhases returns the phases of stop --hard.

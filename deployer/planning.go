@@ -164,15 +164,31 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 	switch {
 	case c.NewVM():
 		x.NoSwap = r.noSwap()
-		if err = r.packages.planDeliveryToNew(ctx); err == nil {
-			x.MissingNew = r.packages.missing()
-		}
+		err = r.planPackages(ctx, &x, &x.MissingNew, nil, r.host.NewMachine(ctx).Kind)
 	case c.Touches():
-		if err = r.packages.planDelivery(ctx, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine); err == nil {
-			x.Missing = r.packages.missing()
-		}
+		err = r.planPackages(ctx, &x, &x.Missing, r.look.Facts.Now.Packages, r.look.Facts.Now.VM.Machine)
 	}
 	return x, err
+}
+
+// planPackages decides how packages get to a VM that has the packages have, and is of the
+// kind machine: those that are missing are compiled on VMs made for that, or on this VM.
+func (r *run) planPackages(ctx context.Context, x *plan.Details, missing *int, have map[string]agent.SpecPackage, machine string) error {
+	deliver := func(ctx context.Context) error { return r.packages.planDelivery(ctx, have, machine) }
+	if err := deliver(ctx); err != nil {
+		return err
+	}
+	note, err := r.planWorkers(ctx, machine, deliver)
+	if note != "" {
+		x.Notes = append(x.Notes, note)
+	}
+	if r.workers != nil {
+		list := r.workers.wanted()
+		x.Apart, x.Workers = len(list), min(len(list), r.workers.how.Workers)
+		return err
+	}
+	*missing = r.packages.missing()
+	return err
 }
 
 // newJobs returns the jobs of the manifest.
@@ -415,7 +431,7 @@ func (r *run) confirm(ctx context.Context) error {
 	if len(list) == 0 || r.asked.Confirm == nil || r.asked.Planned != nil {
 		return nil
 	}
-	q := Question{What: list, Data: r.plan.Shrinks, Down: len(list) == 1 && r.plan.On(plan.Packages) == plan.Create}
+	q := Question{What: list, Data: r.plan.Shrinks, Down: len(list) == 1 && r.plan.Compiles > 0}
 	if err := r.question(ctx, q); err != nil {
 		return err
 	}

@@ -59,6 +59,9 @@ type run struct {
 	host    *instance.Host     // set when artifacts are fetched
 	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given
 
+	workers *workers // plan: compile packages before the VM is changed; nil: nothing is compiled there
+	onVM    bool     // packages are compiled on the VM: others cannot
+
 	vms       *vms
 	disks     *disks
 	jobs      *jobs

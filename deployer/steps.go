@@ -138,6 +138,7 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.ConnectCPI:     plain(r.t.CPI.Connect),
 		plan.RenderJobs:     r.jobs.renderEarly,
 		plan.UploadStemcell: r.stemcells.upload,
+		plan.CompileApart:   plain(r.compileBefore),
 		plan.Upload:         plain(r.jobs.uploadAll),
 		plan.UploadJobs:     plain(r.jobs.upload),
 		plan.Prepare:        plain(r.jobs.prepare),

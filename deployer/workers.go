@@ -30,6 +30,9 @@ type workers struct {
 	ledger    string   // address of the ledger in which the VMs reserve addresses
 	owners    []string // of packages whose sources are not all known
 
+	// deliver plans the delivery of the packages again; nil: there is none.
+	deliver func(context.Context) error
+
 	packages map[string]*toCompile // by id, with those that exist already
 	order    []string              // their ids, dependencies first
 

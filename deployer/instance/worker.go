@@ -40,7 +40,7 @@ type Workers struct {
 // is the instance group of a deployment with one instance.
 func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	w := &Workers{of: o}
-	dir := o.RecordFolder()
+	dir := o.workersFolder()
 	old, err := record.Load(dir)
 	if err != nil {
 		return nil, err
@@ -64,6 +64,14 @@ func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	return w, nil
 }
 
+// workersFolder returns the folder with the states of the VMs.
+func (o *Options) workersFolder() string {
+	if o.Of != nil && o.RecordDir == "" {
+		return o.Of.Record.Dir()
+	}
+	return o.RecordFolder()
+}
+
 // At returns the options of VM n.
 func (w *Workers) At(n int) (Options, error) {
 	o := w.of
@@ -82,7 +90,7 @@ var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9
 // WorkersLeft returns of how many VMs that compile packages this machine may have states: a
 // run was killed, or runs.
 func (o Options) WorkersLeft() (count int, err error) {
-	entries, err := os.ReadDir(o.RecordFolder())
+	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("cannot look for VMs that compile packages: %w", err)
 	}

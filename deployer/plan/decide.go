@@ -278,6 +278,9 @@ func (d *Decision) warn(c *Choice, x Details) {
 // stops.
 func (d *Decision) compile(c *Choice, x Details) {
 	vm, jobs := c.VM.Action, c.Jobs.Action
+	if d.Apart = x.Apart; d.Apart > 0 {
+		d.Changes = append(d.Changes, Change{What: Workers, Action: Create, Why: []Reason{{Cause: CompilesApart, From: Count(x.Apart, "package"), To: Count(x.Workers, "VM")}}})
+	}
 	var why Cause
 	switch {
 	case vm == Keep && jobs == Update && x.Missing > 0 && c.st.Own.Swap != nil && len(c.f.Now.Job.Templates) == 0:

@@ -124,6 +124,14 @@ func (l list) compile() []Step {
 	return []Step{s}
 }
 
+// compileApart returns the step that compiles packages on VMs made for that.
+func (l list) compileApart() []Step {
+	return one(l.Apart > 0, Step{
+		Kind: CompileApart, Calls: []string{"cpi create_vm", "cpi set_vm_metadata", "cpi delete_vm", "agent ping", "agent get_state", "agent apply", "agent compile_package"},
+		Maybe: []string{"cpi create_stemcell", "cpi has_stemcell", "cpi delete_stemcell"},
+	})
+}
+
 // stop returns the steps that stop the jobs of the current VM. If its agent is silent,
 // that is one step: the CPI detaches the disk.
 func (l list) stop(kind Kind, next *Next) []Step {

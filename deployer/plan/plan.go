@@ -36,6 +36,7 @@ const (
 	Disk      = "disk"
 	Jobs      = "jobs"
 	Packages  = "packages"
+	Workers   = "compilation" // VMs that only compile packages
 	Tags      = "tags"
 	Agent     = "agent"
 	DNS       = "dns"
@@ -47,7 +48,7 @@ const (
 // Change is the action on one object. Why has at least one reason, unless the action is
 // Keep.
 type Change struct {
-	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, tags, agent, dns, variables, state, address
+	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, compilation, tags, agent, dns, variables, state, address
 	Name   string   `json:"name,omitempty"`
 	Action Action   `json:"action"`
 	Why    []Reason `json:"why,omitempty"`

@@ -64,6 +64,7 @@ const (
 
 	CompilesInPlace Cause = "compiles-in-place"
 	CompilesOnNew   Cause = "compiles-on-new"
+	CompilesApart   Cause = "compiles-apart" // From: the number of packages; To: of VMs
 	TagsChanged     Cause = "tags-changed"
 	TagsUnfinished  Cause = "tags-unfinished"
 	SettingsChanged Cause = "settings-changed"
@@ -163,6 +164,7 @@ var words = map[Cause]string{
 
 	CompilesInPlace: "{count} to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it",
 	CompilesOnNew:   "{count} to compile on the new VM while the service is down; if that fails, the service stays down until a deploy succeeds",
+	CompilesApart:   "{from} on {to}, before anything is stopped",
 	TagsChanged:     "changed in the manifest",
 	TagsUnfinished:  "the deploy that created the VM was not finished",
 	SettingsChanged: "{names} changed",

@@ -21,6 +21,7 @@ const (
 	Upload         Kind = "upload jobs and packages"
 	UploadJobs     Kind = "upload jobs"
 	Prepare        Kind = "prepare"
+	CompileApart   Kind = "compile on other vms"
 
 	ClearRecord  Kind = "mark deployment unfinished" // after this step the running VM is changed
 	CreateVM     Kind = "create vm"
@@ -256,7 +257,7 @@ func (l list) steps() []Step {
 // it is deleted first, because the CPI may still have parts of it.
 func (l list) create() []Step {
 	return slices.Concat(
-		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), l.compileApart(), clearRecord(),
 		l.stopReplaced(), l.deleteCurrent(), l.newVM(),
 		l.finish())
 }
@@ -265,7 +266,7 @@ func (l list) create() []Step {
 // left is the same as after a create that was killed then.
 func (l list) createOnly() []Step {
 	return slices.Concat(
-		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), l.compileApart(), clearRecord(),
 		l.stopReplaced(), l.deleteCurrent(),
 		l.createVM(), l.bind(), waitForAgent(), l.disk(), l.initialApply(), l.compile(),
 		[]Step{{Kind: RecordTags}})
@@ -274,7 +275,7 @@ func (l list) createOnly() []Step {
 // replace returns the steps that delete the VM and create another one.
 func (l list) replace() []Step {
 	return slices.Concat(
-		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), l.compileApart(), clearRecord(),
 		down(l.stopReplaced(), l.stop(StopJobs, leaving()), l.snapshot(), l.deleteCurrent(), l.newVM()),
 		l.finish())
 }
@@ -289,7 +290,7 @@ func (l list) newVM() []Step {
 // swap returns the steps that create the new VM while the old one serves.
 func (l list) swap() []Step {
 	return slices.Concat(
-		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), clearRecord(),
+		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), l.compileApart(), clearRecord(),
 		l.createVM(), l.bind(), waitForAgent(), l.initialApply(), l.renderAgain(), l.compile(), l.sendFirst(), uploadJobs(),
 		down(l.stop(StopOld, leaving()), l.snapshot(), l.disk(), apply(), l.start()),
 		deleteOld(l.Current), l.finish())
@@ -313,7 +314,7 @@ func (l list) onlyDisk() []Step {
 // the agent fetches all files while the old jobs run.
 func (l list) prepareThenStop() []Step {
 	return slices.Concat(
-		l.reserve(), l.connectCPI(), l.render(), upload(), prepare(), clearRecord(),
+		l.reserve(), l.connectCPI(), l.render(), l.compileApart(), upload(), prepare(), clearRecord(),
 		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), apply(), l.start()),
 		l.finish())
 }
@@ -322,7 +323,7 @@ func (l list) prepareThenStop() []Step {
 // VM that it replaces still serves.
 func (l list) compileThenStop() []Step {
 	return slices.Concat(
-		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(), l.compile(),
+		l.reserve(), l.connectCPI(), l.render(), l.compileApart(), upload(), clearRecord(), l.compile(),
 		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), l.setUp(), apply(), l.start()),
 		l.finish())
 }
@@ -331,7 +332,7 @@ func (l list) compileThenStop() []Step {
 // jobs are stopped, because the agent removes the jobs' packages when it compiles.
 func (l list) stopThenCompile() []Step {
 	return slices.Concat(
-		l.reserve(), l.connectCPI(), l.render(), upload(), clearRecord(),
+		l.reserve(), l.connectCPI(), l.render(), l.compileApart(), upload(), clearRecord(),
 		down(l.stopReplaced(), l.stop(StopJobs, changing()), l.snapshot(), l.disk(), l.setUp(), l.compile(), apply(), l.start()),
 		l.finish())
 }
