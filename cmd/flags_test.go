@@ -103,6 +103,7 @@ func together() [][2]string {
 		{"fleet-delete", "removed fix keep-disk skip-drain"},
 		{"bootstrap-fleet-stop bootstrap-fleet-start bootstrap-fleet-restart fleet-stop fleet-start fleet-restart", "only include-blocked skip-drain"},
 		{"fleet-plan fleet-deploy fleet-recreate", "only include-blocked allow-empty created-before fix allow-shrink keep-old-disk skip-drain recreate workers"},
+		{"fleet-run-errand", "only include-blocked download-logs when-changed keep-alive"},
 		{"fleet-plan fleet-deploy", "prune include-blocked fix allow-shrink keep-old-disk skip-drain"},
 	}
 }

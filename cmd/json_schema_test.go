@@ -51,7 +51,7 @@ func printed() map[string]any {
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {
 		kinds[string(kind)] = report.Event{}
 	}
-	for _, kind := range []rollout.Kind{rollout.Planning, rollout.Begun, rollout.Phase, rollout.Notice, rollout.OfMember, rollout.Over} {
+	for _, kind := range []rollout.Kind{rollout.Planning, rollout.Begun, rollout.Phase, rollout.Notice, rollout.OfMember, rollout.Output, rollout.Over} {
 		kinds[string(kind)] = rollout.Event{}
 	}
 	return kinds

@@ -89,11 +89,13 @@ const (
 	StopStrategy    Strategy = "stop"   // stop the jobs
 	StartStrategy   Strategy = "start"
 	RestartStrategy Strategy = "restart"
+	ErrandStrategy  Strategy = "run-errand" // run the script bin/run of a job
 )
 
-// OfJobs reports whether the strategy changes only whether the jobs run. It has no plan.
+// OfJobs reports whether the strategy changes only whether the jobs run, or runs an errand.
+// It has no plan.
 func (s Strategy) OfJobs() bool {
-	return s == StopStrategy || s == StartStrategy || s == RestartStrategy
+	return s == ErrandStrategy || s == StopStrategy || s == StartStrategy || s == RestartStrategy
 }
 
 // OnFailure says what to do with a member whose new jobs do not run.

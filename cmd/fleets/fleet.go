@@ -44,7 +44,7 @@ and its verdict is recorded beside the fleet file. See docs/fleet.md.`,
 		Args: cli.NoArgs,
 		RunE: c.Help,
 	}
-	cmd.AddCommand(newPlan(c), newDeploy(c), newRecreate(c), newDelete(c), newLifecycle(c, fleet.StopStrategy), newLifecycle(c, fleet.StartStrategy), newLifecycle(c, fleet.RestartStrategy), newStatus(c), newReport(c), newWorker(c),
+	cmd.AddCommand(newPlan(c), newDeploy(c), newRecreate(c), newDelete(c), newLifecycle(c, fleet.StopStrategy), newLifecycle(c, fleet.StartStrategy), newLifecycle(c, fleet.RestartStrategy), newRunErrand(c), newStatus(c), newReport(c), newWorker(c),
 		newAsk(c, rollout.Pause, "Start no other member in the running run", "Pause lets the running members end. The run waits until bootstrap fleet resume."),
 		newAsk(c, rollout.Resume, "Let a paused run start members again", "Resume ends a pause."),
 		newAsk(c, rollout.Abort, "End the running run", "Abort starts no other member and asks the running ones to end at their next safe step.\nThe next bootstrap fleet deploy begins a new run, also after one that was killed."),

@@ -122,6 +122,8 @@ func fleetNumbers(r *rollout.Record) string {
 	switch {
 	case failed > n.MaxFailures:
 		return fmt.Sprintf("%d of %s cannot be planned: none is started", failed, count(n.Members, "member"))
+	case n.ToDo == 0 && r.Errand != "":
+		return "No member has a VM on which the errand " + r.Errand + " could run"
 	case n.ToDo == 0 && (r.Deletes() || r.Action.OfJobs()):
 		return "Nothing to " + string(r.Action)
 	case n.ToDo == 0:
@@ -131,6 +133,8 @@ func fleetNumbers(r *rollout.Record) string {
 	switch {
 	case r.Deletes():
 		change = "will be deleted"
+	case r.Errand != "":
+		change = "will run the errand " + r.Errand
 	case r.Action.OfJobs():
 		change = "will " + string(r.Action)
 	}
@@ -228,7 +232,7 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	case r.Paused:
 		state = "paused"
 	}
-	fmt.Fprintf(out, "Run %s of %s: %s of %s, started %s by %s@%s; %s\n", r.ID, r.Name, r.Action, count(r.Numbers.Members, "member"), Moment(r.Started), r.By.User, r.By.Host, state)
+	fmt.Fprintf(out, "Run %s of %s: %s of %s, started %s by %s@%s; %s\n", r.ID, r.Name, strings.TrimSpace(string(r.Action)+" "+r.Errand), count(r.Numbers.Members, "member"), Moment(r.Started), r.By.User, r.By.Host, state)
 	if r.Reason != "" {
 		fmt.Fprintf(out, "Reason: %s\n", r.Reason)
 	}
@@ -300,6 +304,32 @@ func FleetPlain(out *Writer) func(rollout.Event) {
 		defer mu.Unlock()
 		fleetLine(out, e)
 		_ = out.Flush() // finish reports the error
+	}
+}
+
+// FleetErrand returns a renderer of an errand's run: lines of its output go to two streams
+// of their own, each after the name of its member.
+func FleetErrand(stdout, stderr *Writer, progress func(rollout.Event)) func(rollout.Event) {
+	var mu sync.Mutex
+	return func(e rollout.Event) {
+		if e.Kind != rollout.Output {
+			progress(e)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		to := stdout
+		if e.Stream == "stderr" {
+			to = stderr
+		}
+		name := e.Member
+		if e.Instance != "" {
+			name += " " + e.Instance
+		}
+		for line := range strings.Lines(e.Message) {
+			fmt.Fprintf(to, "%s | %s\n", name, strings.TrimSuffix(line, "\n"))
+		}
+		_ = to.Flush() // finish reports the error
 	}
 }
 

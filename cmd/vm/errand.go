@@ -180,6 +180,11 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 	if e.c.JSON() {
 		stdout, stderr = &logLines{name: "stdout", instance: result.Instance, to: e.c.Report}, &logLines{name: "stderr", instance: result.Instance, to: e.c.Report}
 	}
+	if file := e.c.Events(); file != nil && !e.c.JSON() {
+		record := ui.JSON(file)
+		stdout = &recorded{stdout, &logLines{name: "stdout", instance: result.Instance, to: record}}
+		stderr = &recorded{stderr, &logLines{name: "stderr", instance: result.Instance, to: record}}
+	}
 	what := e.what
 	what.Name = job
 	what.Stdout, what.Stderr = stdout, stderr
@@ -271,6 +276,20 @@ func (e *errand) table(results []ErrandResult) {
 	table.Print()
 	_ = out.Flush() // The results of the errand count, also if nobody reads them.
 }
+
+// recorded is a writer of lines that are also events.
+type recorded struct {
+	flusher
+	log *logLines
+}
+
+func (r *recorded) Write(data []byte) (int, error) {
+	_, _ = r.log.Write(data) // logLines returns no error
+	return r.flusher.Write(data)
+}
+
+// Flush writes the last line, if it is not complete.
+func (r *recorded) Flush() error { return errors.Join(r.log.Flush(), r.flusher.Flush()) }
 
 // logLines is a writer that reports each line as an event.
 type logLines struct {

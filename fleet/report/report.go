@@ -36,6 +36,7 @@ type Report struct {
 	Fleet   string          `json:"fleet"` // its name
 	File    string          `json:"file"`  // path of the fleet file
 	Action  string          `json:"action"`
+	Errand  string          `json:"errand,omitempty"` // its name, if the run runs one
 	Chosen  string          `json:"chosen,omitempty"` // flags that selected members
 	By      By              `json:"by"`               // who started it, or continued it last
 	Status  Status          `json:"status"`
@@ -105,7 +106,7 @@ const maxLogEnds = 100
 func New(in Input) *Report {
 	r := in.Record
 	v := &Report{
-		Format: Format, Run: r.ID, Fleet: in.Clean(r.Name), File: in.Clean(r.Fleet), Action: string(r.Action), Chosen: in.Clean(r.Chosen),
+		Format: Format, Run: r.ID, Fleet: in.Clean(r.Name), File: in.Clean(r.Fleet), Action: string(r.Action), Errand: in.Clean(r.Errand), Chosen: in.Clean(r.Chosen),
 		By: By{User: in.Clean(r.By.User), Host: in.Clean(r.By.Host)}, Status: status(r, in.Runs), Result: r.Result, Reason: in.Clean(r.Reason),
 		Made: rounded(in.Now), Started: rounded(r.Started), Ended: inUTC(r.Ended), Numbers: r.Numbers, Logs: in.Clean(r.Logs),
 		Counts: map[string]int{}, Members: make([]Member, len(r.Members)),

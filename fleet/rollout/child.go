@@ -30,6 +30,7 @@ import (
 type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
+	Errand string // name of the errand that it runs; empty: none
 	Does   string // the command that runs, in place of the one of Action; empty: that
 	Watch  string // replaces the manifest's update_watch_time; empty: not given
 	Killed bool   // an earlier start was killed, and its processes may still run
@@ -46,9 +47,17 @@ type Progress struct {
 	Machine string   // where it is running, if not on this machine
 	Process int
 	Ended   *Outcome // nil: it has not ended
+	Output  *Line    // a line of its errand's output
 	Notice  string   // a message about the run as a whole
 	Err     error    // the run cannot continue
 	At      time.Time
+}
+
+// Line is a line of an errand's output.
+type Line struct {
+	Instance string // empty: the member has one instance
+	Stream   string // stdout or stderr
+	Text     string
 }
 
 // Outcome is the result of a start of a member.
@@ -69,6 +78,9 @@ type Program struct {
 	// DeleteFlags are those of delete, for members that a run deletes after it has updated
 	// others.
 	DeleteFlags []string
+	// ErrandLogs is the folder in which each member gets one for the archives of its
+	// errand's logs; empty: there are none.
+	ErrandLogs string
 	// Fleet are the arguments that name the fleet in commands of members' messages;
 	// empty: such commands name the member's deployment.
 	Fleet string
@@ -90,6 +102,9 @@ func (p Program) of(m fleet.Member) Program {
 func (p Program) flags(t Task) []string {
 	if t.Action == fleet.DeleteStrategy && p.DeleteFlags != nil {
 		return p.DeleteFlags
+	}
+	if p.ErrandLogs != "" {
+		return append(slices.Clip(p.Flags), "--download-logs="+filepath.Join(p.ErrandLogs, t.Member.Name))
 	}
 	return p.Flags
 }
@@ -201,7 +216,7 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 		from = info.Size()
 	}
 	member := t.Member
-	if t.Action == fleet.DeleteStrategy || t.Action.OfJobs() {
+	if t.Action == fleet.DeleteStrategy || t.Action.OfJobs() && t.Errand == "" {
 		member.PackagesGroup = "" // these compile no packages
 	}
 	list, stdin := args(member)
@@ -212,6 +227,9 @@ func (h *Here) Start(ctx context.Context, t Task) error {
 	}
 	if t.Killed {
 		list = append(list, "--lock-wait="+killedWait)
+	}
+	if t.Errand != "" {
+		list = append(list, "--", t.Errand)
 	}
 	cmd := exec.Command(h.program.Self, list...) // #nosec G204 -- this program
 	cmd.Env, cmd.Stdout, cmd.Stderr = h.program.of(t.Member).bounded(h.width), log, log
@@ -235,7 +253,7 @@ func (h *Here) watch(ctx context.Context, t Task, cmd *exec.Cmd, events string, 
 	name := t.Member.Name
 	ended := guard.Start(ctx, cmd.Wait)
 	h.notify(Progress{Member: name, Process: cmd.Process.Pid, At: time.Now()})
-	f := follower{name: name, path: events, at: from, notify: h.notify}
+	f := follower{name: name, path: events, at: from, notify: h.notify, errand: t.Errand}
 	var err error
 	for done := false; !done; {
 		select {
@@ -286,6 +304,7 @@ type follower struct {
 	plan   *plan.View
 	down   map[string]bool // groups of which no instance serves at some time; nil: the member has one instance
 	result event
+	errand string // name of the errand that it runs; empty: none
 }
 
 // event is one line of the events of deploy and plan.
@@ -344,6 +363,10 @@ func (f *follower) line(line []byte) {
 	case report.Planned:
 		f.plan = e.Plan
 		f.notify(Progress{Member: f.name, Changes: changes(e.Plan), At: e.Time})
+	case report.Log:
+		if f.errand != "" {
+			f.notify(Progress{Member: f.name, Output: &Line{Instance: e.Instance, Stream: e.Name, Text: e.Message}, At: e.Time})
+		}
 	case report.Step:
 		f.notify(Progress{Member: f.name, Step: e.Name, Down: e.Down, At: e.Time})
 	case planOfInstances:
@@ -384,6 +407,8 @@ func (f *follower) outcome(cmd *exec.Cmd, err error) Outcome {
 	switch {
 	case err != nil && !errors.As(err, &exit):
 		o.Verdict, o.Error = schedule.Failed, fmt.Sprintf("its process was lost: %v", err)
+	case f.errand != "" && f.result.Kind != "" && f.result.Error == "" && o.ExitCode != failure.Done: // the exit code of the script
+		o.Verdict, o.Error, o.Hint = schedule.Failed, fmt.Sprintf("the errand %s ended with exit code %d", f.errand, o.ExitCode), ""
 	case o.ExitCode == failure.Done && (f.plan == nil || f.plan.Nothing()):
 		o.Verdict = schedule.Unchanged
 	case o.ExitCode == failure.Done:

@@ -30,6 +30,9 @@ func (e *EndedError) Error() string {
 		what = "restarted"
 	}
 	text := fmt.Sprintf("the fleet %s is not %s: %s", e.Record.Name, what, e.Record.Reason)
+	if e.Record.Errand != "" {
+		text = fmt.Sprintf("the errand %s has not succeeded on the fleet %s: %s", e.Record.Errand, e.Record.Name, e.Record.Reason)
+	}
 	if len(e.Record.Count()) > 1 {
 		text += " (" + e.Record.Summary() + ")"
 	}
@@ -45,7 +48,13 @@ func (e *EndedError) ExitCode() failure.Code {
 	case Interrupted, Aborted:
 		return failure.Interrupted
 	}
-	return failure.Failed
+	code := failure.Failed
+	for _, m := range e.Record.Members {
+		if e.Record.Errand != "" && m.Verdict == schedule.Failed {
+			code = max(code, failure.Code(m.ExitCode)) // as of an errand on several instances
+		}
+	}
+	return code
 }
 
 func (e *EndedError) Hint() string {
@@ -68,6 +77,9 @@ func (r *Record) again() string {
 		verb = string(r.Action)
 	}
 	words := []string{"bootstrap fleet", verb, r.Fleet}
+	if r.Errand != "" {
+		words = append(words, r.Errand)
+	}
 	for _, word := range strings.Fields(r.Chosen) {
 		created, isTime := strings.CutPrefix(word, "--created-before=")
 		seconds, wrong := strconv.ParseInt(created, 10, 64)

@@ -25,7 +25,10 @@ type Event struct {
 	Down    float64          `json:"down_seconds,omitempty"`
 	Log     string           `json:"log,omitempty"`
 	Message string           `json:"message,omitempty"`
-	Counts  map[string]int   `json:"counts,omitempty"`
+	// Instance and Stream are those of a line of output: web/0, and stdout or stderr.
+	Instance string         `json:"instance,omitempty"`
+	Stream   string         `json:"stream,omitempty"`
+	Counts   map[string]int `json:"counts,omitempty"`
 	// Record is the whole run.
 	Record *Record `json:"-"`
 }
@@ -38,6 +41,7 @@ const (
 	Begun    Kind = "fleet"        // the run begins: Run, Counts
 	Planning Kind = "fleet_plan"   // a member was planned: Member, Status
 	OfMember Kind = "member"       // a member started, began a step, or ended
+	Output   Kind = "fleet_output" // a line of an errand's output: Member, Instance, Stream, Message
 	Phase    Kind = "fleet_phase"  // Message names the part of the run that begins
 	Notice   Kind = "fleet_notice" // Message
 	Over     Kind = "fleet_end"    // the run has ended: Status, Reason, Counts

@@ -154,7 +154,7 @@ func newRecord(opts Options, members []fleet.Member) *Record {
 	sum := sha256.Sum256([]byte(f.Path))
 	id := fmt.Sprintf("%s-%03d", now.Format("20060102-150405"), now.UnixMilli()%1000)
 	r := &Record{
-		Format: Format, ID: id, Fleet: f.Path, Name: f.Name, Action: opts.Action, By: opts.By, Started: now,
+		Format: Format, ID: id, Fleet: f.Path, Name: f.Name, Action: opts.Action, Errand: opts.Errand, By: opts.By, Started: now,
 		Chosen: opts.Choice.String(),
 		Logs:   filepath.Join(opts.Home, "fleets", hex.EncodeToString(sum[:6]), id),
 	}
@@ -204,7 +204,7 @@ func canBeCanary(c fleet.Canaries, m fleet.Member) bool {
 // continues reports whether this run continues the last one: a killed run, or a recreate
 // or delete that failed, because a new one would recreate members twice.
 func continues(old *Record, opts Options) bool {
-	if old == nil || old.Action != opts.Action || old.Chosen != opts.Choice.String() {
+	if old == nil || old.Action != opts.Action || old.Errand != opts.Errand || old.Chosen != opts.Choice.String() {
 		return false
 	}
 	switch old.Result {

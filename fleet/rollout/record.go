@@ -44,6 +44,7 @@ type Record struct {
 	Fleet   string         `json:"fleet"` // absolute path of the fleet file
 	Name    string         `json:"name"`
 	Action  fleet.Strategy `json:"action"`
+	Errand  string         `json:"errand,omitempty"` // its name, if the run runs one
 	Chosen  string         `json:"chosen,omitempty"` // the selectors and flags of the command line
 	By      state.Holder   `json:"by"`               // who started or last continued it
 	Started time.Time      `json:"started"`

@@ -19,6 +19,7 @@ import (
 type Options struct {
 	Fleet   *fleet.Fleet
 	Action  fleet.Strategy
+	Errand  string // name of the errand; empty: the run runs none
 	Program Program
 	Home    string // ~/.bosh
 	By      state.Holder
@@ -249,7 +250,7 @@ func (c *coordinator) start(ctx context.Context, s schedule.Start) error {
 	if action == fleet.DeleteStrategy || action.OfJobs() {
 		watch = "" // these commands do not have the flag
 	}
-	task := Task{Member: c.byName[m.Name], Action: action, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
+	task := Task{Member: c.byName[m.Name], Action: action, Errand: c.record.Errand, Watch: watch, Killed: m.killed, Logs: c.record.Logs, Run: c.record.ID}
 	m.Verdict, m.Canary, m.Wave, m.Started, m.Ended = schedule.Running, s.Canary, s.Wave, &now, nil
 	m.Reason, m.Hint, m.ExitCode, m.Step, m.Since, m.Process = "", "", 0, "", nil, 0
 	m.Attempts++
@@ -272,6 +273,10 @@ func (c *coordinator) take(p Progress) error {
 	}
 	if p.Notice != "" {
 		c.emit(Event{Kind: Notice, Message: p.Notice})
+		return nil
+	}
+	if p.Output != nil {
+		c.emit(Event{Kind: Output, Member: p.Member, Instance: p.Output.Instance, Stream: p.Output.Stream, Message: p.Output.Text})
 		return nil
 	}
 	i := c.index[p.Member]
