@@ -76,7 +76,13 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 		return err
 	}
 	all.Run = nil
-	return all.Save()
+	if err := all.Save(); err != nil {
+		return err
+	}
+	if err := r.syncNames(ctx, false); err != nil { // start may have created VMs
+		return err
+	}
+	return r.warnUnnamed()
 }
 
 // lifecyclePlan returns the plan of a command about jobs.

@@ -72,11 +72,30 @@ type naming struct {
 	mu sync.Mutex
 	// sent are the addresses and names that were sent last in this run.
 	sent string
+	// silent has the ids of instances whose agents do not answer, with the reasons.
+	silent map[string]string
+}
+
+// expectSilent notes the instances whose agents did not answer when they were planned.
+func (n *naming) expectSilent(p *Plan) {
+	n.silent = map[string]string{}
+	for _, row := range p.Rows {
+		if row.Action == Unreachable || row.Action == Change && !p.plans[row.ID].Plan.Answers {
+			n.silent[row.ID] = "its agent does not answer"
+		}
+	}
+}
+
+// answers notes that the agent of an instance answers again.
+func (n *naming) answers(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.silent, id)
 }
 
 // syncNames sends the DNS records of all instances to the VMs that lack them. If moved is
-// true, it does so only if names have other addresses than the last time. An agent that
-// cannot be reached is a warning: the next run sends it the records.
+// true, it does so only if names have other addresses than the last time. Those that it
+// cannot reach are reported by warnUnnamed.
 func (r *runner) syncNames(ctx context.Context, moved bool) error {
 	if r.record.Names == nil || ctx.Err() != nil {
 		return nil
@@ -100,6 +119,7 @@ func (r *runner) syncNames(ctx context.Context, moved bool) error {
 		return err
 	}
 	list := r.idle(lacking(all, r.Base.Home, digest, last))
+	list = slices.DeleteFunc(list, func(in *record.Instance) bool { return r.naming.silent[in.ID] != "" })
 	if len(list) == 0 {
 		return nil
 	}
@@ -113,6 +133,37 @@ func (r *runner) syncNames(ctx context.Context, moved bool) error {
 	}
 	records.Version = all.Names.Version
 	return r.sendNames(ctx, all, records, list)
+}
+
+// SendNames sends the DNS records of a deployment to the VMs that lack them, after a command
+// that may have changed a VM.
+func SendNames(ctx context.Context, o Options, all *record.Record) error {
+	r := newRunner(o, all, &Plan{}, all.Dir())
+	if err := r.syncNames(ctx, false); err != nil {
+		return err
+	}
+	return r.warnUnnamed()
+}
+
+// warnUnnamed reports the instances whose VMs still lack the DNS records: the next run sends
+// them.
+func (r *runner) warnUnnamed() error {
+	if r.record.Names == nil {
+		return nil
+	}
+	r.naming.mu.Lock()
+	defer r.naming.mu.Unlock()
+	records, last := deployer.RecordsOf(r.record, r.Base.Home)
+	digest, err := digestOfRecords(records)
+	if err != nil {
+		return err
+	}
+	for _, in := range lacking(r.record, r.Base.Home, digest, last) {
+		if why := r.naming.silent[in.ID]; why != "" {
+			r.say(report.Warning, "%s did not get the DNS records, and may use old addresses of other instances: %s; the next deploy sends them", in.Name(), why)
+		}
+	}
+	return nil
 }
 
 // idle returns the instances that do not change at the moment: the others get records
@@ -148,7 +199,7 @@ func (r *runner) sendNames(ctx context.Context, all *record.Record, records dns.
 		switch {
 		case errs[i] != nil && r.changes(in):
 		case errs[i] != nil:
-			r.say(report.Warning, "%s did not get the DNS records, and may use old addresses of other instances: %v; the next deploy sends them", in.Name(), errs[i])
+			r.naming.silent[in.ID] = errs[i].Error()
 		case old[i]:
 			unable = append(unable, in.Name())
 		default:

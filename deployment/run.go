@@ -92,6 +92,7 @@ type runner struct {
 // newRunner returns a runner of a plan, without processes.
 func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
+		naming:  naming{silent: map[string]string{}},
 		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
 		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{},
@@ -130,6 +131,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	r := newRunner(o, draft.Record, p, dir)
+	r.naming.expectSilent(p)
 	r.change = r.deploy
 	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)
 	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.tell)
@@ -148,6 +150,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err != nil {
 		err = errors.Join(err, r.syncNames(ctx, false))
 	}
+	err = errors.Join(err, r.warnUnnamed())
 	switch {
 	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
 		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
@@ -273,7 +276,11 @@ func (r *runner) create(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
-	return r.ended(ctx, row, outcome, Created)
+	if err := r.ended(ctx, row, outcome, Created); err != nil {
+		return err
+	}
+	r.naming.answers(row.ID)
+	return nil
 }
 
 // deploy deploys one instance.
@@ -292,6 +299,7 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err := r.ended(ctx, row, outcome, Done); err != nil {
 		return err
 	}
+	r.naming.answers(row.ID)
 	return r.syncNames(ctx, true)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/deployer"
 )
 
@@ -55,7 +56,7 @@ docs/deployments.md.`,
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
+			return c.Deployment(cmd.Context(), opts, instances.Telling(c, cmd, deployer.Deploy))
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/deployer"
 )
 
@@ -33,7 +34,7 @@ func newRecreate(c *cli.Console) *cobra.Command {
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return c.Deployment(cmd.Context(), opts, deployer.Deploy)
+			return c.Deployment(cmd.Context(), opts, instances.Telling(c, cmd, deployer.Deploy))
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)

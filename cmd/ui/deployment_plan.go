@@ -17,7 +17,7 @@ func PlanOfDeployment(p *deployment.Plan) page.Plan {
 	words := page.Plan{
 		Deployment: p.Deployment, Instances: len(p.Rows), Same: p.Count(deployment.Keep), Columns: planColumns(),
 		Create: p.Count(deployment.Create), Change: p.Count(deployment.Change), Delete: p.Count(deployment.Delete),
-		Scripts: len(p.PostDeploy) > 0,
+		Scripts: len(p.PostDeploy)+len(p.DNSRecords) > 0,
 	}
 	sets := p.Sets()
 	starred := false

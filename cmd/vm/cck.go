@@ -15,6 +15,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/state/file"
 )
@@ -79,7 +80,9 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 			if err := opts.RefuseIgnored(); err != nil {
 				return err
 			}
-			return k.check(ctx, []deployer.Options{opts})
+			return instances.Telling(k.c, cmd, func(ctx context.Context, opts deployer.Options) error {
+				return k.check(ctx, []deployer.Options{opts})
+			})(ctx, opts)
 		}
 		unlock, err := instances.Lock(ctx, several.Record.Dir(), opts)
 		if err != nil {
@@ -109,7 +112,11 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 		if len(each) == 0 {
 			return nil
 		}
-		return k.check(ctx, each)
+		if err := k.check(ctx, each); err != nil {
+			return err
+		}
+		all := &instances.Command{Console: k.c, Cobra: cmd, Dir: several.Record.Dir()}
+		return deployment.SendNames(ctx, all.Options(opts, nil), several.Record)
 	})
 }
 

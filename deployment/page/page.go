@@ -20,7 +20,7 @@ type Plan struct {
 	Instances  int
 	// How many instances are created, changed, deleted and as the manifest says.
 	Create, Change, Delete, Same int
-	Scripts                      bool // post-deploy scripts run
+	Scripts                      bool // post-deploy scripts run, or DNS records are sent
 	Columns                      []string
 	Rows                         []Row
 	Notes                        []string // below the table

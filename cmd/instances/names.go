@@ -1,0 +1,35 @@
+package instances
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"bootstrap/cmd/cli"
+	"bootstrap/deployer"
+	"bootstrap/deployment"
+)
+
+// Telling returns a command about one instance that also sends the DNS records to the other
+// instances of its deployment, if they have changed.
+func Telling(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error) func(context.Context, deployer.Options) error {
+	return func(ctx context.Context, opts deployer.Options) error {
+		err := run(ctx, opts)
+		// A run about several instances sends them itself; RecordDir says that it has started
+		// this process.
+		if err != nil || opts.Of == nil || opts.RecordDir != "" || opts.Of.Record.Names == nil {
+			return err
+		}
+		s := &Command{Console: c, Cobra: cmd, Dir: opts.Of.Record.Dir()}
+		unlock, err := s.Lock(ctx, opts)
+		if err != nil {
+			return nil // Another run about several instances sends them at its end.
+		}
+		defer unlock()
+		all, err := opts.LoadRecord(s.Dir)
+		if err != nil {
+			return err
+		}
+		return deployment.SendNames(ctx, s.Options(opts, nil), all)
+	}
+}
