@@ -24,7 +24,7 @@ func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, o
 		return ctx.Err()
 	}
 	silent := false
-	running := observe.InProgress(instance.Options{Of: &instance.Member{Record: of.Record}}, "")
+	running := observe.InProgress(ctx, instance.Options{Of: &instance.Member{Record: of.Record}, Team: opts.Team}, "")
 	for i, in := range of.List {
 		s := observe.StateOf(in, seen[i], errs[i], running)
 		one, err := of.Options(opts, i)

@@ -125,7 +125,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	}
 	c.Deployment, c.Group, c.Index = r.About.Name, cmp.Or(c.Group, r.About.Group), r.About.Index
 	c.addRecords(st)
-	running := InProgress(r.From, r.StatePath)
+	running := InProgress(ctx, r.From, r.StatePath)
 	c.addUnfinished(st, running != "")
 	how := r.Agents.Recall(st.CurrentVMCID)
 	r.Env.Secret(how.MBus)
