@@ -67,24 +67,22 @@ func (j *jobs) records() dns.Records {
 			return j.dnsAddresses(), in == j.rec.From.Of.Instance
 		}
 		last := max(lastDNS(all, j.rec.Env.Home), st.Own.DNSVersion)
-		return names.Records(last+1, instancesOf(all, names, j.rec.Env.Home, own))
+		return names.Records(last+1, instancesOf(all, names, j.rec.Env.Home, own)).For(j.rec.From.Of.Instance.ID)
 	}
+	id := j.rec.InstanceID(j.rec.About.Group)
 	return dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{
-		ID: j.rec.InstanceID(j.rec.About.Group), AgentID: st.Own.AgentID, Group: j.rec.About.Group, Index: j.rec.About.Index, Deployment: j.rec.About.Name, Addresses: j.dnsAddresses(),
-	})
+		ID: id, AgentID: st.Own.AgentID, Group: j.rec.About.Group, Index: j.rec.About.Index, Deployment: j.rec.About.Name, Addresses: j.dnsAddresses(),
+		Served: hasServer(st),
+	}).For(id)
 }
 
+// hasServer reports whether a DNS server for the records was among the last applied jobs of the
+// instance with the state.
+func hasServer(st state.State) bool { return slices.Contains(st.Own.Processes, dns.Server) }
+
 // syncDNS uploads the records to the agent as a blob, and makes it use them. dir is a folder
-// for a temporary file. A VM without a DNS server gets more of them: with one, programs
-// would find unhealthy instances in /etc/hosts before they ask the server.
+// for a temporary file.
 func syncDNS(ctx context.Context, vm *agent.Client, dir string, records dns.Records, progress func(done, total int64)) error {
-	now, err := vm.GetState(ctx, false)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(now.Job.Templates, func(t agent.SpecTemplate) bool { return t.Name == dns.Server }) {
-		records = records.ForHosts()
-	}
 	blob, err := putDNS(ctx, vm, dir, records, progress)
 	if err != nil {
 		return fmt.Errorf("cannot upload the DNS records: %w", err)

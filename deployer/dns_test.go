@@ -43,7 +43,7 @@ func TestSendDNS(t *testing.T) {
 		version uint64 // expected in the state
 		said    string
 		err     string
-		job     string // which the agent has
+		process string // of the applied jobs
 	}{
 		"not asked for":   {false, "", 4, "", "", "page"},
 		"synced":          {true, answers(t, "sync_dns version 2"), 5, "", "", "page"},
@@ -65,10 +65,6 @@ func TestSendDNS(t *testing.T) {
 				if err := json.Unmarshal(body, &got); err != nil {
 					t.Error(err)
 				}
-				if got.Method == "get_state" {
-					_, _ = fmt.Fprintf(w, `{"value": {"job": {"templates": [{"name": %q}]}}}`, c.job)
-					return
-				}
 				requests = append(requests, got)
 				_, _ = io.WriteString(w, c.reply)
 			}))
@@ -82,7 +78,7 @@ func TestSendDNS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.t.State.Update(func(st *state.State) error { st.Own.DNSVersion = 4; return nil }); err != nil {
+			if err := r.t.State.Update(func(st *state.State) error { st.Own.DNSVersion, st.Own.Processes = 4, []string{c.process}; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			r.address = "10.0.0.3"
@@ -106,7 +102,7 @@ func TestSendDNS(t *testing.T) {
 				}
 				return
 			}
-			checkSync(t, requests, blobs, c.job != dns.Server)
+			checkSync(t, requests, blobs, c.process != dns.Server)
 		})
 	}
 }

@@ -116,7 +116,7 @@ func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*
 		if err != nil || !found {
 			st = state.State{} // The command about the instance reports what is wrong with its state.
 		}
-		one.AgentID = st.Own.AgentID
+		one.AgentID, one.Served = st.Own.AgentID, hasServer(st)
 		for network, block := range in.Addresses {
 			one.Addresses[network] = block.Addr().String()
 		}

@@ -40,11 +40,14 @@ func (p *Plan) nameLinks(o Options, draft *Draft) error {
 	return nil
 }
 
-// digestOfRecords returns a digest of DNS records.
+// digestOfRecords returns a digest of DNS records, and of which VMs have a server for them.
 func digestOfRecords(records dns.Records) (string, error) {
 	data, err := json.Marshal(records)
 	if err != nil {
 		return "", fmt.Errorf("cannot compare the DNS records: %w", err)
+	}
+	if len(records.Served) > 0 {
+		data = append(data, strings.Join(records.Served, " ")...)
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(data)), nil
 }
@@ -188,7 +191,7 @@ func (r *runner) sendNames(ctx context.Context, all *record.Record, records dns.
 	err := sideBySide(ctx, len(list), func(i int) {
 		var one deployer.Options
 		if one, errs[i] = r.about(all, list[i]); errs[i] == nil {
-			old[i], errs[i] = deployer.SendRecords(ctx, one, records)
+			old[i], errs[i] = deployer.SendRecords(ctx, one, records.For(list[i].ID))
 		}
 	})
 	if err != nil {

@@ -21,6 +21,9 @@ type Records struct {
 	RecordKeys  []string           `json:"record_keys"`
 	RecordInfos [][]any            `json:"record_infos"`     // values in the order of the keys
 	Aliases     map[string][]Alias `json:"aliases,omitzero"` // by domain; nil: of one instance
+
+	// Served are the ids of the instances whose VMs have a DNS server for the records.
+	Served []string `json:"-"`
 }
 
 // Alias is what another name stands for: the instances whose jobs provide a link.
@@ -37,6 +40,7 @@ type Instance struct {
 	ID, AgentID, Group, Deployment, Zone string
 	Index                                int
 	Addresses                            map[string]string // by network
+	Served                               bool              // its VM has a DNS server for the records
 }
 
 // recordKeys returns the keys of RecordInfos.
@@ -50,6 +54,9 @@ func recordKeys() []string {
 // network, in the order of their names.
 func RecordsOf(version uint64, i Instance) Records {
 	d := Records{Records: [][2]string{}, Version: version, RecordKeys: recordKeys(), RecordInfos: [][]any{}}
+	if i.Served {
+		d.Served = append(d.Served, i.ID)
+	}
 	group, deployment := Label(i.Group), Label(i.Deployment)
 	// This deployment has one group, one instance and no zone. A Director uses the ids of
 	// its database, which begin at 1.
@@ -81,6 +88,9 @@ func (n *Names) Records(version uint64, instances []Instance) Records {
 		Records: [][2]string{}, Version: version, RecordKeys: recordKeys(), RecordInfos: [][]any{}, Aliases: map[string][]Alias{},
 	}
 	for _, i := range instances {
+		if i.Served {
+			d.Served = append(d.Served, i.ID)
+		}
 		groups := []string{number(n.Groups, i.Group)}
 		for _, link := range n.Provided[i.Group] {
 			groups = append(groups, number(n.Links, link))

@@ -7,18 +7,28 @@ import (
 	"strings"
 )
 
-// Server is the name of the job that is a DNS server for these records on its VM.
+// Server is the name of the job, and of its process, that is a DNS server for the records on
+// its VM.
 const Server = "bosh-dns"
 
 // manyZones is the number of zones of a group above which there are no names for each
 // combination of them.
 const manyZones = 4
 
-// ForHosts returns the records with more pairs of address and name: the queries that
+// For returns the records for the VM of an instance. With a DNS server on the VM, they have
+// no queries: programs would find unhealthy instances in /etc/hosts before they ask it.
+func (d Records) For(id string) Records {
+	if slices.Contains(d.Served, id) {
+		return d
+	}
+	return d.forHosts()
+}
+
+// forHosts returns the records with more pairs of address and name: the queries that
 // templates get from a Director, and the aliases. Agents write all pairs to /etc/hosts, so
 // a VM without a DNS server resolves these names. Nothing there knows which instances are
 // healthy: a name for the healthy ones leads to all, and the unhealthy ones have no name.
-func (d Records) ForHosts() Records {
+func (d Records) forHosts() Records {
 	rows := d.rows()
 	zones := map[string][]string{} // by the part after the query
 	for _, r := range rows {

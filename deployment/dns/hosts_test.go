@@ -39,11 +39,11 @@ func TestForHosts(t *testing.T) {
 	before := len(three().Records)
 	d := three()
 	got := map[string][]string{}
-	for _, pair := range d.ForHosts().Records {
+	for _, pair := range d.forHosts().Records {
 		got[pair[1]] = append(got[pair[1]], pair[0])
 	}
 	if len(d.Records) != before {
-		t.Error("ForHosts changed the records")
+		t.Error("forHosts changed the records")
 	}
 	const one, two, three, four = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"
 	for name, want := range map[string][]string{
@@ -74,8 +74,11 @@ func TestForHosts(t *testing.T) {
 			t.Errorf("%s has %v, want %v", name, got[name], want)
 		}
 	}
-	if again := d.ForHosts().ForHosts(); !slices.Equal(again.Records, d.ForHosts().Records) {
-		t.Error("ForHosts added pairs again")
+	if served := (Records{Records: d.Records, RecordKeys: d.RecordKeys, RecordInfos: d.RecordInfos, Served: []string{"u0"}}); len(served.For("u0").Records) != before || len(served.For("u1").Records) == before {
+		t.Error("a VM has queries although it has a DNS server, or has none without one")
+	}
+	if again := d.forHosts().forHosts(); !slices.Equal(again.Records, d.forHosts().Records) {
+		t.Error("forHosts added pairs again")
 	}
 }
 
