@@ -37,15 +37,15 @@ func instanceOrder(p *deployment.Plan) []string {
 	if n := len(p.Create); n > 0 {
 		lines = append(lines, "create the VMs of "+count(n, "instance")+", which get their jobs afterwards")
 	}
+	if len(p.DNSRecords) > 0 {
+		lines = append(lines, "send DNS records to "+few(p.DNSRecords))
+	}
 	for _, stage := range p.Stages {
 		var groups []string
 		for _, turn := range stage {
 			groups = append(groups, groupOrder(turn))
 		}
 		lines = append(lines, strings.Join(groups, "; at the same time "))
-	}
-	if len(p.DNSRecords) > 0 {
-		lines = append(lines, "send DNS records to "+strings.Join(p.DNSRecords, ", "))
 	}
 	if len(p.PostDeploy) > 0 {
 		lines = append(lines, "post-deploy of "+strings.Join(p.PostDeploy, ", "))

@@ -104,6 +104,7 @@ func changes() map[string]func(world) {
 		},
 		"address of the IaaS": addresses(network.Ask),
 		"dns":                 func(x world) { x.w.DNS = true },
+		"dns of several":      func(x world) { x.w.DNS, x.w.DNSFirst = true, true },
 	}
 }
 
