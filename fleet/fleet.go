@@ -70,6 +70,7 @@ type Update struct {
 	MaxFailures             int // counts members that are not canaries
 	RetryBusy               RetryBusy
 	OnFailure               OnFailure
+	Unreachable             Unreachable
 	Order                   Order
 	Timeout                 time.Duration // limit for one member; 0: none
 	// CanaryWatch and UpdateWatch are "SHORTEST-LONGEST" in milliseconds, in place
@@ -105,6 +106,15 @@ type OnFailure string
 const (
 	KeepFailed OnFailure = "keep"     // keep it
 	PutBack    OnFailure = "previous" // its previous version is deployed again
+)
+
+// Unreachable says what to do with a member whose agent does not answer.
+type Unreachable string
+
+// What to do with an unreachable member.
+const (
+	FailUnreachable Unreachable = "fail" // it has failed before anything is changed
+	SkipUnreachable Unreachable = "skip" // it is skipped like a blocked one
 )
 
 // Order is the order in which members are started.

@@ -60,6 +60,7 @@ var sections = keys.Table{
 		{Key: "bake", Form: keys.Duration, Of: "update.bake", About: "How long to wait after the canaries and after each wave: seconds, or a time such as 5m."},
 		{Key: "max_failures", Form: keys.Whole, About: "How many members besides canaries may fail while others are still started; 0 unless given."},
 		{Key: "on_failure", Form: keys.Choice, Values: []string{string(KeepFailed), string(PutBack)}, About: "What happens to a member whose new jobs do not run: keep (the default), or previous: its own previous version is put back."},
+		{Key: "unreachable", Form: keys.Choice, Values: []string{string(FailUnreachable), string(SkipUnreachable)}, About: "What happens to a member whose agent does not answer: fail (the default): the run fails before anything is changed; skip: it is skipped like a blocked one."},
 		{Key: "retry_busy", Form: keys.Section, Of: "update.retry_busy", About: "How often members that another run holds are tried again."},
 		{Key: "order", Form: keys.Choice, Values: []string{string(FileOrder), string(NameOrder), string(RandomOrder)}, About: "Order in which members are started: file (the default), name or random."},
 		{Key: "timeout", Form: keys.Duration, About: "How long one member may take: seconds, or a time such as 2h; no limit unless given."},

@@ -35,6 +35,7 @@ func (r *reader) readUpdate(v document.Value) {
 		}
 	}
 	choose(v.Get("on_failure"), &u.OnFailure, KeepFailed, PutBack)
+	choose(v.Get("unreachable"), &u.Unreachable, FailUnreachable, SkipUnreachable)
 	choose(v.Get("order"), &u.Order, FileOrder, NameOrder, RandomOrder)
 	u.Timeout = v.Get("timeout").Seconds()
 	u.CanaryWatch = readWatchTime(v.Get("canary_watch_time"))

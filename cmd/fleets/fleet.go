@@ -108,6 +108,9 @@ func deleteFlags() []string {
 	return []string{"skip-drain", "ruby", "via", "pass-env", "var-source", "package-dir", "cpi-timeout", "agent-timeout", "task-timeout"}
 }
 
+// statusFlags returns the flags of deploy that status also has.
+func statusFlags() []string { return []string{"via", "pass-env", "var-source", "task-timeout"} }
+
 // flagsOf returns the flags with these names.
 func flagsOf(flags, names []string) (list []string) {
 	for _, flag := range flags {
@@ -172,6 +175,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 		Program: rollout.Program{Self: self, Env: env, Flags: a.members, Fleet: fleetArgs(f.Path, a.inputs)},
 		Choice:  rollout.Choice{IncludeBlocked: a.blocked, Prune: a.prune},
 	}
+	opts.StatusFlags = flagsOf(a.members, statusFlags())
 	if a.prune {
 		opts.Program.DeleteFlags = append(flagsOf(a.members, deleteFlags()), "--yes")
 	}

@@ -60,7 +60,7 @@ given.`,
 	var unused deployer.Options
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.DeployFlags(own, &unused)
-	passFlags(f, own, &members, []string{"via", "pass-env", "var-source", "task-timeout"})
+	passFlags(f, own, &members, statusFlags())
 	f.BoolVar(&now, "now", false, "ask every member for its present status")
 	return cmd
 }

@@ -21,16 +21,17 @@ import (
 func FleetPlan(out *Writer, r *rollout.Record) {
 	table := NewTable(out, "MEMBER", "PLAN", "THE SERVICE IS DOWN FOR", "ORDER").
 		Yield("THE SERVICE IS DOWN FOR", 16).Yield("PLAN", 20).Yield("THE SERVICE IS DOWN FOR", 0).Yield("ORDER", 0).Yield("PLAN", 12)
-	canaries := r.Numbers.Canaries
+	canaries, order := r.Numbers.Canaries, map[string]string{}
 	for _, m := range r.Members {
-		order := ""
-		if m.Verdict == schedule.Waiting && m.Candidate && canaries > 0 {
-			order, canaries = "canary", canaries-1
+		switch {
+		case m.Delete:
+			order[m.Name] = "last"
+		case m.Verdict == schedule.Waiting && m.Candidate && canaries > 0:
+			order[m.Name], canaries = "canary", canaries-1
 		}
-		if m.Delete {
-			order = "last"
-		}
-		table.Row(m.Name, fleetPlan(m), orDash(strings.Join(m.Planned, ", ")), orDash(order))
+	}
+	for _, m := range byName(r.Members) {
+		table.Row(m.Name, fleetPlan(m), orDash(strings.Join(m.Planned, ", ")), orDash(order[m.Name]))
 	}
 	table.Print()
 	fmt.Fprintln(out)
@@ -45,6 +46,17 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	}
 }
 
+// byName returns members in the order in which people count: m-2 before m-10. Those that are
+// deleted at the end follow the others.
+func byName(members []*rollout.Member) []*rollout.Member {
+	return slices.SortedStableFunc(slices.Values(members), func(a, b *rollout.Member) int {
+		if a.Delete != b.Delete {
+			return map[bool]int{true: 1, false: -1}[a.Delete]
+		}
+		return keyorder.Names(a.Name, b.Name)
+	})
+}
+
 // fleetRemoved prints the members that are no longer in the fleet file, but still
 // deployed, and the command that deletes them.
 func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
@@ -52,7 +64,7 @@ func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
 		return
 	}
 	fmt.Fprintln(out, "No longer in the fleet file, but still deployed:")
-	for _, one := range removed {
+	for _, one := range slices.SortedStableFunc(slices.Values(removed), func(a, b rollout.Removed) int { return keyorder.Names(a.Name, b.Name) }) {
 		fmt.Fprintf(out, "  %s\n", out.clean(one.String(), maxMessage))
 	}
 	fmt.Fprintf(out, "  to delete: %s\n", rollout.DeleteRemoved(fleetFile))
@@ -239,7 +251,7 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	fmt.Fprintln(out)
 	table := NewTable(out, "MEMBER", "VERDICT", "TOOK", "DOWN", "STEP OR REASON").
 		Yield("STEP OR REASON", 16).Yield("DOWN", 0).Yield("TOOK", 0).Yield("STEP OR REASON", 12)
-	for _, m := range r.Members {
+	for _, m := range byName(r.Members) {
 		took, down := "-", "-"
 		if m.Started != nil && m.Ended != nil && m.Ended.After(*m.Started) {
 			took = duration(m.Ended.Sub(*m.Started).Seconds())
@@ -268,7 +280,8 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 func FleetNow(out *Writer, n *rollout.Now) {
 	table := NewTable(out, "MEMBER", "STATE", "VM", "PROBLEM").Yield("PROBLEM", 16).Yield("VM", 0).Yield("PROBLEM", 12)
 	counts := map[rollout.Condition]int{}
-	for _, m := range n.Members {
+	members := slices.SortedStableFunc(slices.Values(n.Members), func(a, b rollout.NowMember) int { return keyorder.Names(a.Name, b.Name) })
+	for _, m := range members {
 		counts[m.State]++
 		problem := m.Problem
 		if m.Blocked != "" {

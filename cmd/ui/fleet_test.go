@@ -49,6 +49,34 @@ func TestFleetTerminalOrder(t *testing.T) {
 	}
 }
 
+// Tables have the members as people count, whatever the order is in which they start.
+func TestFleetTableOrder(t *testing.T) {
+	r := &rollout.Record{Name: "shop", Numbers: rollout.Numbers{Members: 3, ToDo: 3, Canaries: 1, MaxInFlight: 1, ToDelete: 1}}
+	for _, name := range strings.Fields("m-10 m-2 m-1") {
+		r.Members = append(r.Members, &rollout.Member{Name: name, Candidate: true})
+	}
+	r.Members = append(r.Members, &rollout.Member{Name: "a-1", Delete: true})
+	n := &rollout.Now{Members: []rollout.NowMember{{Name: "m-10"}, {Name: "m-2"}, {Name: "m-1"}, {Name: "x"}}}
+	for name, write := range map[string]func(*Writer){
+		"plan":   func(out *Writer) { FleetPlan(out, r) },
+		"status": func(out *Writer) { FleetStatus(out, r, false) },
+		"now":    func(out *Writer) { FleetNow(out, n) },
+	} {
+		var b bytes.Buffer
+		out := (&Redactor{}).Writer(&b)
+		write(out)
+		if err := out.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?s)\nm-1 .*\nm-2 .*\nm-10 .*\n(a-1|x) `).MatchString(b.String()) {
+			t.Errorf("%s:\n%s", name, b.String())
+		}
+		if name == "plan" && !regexp.MustCompile(`\nm-10 .* canary\n`).MatchString(b.String()) {
+			t.Errorf("the first member is no canary:\n%s", b.String())
+		}
+	}
+}
+
 // A terminal shows a line for each running member, clipped to its size; lines about ended
 // members stay above.
 func TestFleetTerminal(t *testing.T) {

@@ -309,7 +309,7 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 		return c.planDelete(m)
 	}
 	if c.record.Action.OfJobs() {
-		return c.planJobs(m)
+		return c.planJobs(ctx, m)
 	}
 	was := m.Verdict
 	one := c.byName[m.Name]
@@ -343,6 +343,8 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	case p.ExitCode == failure.Changes && p.View != nil:
 		m.Changes, m.Planned = changes(p.View), p.View.Outage()
 	case m.killed: // its earlier start may have been in the middle of a change
+	case p.ExitCode == failure.Agent && c.opts.Fleet.Update.Unreachable == fleet.SkipUnreachable:
+		m.skip(p.Error)
 	default:
 		m.Verdict, m.ExitCode, m.Reason, m.Hint = schedule.Failed, int(p.ExitCode), p.Error, p.Hint
 	}
@@ -351,24 +353,35 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 
 // planJobs returns the member with what a command about its jobs does: each that has a VM
 // gets the command.
-func (c *coordinator) planJobs(m Member) Member {
+func (c *coordinator) planJobs(ctx context.Context, m Member) Member {
 	m.Verdict, m.Reason = schedule.Waiting, ""
 	one := c.byName[m.Name]
 	all, err := instancesOf(one, c.opts.Home)
-	if all != nil {
-		return m // its command knows which instances have a VM
-	}
 	var st state.State
-	if err == nil {
+	if all == nil && err == nil {
 		st, _, err = readState(one, c.opts.Home)
 	}
 	switch {
+	case all != nil: // its command knows which instances have a VM
 	case err != nil:
 		m.Verdict, m.ExitCode, m.Reason = schedule.Failed, int(failure.Failed), err.Error()
 	case st.CurrentVMCID == "" && !one.IsStored(): // This machine may have no copy.
 		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
 	}
+	if m.Verdict != schedule.Waiting || m.killed || c.opts.Fleet.Update.Unreachable != fleet.SkipUnreachable {
+		return m
+	}
+	asks := c.opts.Program
+	asks.Flags = c.opts.StatusFlags
+	if now := asks.Status(ctx, one); now.State == Unreachable {
+		m.skip(now.Problem)
+	}
 	return m
+}
+
+// skip marks a member that cannot be reached.
+func (m *Member) skip(why string) {
+	m.Verdict, m.Reason = schedule.Blocked, "it is unreachable: "+why
 }
 
 // stopped reports whether the member was stopped with bootstrap stop.

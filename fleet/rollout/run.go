@@ -21,8 +21,10 @@ type Options struct {
 	Action  fleet.Strategy
 	Errand  string // name of the errand; empty: the run runs none
 	Program Program
-	Home    string // ~/.bosh
-	By      state.Holder
+	// StatusFlags are flags of status for every member.
+	StatusFlags []string
+	Home        string // ~/.bosh
+	By          state.Holder
 	Choice
 	// Confirm asks whether a planned run may begin; nil: it begins.
 	Confirm func(context.Context, *Record) error
