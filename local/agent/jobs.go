@@ -39,13 +39,16 @@ type jobs struct {
 	bundles    bundles
 	supervisor *monit.Supervisor
 
-	mu sync.Mutex // one start, apply or unmonitor at a time
+	mu     sync.Mutex // one start, apply or unmonitor at a time
+	health sync.Mutex // held while the state is recorded
 }
 
 // newJobs creates the supervision, without any service yet; the caller must Close the
 // supervisor.
 func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
-	return &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, supervisor: monit.New(ctx, monit.Config{
+	j := &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles}
+	j.supervisor = monit.New(ctx, monit.Config{
+		Changed: j.recordHealth, // not before there are services
 		// Releases use paths below /var/vcap.
 		Command: func(_ context.Context, argv []string) *exec.Cmd {
 			mapped := make([]string, len(argv))
@@ -62,7 +65,8 @@ func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *set
 				log.Info("monit: "+e.Message, "service", e.Service)
 			}
 		},
-	})}
+	})
+	return j
 }
 
 func (j *jobs) stoppedFile() string { return j.vm.Path("monit", "stopped") }
@@ -96,6 +100,7 @@ func (j *jobs) boot() error {
 	case !exists(j.unmonitoredFile()):
 		j.supervisor.Start()
 	}
+	j.recordHealth()
 	return nil
 }
 
@@ -267,8 +272,11 @@ func (j *jobs) state() string {
 	return j.supervisor.State()
 }
 
-// recordHealth writes the state to a file that jobs read.
+// recordHealth writes the state to a file that jobs read. The real agent does so after
+// messages and once a minute, this one after messages and whenever the state changes.
 func (j *jobs) recordHealth() {
+	j.health.Lock()
+	defer j.health.Unlock()
 	health := struct {
 		State string `json:"state"`
 	}{j.state()}

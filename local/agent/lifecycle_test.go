@@ -36,6 +36,7 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("start: %s", got)
 	}
 	m.awaitState("running")
+	m.eventually("health.json has the state", func() bool { return m.read("instance", "health.json") == `{"state":"running"}` })
 	names := m.state().Processes
 	if len(names) != 2 || names[0].Name != "db" || names[1].Name != "web" {
 		t.Errorf("processes: %+v", names)
