@@ -11,6 +11,7 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Place is where the record of a deployment and the states of its instances are.
@@ -116,6 +117,9 @@ func Move(ctx context.Context, from, to Place) error {
 	case there != nil && len(there.Instances) > 0 && !same(old, there):
 		return fmt.Errorf("cannot move the deployment to %s: there is another one already; nothing was changed", to.Name)
 	}
+	if err := refuseBusy(ctx, from, old); err != nil {
+		return err
+	}
 	moved := old.In(to.Dir(), to.store(), func(in *record.Instance) string {
 		if in.Beside() {
 			return record.Beside(to.Path)
@@ -145,6 +149,43 @@ func Move(ctx context.Context, from, to Place) error {
 		return err
 	}
 	return old.Move(to.Name)
+}
+
+// refuseBusy returns an error if a process changes an instance: it may be left by a run that
+// was killed. Copies of the other states would be in the way of the next move.
+func refuseBusy(ctx context.Context, from Place, old *record.Record) error {
+	for _, in := range slices.Concat(old.Instances, old.Former) {
+		path, _, opts, err := from.stateOf(old, in)
+		if err != nil {
+			return err
+		}
+		by, err := busy(ctx, path, opts.Team)
+		if err != nil {
+			return err
+		}
+		if by != nil {
+			return fmt.Errorf("%s: %w; nothing was moved", in.Name(), by)
+		}
+	}
+	return nil
+}
+
+// busy returns who has locked a state: on this machine, or in its store, unless t is nil.
+func busy(ctx context.Context, path string, t *team.Copy) (by, err error) {
+	locked, err := file.LockedBy(path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot find out whether another process has locked %s: %w", path, err)
+	case locked != nil:
+		return locked, nil
+	case t == nil:
+		return nil, nil
+	}
+	held, err := t.HeldByOther(ctx)
+	if held != nil {
+		by = held
+	}
+	return by, err
 }
 
 // same reports whether two records have the same instances.
