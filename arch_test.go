@@ -465,6 +465,7 @@ func imports() map[string][]string {
 			"artifact/metadata",
 		},
 		"artifact/archive":   {},
+		"artifact/export":    {"artifact", "artifact/archive"},
 		"artifact/blobstore": {"artifact/download", "artifact/metadata"},
 		"artifact/metadata":  {"artifact/archive"},
 		"artifact/cache":     {"artifact/archive"},

@@ -13,16 +13,17 @@ import (
 
 // indexFormat is part of an index's name: a later version of the program with
 // another format reads the release again.
-const indexFormat = "2"
+const indexFormat = "3"
 
 // index describes a release in the cache, so that its archives need not be read
 // again.
 type index struct {
-	Name       string         `json:"name"`
-	Version    string         `json:"version"`
-	CommitHash string         `json:"commit_hash,omitempty"`
-	Jobs       []jobIndex     `json:"jobs"`
-	Packages   []packageIndex `json:"packages"`
+	Name        string         `json:"name"`
+	Version     string         `json:"version"`
+	CommitHash  string         `json:"commit_hash,omitempty"`
+	Uncommitted bool           `json:"uncommitted_changes,omitempty"`
+	Jobs        []jobIndex     `json:"jobs"`
+	Packages    []packageIndex `json:"packages"`
 }
 
 type jobIndex struct {
@@ -126,7 +127,7 @@ func (s *Store) saveIndex(key string, ix *index) error {
 // release converts the index to a Release. With unpacked, it includes packages that are
 // not packed.
 func (s *Store) release(ix *index, unpacked bool) *Release {
-	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash}
+	r := &Release{Name: ix.Name, Version: ix.Version, CommitHash: ix.CommitHash, UncommittedChanges: ix.Uncommitted}
 	for i := range ix.Jobs {
 		job := ix.Jobs[i].Job
 		job.Dir = s.dir.JobPath(ix.Jobs[i].Archive)

@@ -15,6 +15,7 @@ type releaseMF struct {
 	Name             string      `yaml:"name"`
 	Version          string      `yaml:"version"`
 	CommitHash       string      `yaml:"commit_hash"`
+	Uncommitted      any         `yaml:"uncommitted_changes"` // true, or anything else
 	Jobs             []archiveMF `yaml:"jobs"`
 	Packages         []archiveMF `yaml:"packages"`
 	CompiledPackages []archiveMF `yaml:"compiled_packages"`

@@ -192,7 +192,7 @@ func spill(file string, r io.Reader, buf []byte) (map[string]string, error) {
 // assemble verifies the archives that release.MF lists, moves them to the
 // cache and extracts the jobs.
 func (s *Store) assemble(ctx context.Context, dir string, mf releaseMF, members map[string]member) (*index, error) {
-	ix := &index{Name: mf.Name, Version: mf.Version, CommitHash: mf.CommitHash}
+	ix := &index{Name: mf.Name, Version: mf.Version, CommitHash: mf.CommitHash, Uncommitted: mf.Uncommitted == true}
 	for _, kind := range []struct {
 		folder string
 		list   []archiveMF

@@ -4,9 +4,12 @@ package artifact
 type Release struct {
 	Name, Version string
 	CommitHash    string
-	Jobs          []*Job
-	Packages      []*Package // source packages and compiled packages; of a folder, only the needed ones
-	Unread        []Unread   // packages that could not be read and that Needs.Try skipped
+	// UncommittedChanges is true if the release was made from a folder with changes that
+	// were not in git.
+	UncommittedChanges bool
+	Jobs               []*Job
+	Packages           []*Package // source packages and compiled packages; of a folder, only the needed ones
+	Unread             []Unread   // packages that could not be read and that Needs.Try skipped
 }
 
 // Unread is a package of a release folder that cannot be built.

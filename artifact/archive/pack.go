@@ -34,12 +34,12 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 			if !info.IsDir() {
 				return fmt.Errorf("it is not a folder")
 			}
-			return p.folder(".", info.Mode())
+			return p.Folder(".", info.Mode())
 		}
 		name = filepath.ToSlash(name)
 		switch mode := info.Mode(); {
 		case mode.IsDir():
-			return p.folder(name, mode)
+			return p.Folder(name, mode)
 		case mode.IsRegular():
 			return p.open(name, mode, func() (fs.File, error) { return os.Open(file) })
 		case mode&fs.ModeSymlink != 0:
@@ -71,7 +71,19 @@ type Packer struct {
 
 // NewPacker returns a packer that writes to w and ends with ctx.
 func NewPacker(ctx context.Context, w io.Writer) *Packer {
-	gz := gzip.NewWriter(w)
+	return newPacker(ctx, gzip.NewWriter(w))
+}
+
+// NewStoringPacker is NewPacker without compression, for files that are compressed.
+func NewStoringPacker(ctx context.Context, w io.Writer) *Packer {
+	gz, err := gzip.NewWriterLevel(w, gzip.NoCompression)
+	if err != nil {
+		return NewPacker(ctx, w) // there is no such level
+	}
+	return newPacker(ctx, gz)
+}
+
+func newPacker(ctx context.Context, gz *gzip.Writer) *Packer {
 	return &Packer{ctx: ctx, gz: gz, tar: tar.NewWriter(gz), buf: make([]byte, BufferSize)}
 }
 
@@ -87,7 +99,8 @@ func (p *Packer) header(name string, mode fs.FileMode, kind byte) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Mode: int64(mode.Perm()), ModTime: time.Unix(0, 0)}
 }
 
-func (p *Packer) folder(name string, mode fs.FileMode) error {
+// Folder adds a folder; "." is the top one.
+func (p *Packer) Folder(name string, mode fs.FileMode) error {
 	if name == "." {
 		return p.tar.WriteHeader(p.header("./", mode, tar.TypeDir))
 	}

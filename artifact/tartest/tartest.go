@@ -127,3 +127,32 @@ func Body(n int) []byte {
 	}
 	return b
 }
+
+// List reads a tar.gz and returns the names of its entries in their order, and the
+// contents by name.
+func List(t testing.TB, path string) (names []string, contents map[string][]byte) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	gz, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents = map[string][]byte{}
+	for r := tar.NewReader(gz); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return names, contents
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+		if contents[h.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

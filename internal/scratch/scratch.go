@@ -19,7 +19,7 @@ const (
 )
 
 // kinds are the names of the folders that Sweep removes.
-func kinds() []string { return []string{"plan", "render", "validate", "doctor", "edit"} }
+func kinds() []string { return []string{"plan", "render", "validate", "doctor", "edit", "export"} }
 
 // Folder is a folder that only this user can read, and that exists while this process
 // runs.
@@ -30,7 +30,7 @@ type Folder struct {
 }
 
 // New makes a folder in a parent; if parent is empty, in os.TempDir. kind is the name of
-// the command for which it is made: plan, render, validate or doctor. New also removes
+// the command for which it is made, one of kinds. New also removes
 // folders of killed processes there.
 func New(parent, kind string) (*Folder, error) {
 	if parent == "" {
