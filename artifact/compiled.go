@@ -228,6 +228,18 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	return true, nil
 }
 
+// ShareCompiled makes a compiled package in the cache also found under other keys of an
+// owner.
+func (s *Store) ShareCompiled(ctx context.Context, c Compiled, keys ...CompiledKey) error {
+	placed := cache.File{SHA256: strings.TrimSuffix(filepath.Base(c.Path), ".tgz"), Identity: cache.IdentifyPath(c.Path)}
+	for _, key := range keys {
+		if err := s.indexCompiled(ctx, NewCompiled{Digest: c.Digest}, key, placed); err != nil {
+			return fmt.Errorf("cannot keep the compiled package %s/%s: %w", key.Name, key.Fingerprint, archive.Cause(err))
+		}
+	}
+	return nil
+}
+
 // indexCompiled adds an archive in the cache to the index, under a key.
 func (s *Store) indexCompiled(ctx context.Context, c NewCompiled, key CompiledKey, placed cache.File) error {
 	hash := key.hash()

@@ -290,3 +290,25 @@ func BenchmarkCompiled(b *testing.B) {
 		}
 	}
 }
+
+// A package that somebody compiled is found by others with whom it is shared, and stays if
+// one of them no longer needs it.
+func TestShareCompiled(t *testing.T) {
+	s, data := testStore(t), packageArchive(t, "compiled")
+	keep(t, s, webKey(), data)
+	c, _ := compiled(t, s, webKey())
+	mine := webKey()
+	mine.Owner = "deployment 1"
+	if err := s.ShareCompiled(t.Context(), c, mine); err != nil {
+		t.Fatal(err)
+	}
+	got, ok := compiled(t, s, mine)
+	if !ok || !got.Owned || got.Path != c.Path || got.Digest != c.Digest || got.Size != c.Size {
+		t.Errorf("%+v, %t, want %+v", got, ok, c)
+	}
+	other := mine
+	other.Owner = "deployment 2"
+	if _, ok := compiled(t, s, other); ok {
+		t.Error("found by another deployment")
+	}
+}

@@ -139,6 +139,26 @@ func (f *Finder) Find(ctx context.Context, top document.Value) error {
 	return nil
 }
 
+// FindStemcell finds the stemcell of an operating system and version in a source, without
+// the lock file. The URL of a file has an absolute path.
+func (f *Finder) FindStemcell(ctx context.Context, source, os, version string) (Entry, error) {
+	w := want{kind: Stemcell, label: os, os: true, version: version, specific: true}
+	w.place = f.expanded(source, w)
+	if !isRemote(w.place) && !strings.HasPrefix(w.place, "embedded:") && !strings.HasPrefix(w.place, "~") {
+		path, err := filepath.Abs(strings.TrimPrefix(w.place, "file://"))
+		if err != nil {
+			return Entry{}, fmt.Errorf("cannot find the absolute path of %s: %v", w.place, err)
+		}
+		w.place = path
+	}
+	w.source = w.place
+	found, err := f.lookUp(ctx, w)
+	if err != nil {
+		return found, fmt.Errorf("cannot find the %s, version %s: %w", w, version, err)
+	}
+	return found, nil
+}
+
 // put writes what was found into the document.
 func (f *Finder) put(w want, found Used) {
 	pos := found.pos

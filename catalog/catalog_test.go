@@ -109,6 +109,28 @@ func find(t *testing.T, f *Finder, manifest string) (string, error) {
 	return got, err
 }
 
+// A stemcell for compiling is found by its operating system and version, wherever the
+// process runs.
+func TestFindStemcell(t *testing.T) {
+	dir := t.TempDir()
+	archives(t, dir)
+	t.Chdir(dir)
+	f := &Finder{Manifest: "other/m.yml", Getenv: func(string) string { return "" }}
+	for source, want := range map[string]string{".": "", "s.tgz": "", "file://s.tgz": "", dir + "/{other}": "there is no file or folder", "a.tgz": "it is the release zookeeper 0.0.9"} {
+		e, err := f.FindStemcell(t.Context(), source, "ubuntu-jammy", "1.7")
+		if want != "" {
+			tartest.MustFail(t, err, "cannot find the stemcell ubuntu-jammy, version 1.7", want)
+		} else if err != nil || e.URL != "file://"+filepath.Join(dir, "s.tgz") || !strings.HasPrefix(e.SHA1, "sha256:") {
+			t.Errorf("%s: %+v, %v", source, e, err)
+		}
+	}
+	_, err := f.FindStemcell(t.Context(), ".", "ubuntu-jammy", "1.8")
+	tartest.MustFail(t, err, "version 1.8", "has only 1.7")
+	if e, err := f.FindStemcell(t.Context(), "embedded:local-stemcell", "local", "1"); err != nil || e.URL != "embedded:local-stemcell" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 const zookeeper = `
 releases: [{name: zookeeper, version: latest}, {name: given, version: 3, url: file://given}, {name: kafka, version: 1}]
 stemcells: [{alias: default, os: ubuntu-jammy, version: 1.latest}, {alias: same, os: ubuntu-jammy, version: 1.latest}]
