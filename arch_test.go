@@ -290,6 +290,7 @@ func imports() map[string][]string {
 			"agent",
 			"artifact",
 			"artifact/archive",
+			"artifact/export",
 			"catalog",
 			"cpi",
 			"cpi/installation",

@@ -77,6 +77,7 @@ type want struct {
 	specific bool   // the source is for this name alone
 	item     document.Value
 	sha1     string // of the manifest
+	direct   bool   // a person has named the place for this stemcell alone
 }
 
 func (w want) String() string { return fmt.Sprintf("%s %s", w.kind, w.label) }
@@ -142,7 +143,7 @@ func (f *Finder) Find(ctx context.Context, top document.Value) error {
 // FindStemcell finds the stemcell of an operating system and version in a source, without
 // the lock file. The URL of a file has an absolute path.
 func (f *Finder) FindStemcell(ctx context.Context, source, os, version string) (Entry, error) {
-	w := want{kind: Stemcell, label: os, os: true, version: version, specific: true}
+	w := want{kind: Stemcell, label: os, os: true, version: version, specific: true, direct: true}
 	w.place = f.expanded(source, w)
 	if !isRemote(w.place) && !strings.HasPrefix(w.place, "embedded:") && !strings.HasPrefix(w.place, "~") {
 		path, err := filepath.Abs(strings.TrimPrefix(w.place, "file://"))

@@ -85,6 +85,8 @@ func (f *Finder) lookUpHere(ctx context.Context, w want, e *Entry) error {
 	}
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && w.direct:
+		return fmt.Errorf("there is no file or folder %s", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no file or folder %s, which %s names", w.place, w.kind.key())
 	case err != nil:

@@ -76,6 +76,7 @@ func together() [][2]string {
 		{"plan", "created-before previous"},
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
+		{"compile bootstrap-compile", "compile export"},
 		{"stop", "hard skip-drain"},
 		{"cck", "report skip-drain"}, {"cck", "auto skip-drain"}, {"cck", "resolution skip-drain"},
 		{"delete", "keep-disk orphaned-disks fix skip-if-missing skip-drain"},

@@ -15,13 +15,13 @@ import (
 
 	"bootstrap/cmd/about"
 	"bootstrap/cmd/cli"
-	"bootstrap/cmd/deploy"
 	"bootstrap/cmd/manifests"
 	"bootstrap/cmd/records"
 	"bootstrap/cmd/scaffold"
 	"bootstrap/cmd/secrets"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/vm"
+	"bootstrap/deployer/compilation"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/timeline"
@@ -46,7 +46,7 @@ func printed() map[string]any {
 		"variable": manifests.VariableLine{}, "rotation": manifests.RotatedLine{}, "secrets": secrets.Result{}, "cached": records.Cached{}, "initialized": scaffold.Result{},
 		"timings": timeline.Timeline{}, "report": observe.Report{},
 		"fleet_run": rollout.Record{}, "fleet_members": rollout.Now{}, "fleet_report": fleetreport.Report{}, "worker": queue.Event{},
-		"instances": deployment.Plan{}, "instance": deployment.Event{}, "instance_states": observe.InstanceStates{}, "links": links.View{}, "errand": vm.Errand{}, "compiled": deploy.Compiled{},
+		"instances": deployment.Plan{}, "instance": deployment.Event{}, "instance_states": observe.InstanceStates{}, "links": links.View{}, "errand": vm.Errand{}, "compiled": compilation.Result{},
 	}
 	for _, kind := range []report.Kind{report.Begin, report.End, report.Progress, report.Waiting, report.Info, report.Warning, report.Log, report.Planned, report.Step} {
 		kinds[string(kind)] = report.Event{}

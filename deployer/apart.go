@@ -16,41 +16,61 @@ import (
 
 // Compile compiles the packages that a new VM of the manifest needs, on VMs that are made
 // only for that, and adds them to the cache. It changes no VM that serves.
-func Compile(ctx context.Context, opts Options) (list []compilation.Compiled, err error) {
+func Compile(ctx context.Context, opts Options) (result compilation.Result, err error) {
 	opts.Inputs.Generate = document.Write
 	r := newRun(opts)
 	r.t.From.Replacing = r.confirmReplaced
 	err = r.execute(ctx, r.compilePhases(func(ctx context.Context) (err error) {
-		list, err = r.compileApart(ctx)
+		result, err = r.compileApart(ctx)
 		return err
 	}))
-	return list, err
+	return result, err
 }
 
 // compileApart compiles the packages of a new VM that the cache does not have.
-func (r *run) compileApart(ctx context.Context) ([]compilation.Compiled, error) {
+func (r *run) compileApart(ctx context.Context) (result compilation.Result, err error) {
 	w, err := r.planApart(ctx)
 	if err != nil {
-		return nil, err
+		return result, err
+	}
+	x, err := r.planExport(ctx, w, r.asked.Export)
+	if err != nil {
+		return result, err
 	}
 	if err := w.compileMissing(ctx, r.t.State.Get().CurrentVMCID); err != nil {
-		return nil, err
+		return result, err
 	}
-	return w.results(r.packages.delivery), nil
+	result.Packages = w.results(r.packages.delivery)
+	result.Exported, err = x.write(ctx, w, r.t.Out)
+	return result, err
 }
 
 // planApart decides which packages VMs must compile for a new VM of the manifest.
 func (r *run) planApart(ctx context.Context) (*workers, error) {
-	w := r.newWorkers(r.compilation())
+	w, err := r.apart(ctx)
+	if err != nil {
+		return nil, err
+	}
 	kind := r.host.NewMachine(ctx).Kind
 	if m := w.how.Worker; m != nil {
-		kind = r.t.HostOf(m, r.artifacts.Stemcell).NewMachine(ctx).Kind
+		kind = r.t.HostOf(m, w.artifacts.Stemcell).NewMachine(ctx).Kind
 	}
 	if err := r.packages.planDelivery(ctx, nil, kind); err != nil {
 		return nil, err
 	}
 	w.add(r.packages.delivery, r.packages.owners())
+	if err := w.spare(ctx); err != nil {
+		return nil, err
+	}
 	return w, w.complete(ctx)
+}
+
+// apart returns what compiles packages apart: VMs of the cloud, or of this machine.
+func (r *run) apart(ctx context.Context) (*workers, error) {
+	if source, ok := warden(r.asked.Compile, r.artifacts.Stemcell.OS); ok {
+		return r.localWorkers(ctx, source)
+	}
+	return r.newWorkers(r.compilation()), nil
 }
 
 // newWorkers returns what compiles packages for the instances of a deployment. how says on
@@ -88,14 +108,17 @@ func (r *run) compilation() manifest.Compilation {
 // none.
 func (w *workers) compileMissing(ctx context.Context, vm string) error {
 	if len(w.wanted()) == 0 {
-		return nil
+		return w.adopt(ctx)
 	}
 	if err := w.refuse(vm); err != nil {
 		return err
 	}
 	return w.out.InGroup("compiling packages", func() error {
 		w.report = w.out.Open
-		return w.run(ctx)
+		if err := w.run(ctx); err != nil {
+			return err
+		}
+		return w.adopt(ctx)
 	})
 }
 

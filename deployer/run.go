@@ -29,6 +29,8 @@ type Options struct {
 	KeepDisk      bool          // delete: keep the persistent disk as an orphan
 	OrphanedDisks bool          // delete: delete orphaned disks, too
 	SkipIfMissing bool          // delete: succeed if there is no state file
+	Export        string        // compile: file or folder for compiled releases; empty: none
+	Compile       string        // local or local=SOURCE: compile packages on VMs on this machine
 	Disk          string        // disks: CID; disks forget: empty means the current disk
 	CreateTimeout time.Duration // start: how long the agent of a VM that is created may take
 	OrphansBefore time.Time     // disks delete without Disk: only orphans since before then; zero: all

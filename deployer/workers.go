@@ -29,6 +29,9 @@ type workers struct {
 	states    *instance.Workers
 	ledger    string   // address of the ledger in which the VMs reserve addresses
 	owners    []string // of packages whose sources are not all known
+	// instead is the stemcell of the manifest, if the VMs are on this machine and have
+	// another one; nil: they have that one.
+	instead *artifact.Stemcell
 
 	// deliver plans the delivery of the packages again; nil: there is none.
 	deliver func(context.Context) error
@@ -92,7 +95,7 @@ func (a *workers) add(d *delivery, owners []string) {
 		ids[l.Package.Name] = id
 		p := a.packages[id]
 		if p == nil {
-			p = &toCompile{Located: l, key: key, own: maps.Clone(d.trust.own), needs: map[string]string{}}
+			p = &toCompile{Located: l, key: a.keyOf(key), own: maps.Clone(d.trust.own), needs: map[string]string{}}
 			for _, name := range l.Package.Dependencies {
 				p.needs[name] = ids[name]
 			}

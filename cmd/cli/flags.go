@@ -40,6 +40,11 @@ func (c *Console) DeployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	TimeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")
 }
 
+// CompileFlag adds the flag that says where packages are compiled.
+func CompileFlag(f *pflag.FlagSet, to *string) {
+	f.Var((*values.Compile)(to), "compile", "where packages compile: local, or local=SOURCE of a stemcell")
+}
+
 // PlanFlags adds the flags that change what a deploy plans.
 func PlanFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.RecreateDisks, "recreate-persistent-disks", false, "move the data to a new disk even if nothing changed")

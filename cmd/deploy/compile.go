@@ -13,11 +13,6 @@ import (
 	"bootstrap/deployer/compilation"
 )
 
-// Compiled are the packages of a deployment after bootstrap compile, as --json prints them.
-type Compiled struct {
-	Packages []compilation.Compiled `json:"packages"`
-}
-
 func newCompile(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
@@ -28,8 +23,11 @@ on VMs that it makes for that and deletes afterwards, also after a failure. No V
 serves is changed. The packages are kept in ~/.bosh/cache/packages, for every deployment
 of this machine with the same stemcell. The section compilation of the cloud config says
 how many VMs there are, and of which kind. Without one, it is one VM like that of the
-manifest, with another address.`,
-		Example: "  bootstrap compile manifest.yml\n  bootstrap compile cluster.yml --cloud-config cloud.yml --vars-store creds.yml",
+manifest, with another address; with --compile local, it is one of this machine.
+
+With --export, it also writes a compiled release of each release, with the jobs that the
+manifest has and the packages that these need: for a Director, create-env and deploy.`,
+		Example: "  bootstrap compile manifest.yml\n  bootstrap compile manifest.yml --export compiled\n  bootstrap compile cluster.yml --cloud-config cloud.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
@@ -39,9 +37,9 @@ manifest, with another address.`,
 				return err
 			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
-				list, err := deployer.Compile(ctx, opts)
+				result, err := deployer.Compile(ctx, opts)
 				if err == nil {
-					printCompiled(c, list)
+					printCompiled(c, result)
 				}
 				return err
 			})
@@ -57,15 +55,17 @@ manifest, with another address.`,
 	cli.AgentFlags(f, &opts)
 	cli.TimeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take")
 	f.Var((*values.Group)(&opts.PackagesGroup), "packages-group", "also use what VMs of deployments of the group `NAME` compiled")
+	f.StringVar(&opts.Export, "export", "", "write compiled releases into this `FOLDER`, or one to FILE.tgz")
+	cli.CompileFlag(f, &opts.Compile)
 	c.TimingsFlag(f)
 	return cmd
 }
 
 // printCompiled prints where the packages are from.
-func printCompiled(c *cli.Console, list []compilation.Compiled) {
+func printCompiled(c *cli.Console, result compilation.Result) {
 	if c.JSON() {
-		c.PrintObject("compiled", Compiled{Packages: list})
+		c.PrintObject("compiled", result)
 		return
 	}
-	c.Print(func(out *ui.Writer) { ui.Compiled(out, list) })
+	c.Print(func(out *ui.Writer) { ui.Compiled(out, result) })
 }

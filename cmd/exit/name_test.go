@@ -130,6 +130,8 @@ func samples() []sample {
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
 		{"script-failed", Failed, &deployer.ScriptError{Jobs: []string{"web"}, Script: "pre-start", Err: &agent.Error{Message: "no"}}},
 		{"compile-apart", Failed, &deployer.ApartError{Why: "no"}},
+		{"compile-local", Failed, &deployer.LocalStemcellError{OS: "a", Version: "1", Err: errors.New("no")}},
+		{"compile-export", Usage, &deployer.ExportError{Why: "no", Usage: true}},
 		{"package-compile", Failed, &deployer.CompileError{Package: "p", Release: "r", Err: &agent.Error{Message: "no"}}},
 		{"agent-settings", Failed, &deployer.NotRotatedError{What: "it does not answer"}},
 		{"agent-foreign", Agent, &plan.AgentSilentError{Err: &instance.ForeignAgentError{}}},

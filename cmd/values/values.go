@@ -70,6 +70,24 @@ func (g *Group) Set(text string) error {
 	return nil
 }
 
+// Compile says where packages are compiled: local, or local=SOURCE with the stemcell.
+type Compile string
+
+// Type returns the word for the value in help texts.
+func (c *Compile) Type() string { return "PLACE" }
+
+// String returns the default for help texts.
+func (c *Compile) String() string { return string(*c) }
+
+// Set checks the place.
+func (c *Compile) Set(text string) error {
+	if place, source, given := strings.Cut(text, "="); place != "local" || given && source == "" {
+		return errors.New("want local, or local=SOURCE with a stemcell for warden: a file, a folder, an index or a URL")
+	}
+	*c = Compile(text)
+	return nil
+}
+
 // Names contains names of environment variables.
 type Names []string
 

@@ -38,6 +38,12 @@ func (a *Artifacts) provider(job manifest.JobRef) string {
 	return ""
 }
 
+// Compiling lists the jobs of the group whose packages are compiled: all but those that the
+// VM already has.
+func (a *Artifacts) Compiling() []manifest.JobRef {
+	return slices.DeleteFunc(slices.Clone(a.Manifest.Group.Jobs), a.provided)
+}
+
 // PackageOrder lists the packages of the group's jobs, dependencies first. It
 // refuses two releases with different packages of the same name, because the VM
 // has one folder per name.
@@ -75,10 +81,7 @@ func (a *Artifacts) PackageOrder() ([]Located, error) {
 		done[name] = Located{rel.Name, p}
 		order = append(order, done[name])
 	}
-	for _, ref := range a.Manifest.Group.Jobs {
-		if a.provided(ref) {
-			continue
-		}
+	for _, ref := range a.Compiling() {
 		rel := a.Releases[ref.Release]
 		for _, name := range rel.Job(ref.Name).Packages {
 			visit(rel, name, "job "+ref.Name)

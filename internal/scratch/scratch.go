@@ -19,7 +19,9 @@ const (
 )
 
 // kinds are the names of the folders that Sweep removes.
-func kinds() []string { return []string{"plan", "render", "validate", "doctor", "edit", "export"} }
+func kinds() []string {
+	return []string{"plan", "render", "validate", "doctor", "edit", "export", "compile"}
+}
 
 // Folder is a folder that only this user can read, and that exists while this process
 // runs.
