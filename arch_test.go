@@ -565,7 +565,7 @@ func libraries() map[string][]string {
 		"github.com/mattn/go-runewidth":  {"cmd/ui"},
 		"go.yaml.in/yaml/v2":             {"manifest/document", "artifact/metadata"},
 		"go.yaml.in/yaml/v3":             {"local/bpm", "manifest/document", "state"}, // bpm: bpm.yml; state: files of the first bosh-init
-		"github.com/godbus/dbus/v5":      {"local/cgroup"},
+		"github.com/godbus/dbus/v5":      {"local/cgroup", "local/namespace"},
 		"github.com/vishvananda/netlink": {"local/network"},
 		"github.com/creack/pty":          {"local/sshd"},
 		"filippo.io/age":                 {"internal/sealed"},

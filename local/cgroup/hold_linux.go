@@ -54,8 +54,8 @@ const parentDir = "bootstrap"
 
 // makeFolder makes a cgroup without systemd.
 func (h Home) makeFolder(name string, limits Limits) (string, error) {
-	_ = control(h.mount) // after an error, the function check reports which limits are missing
-	parent := filepath.Join(h.mount, parentDir)
+	_ = control(filepath.Join(h.mount, h.dir)) // after an error, the function check reports which limits are missing
+	parent := filepath.Join(h.mount, h.dir, parentDir)
 	dir := filepath.Join(parent, name)
 	made := func() error {
 		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // #nosec G301 -- a cgroup, as all are
@@ -264,15 +264,19 @@ func removeBelow(dir string) error {
 
 // Stray returns the cgroups of a VM that this program made without systemd.
 func Stray(vm string) []string {
-	parent := filepath.Join(mountPoint(), parentDir)
-	entries, err := os.ReadDir(parent)
-	if err != nil {
-		return nil
+	mount := mountPoint()
+	own, err := cgroupOf(os.Getpid())
+	places := []string{filepath.Join(mount, parentDir)}
+	if place := filepath.Join(mount, own, parentDir); err == nil && place != places[0] {
+		places = append(places, place)
 	}
 	var all []string
-	for _, entry := range entries {
-		if IsOf(entry.Name(), vm) {
-			all = append(all, filepath.Join(parent, entry.Name()))
+	for _, parent := range places {
+		entries, _ := os.ReadDir(parent) // if it is missing, no VM has a cgroup there
+		for _, entry := range entries {
+			if IsOf(entry.Name(), vm) {
+				all = append(all, filepath.Join(parent, entry.Name()))
+			}
 		}
 	}
 	return all

@@ -13,6 +13,9 @@ type Home struct{}
 // Find returns an error: only Linux has cgroups.
 func Find() (Home, error) { return Home{}, &RefusedError{Cause: "only Linux has cgroups"} }
 
+// Delegated returns an error: only Linux has cgroups.
+func Delegated() (Home, error) { return Home{}, &RefusedError{Cause: "only Linux has cgroups"} }
+
 // Can returns an error: only Linux has cgroups.
 func (Home) Can(Limits) (Limits, error) {
 	return Limits{}, &RefusedError{Cause: "only Linux has cgroups"}

@@ -42,9 +42,7 @@ var unitTools embed.FS
 
 // hasUnits reports whether systemd starts the agent of a stemcell, and not runit.
 func hasUnits(image string) bool {
-	return !regular(image, "etc/sv/agent/run") && slices.ContainsFunc([]string{"etc", "usr/lib", "lib"}, func(folder string) bool {
-		return regular(image, folder+"/systemd/system/bosh-agent.service")
-	})
+	return !regular(image, "etc/sv/agent/run") && unitFile(image, "bosh-agent.service")
 }
 
 // bpmProgram is the program of the job bpm of bpm-release, which bpmScript replaces by
@@ -98,6 +96,13 @@ func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spe
 	if err != nil {
 		return nil, err
 	}
+	systemd, err := c.bootsSystemd(machine)
+	if err != nil {
+		return nil, err
+	}
+	if systemd {
+		c.bootWithSystemd(machine, spec)
+	}
 	if err := c.fromStemcell(machine, spec); err != nil {
 		return nil, err
 	}
@@ -113,7 +118,14 @@ func (c *call) bootStemcell(ctx context.Context, machine vm, spec *namespace.Spe
 	if err != nil {
 		return nil, err
 	}
-	return func(ended <-chan error) error { return awaitPort(ctx, spec.Dir, mbus, dial, ended) }, nil
+	return func(ended <-chan error) error {
+		if systemd {
+			if err := c.awaitBoot(ctx, machine.CID, ended); err != nil {
+				return err
+			}
+		}
+		return awaitPort(ctx, spec.Dir, mbus, dial, ended)
+	}, nil
 }
 
 // portsFree returns an error if the agent or monit of a VM could not listen at the ports
@@ -253,11 +265,11 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	if err != nil {
 		return err
 	}
-	spec.Added = []namespace.File{
+	spec.Added = append(spec.Added, []namespace.File{
 		{Name: agentConfig, Text: config, Mode: 0o644},
 		{Name: "etc/hostname", Text: machine.AgentID + "\n", Mode: 0o644},
 		{Name: "etc/hosts", Text: "127.0.0.1 localhost " + machine.AgentID + "\n::1 localhost ip6-localhost ip6-loopback\n", Mode: 0o644},
-	}
+	}...)
 	if regular(image, monitAccess) {
 		spec.Added = append(spec.Added, namespace.File{Name: monitAccess, Text: monitAccessScript, Mode: 0o644})
 	}
@@ -279,20 +291,23 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 			if err != nil {
 				return err
 			}
-			spec.Added = append(spec.Added, namespace.File{Name: path.Join(toolFolder(entry.Name()), entry.Name()), Text: string(text), Mode: 0o755})
+			spec.Added = append(spec.Added, namespace.File{Name: toolPlace(entry.Name(), spec.Systemd != nil), Text: string(text), Mode: 0o755})
 		}
 	}
 	return nil
 }
 
-// toolFolder returns the folder of a program that is added to a stemcell. Jobs, which monit
-// starts with a PATH of its own, find systemctl where the stemcell has it; the others are
-// only for the agent.
-func toolFolder(name string) string {
-	if name == "systemctl" {
-		return "usr/bin"
+// toolPlace returns the path of a program that is added to a stemcell. Jobs, which monit
+// starts with a PATH of its own, find systemctl where the stemcell has it, unless its systemd
+// boots the VM; the other programs are only for the agent.
+func toolPlace(name string, systemd bool) string {
+	switch {
+	case name != "systemctl":
+		return path.Join(path.Dir(agentProgram), name)
+	case systemd:
+		return namespace.ReplacedSystemctl[1:]
 	}
-	return path.Dir(agentProgram)
+	return path.Join("usr/bin", name)
 }
 
 // containerAgent returns the agent.json of a stemcell, changed to that of warden

@@ -96,6 +96,11 @@ func containersOf(t *testing.T, version int) *world {
 // that the agent needs.
 func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	t.Helper()
+	return tartest.Large(t, rootEntries(t, more...)...)
+}
+
+func rootEntries(t testing.TB, more ...tartest.Entry) []tartest.Entry {
+	t.Helper()
 	entries := []tartest.Entry{
 		tartest.Dir("./"), tartest.Symlink("./tmp", "/etc"), tartest.Symlink("./run", "../../.."), tartest.Symlink("./dev", "/etc"),
 		tartest.File("./etc/from", "the stemcell"), tartest.Symlink("./etc/mtab", "/proc/self/mounts"),
@@ -106,7 +111,7 @@ func rootFS(t testing.TB, more ...tartest.Entry) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tartest.Large(t, slices.Concat(entries, programs, more)...)
+	return slices.Concat(entries, programs, more)
 }
 
 // agentFiles returns the test binary as the agent of a stemcell. It is read once.

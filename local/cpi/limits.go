@@ -131,6 +131,11 @@ func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, e
 	}
 	held := namespace.Held{PIDs: h.pids}
 	dir := c.root.path(vms(), machine.CID)
+	if systemd, err := c.bootsSystemd(machine); h.none && err == nil && systemd {
+		if h.home, err = systemdHome(); err == nil { // it enforces no limits
+			h.none = false
+		}
+	}
 	if !h.none {
 		var err error
 		uid, gid := namespace.Owner()

@@ -118,15 +118,21 @@ func unitsNote(started []string, others []omitted) (note, reasons string) {
 	if len(others) == 0 {
 		return "", ""
 	}
+	shown, reasons := omissions(others)
+	return fmt.Sprintf("Of the stemcell's services, this VM runs %s, but not %s", strings.Join(started, ", "), shown), reasons
+}
+
+// omissions names units for a note, and returns lines with the reasons.
+func omissions(others []omitted) (shown, reasons string) {
 	var names []string
 	var lines strings.Builder
 	for _, one := range others {
 		names = append(names, strings.TrimSuffix(one.unit, ".service"))
 		fmt.Fprintf(&lines, "not started: %s: %s\n", one.unit, one.reason)
 	}
-	shown := strings.Join(names[:min(len(names), shownUnits)], ", ")
+	shown = strings.Join(names[:min(len(names), shownUnits)], ", ")
 	if more := len(names) - shownUnits; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("Of the stemcell's services, this VM runs %s, but not %s", strings.Join(started, ", "), shown), lines.String()
+	return shown, lines.String()
 }

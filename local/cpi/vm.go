@@ -56,7 +56,7 @@ const (
 const machineProperty = "machine"
 
 func checkProperties(where string, props map[string]any) error {
-	if err := known(where, props, append(vmSizes(), machineProperty, usersProperty)...); err != nil {
+	if err := known(where, props, append(vmSizes(), machineProperty, usersProperty, initProperty)...); err != nil {
 		return err
 	}
 	kinds := []any{agent.MachineNamespace, agent.MachineContainer, agent.MachineFolder}
@@ -65,6 +65,9 @@ func checkProperties(where string, props map[string]any) error {
 	}
 	if asked, ok := props[usersProperty]; ok && asked != oneUser && asked != manyUsers {
 		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", usersProperty, asked, where, oneUser, manyUsers)
+	}
+	if asked, ok := props[initProperty]; ok && asked != ownInit && asked != systemdInit && asked != autoInit {
+		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s, %s or %s", initProperty, asked, where, ownInit, systemdInit, autoInit)
 	}
 	for _, key := range vmSizes() {
 		value, ok := props[key]
@@ -131,6 +134,9 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	if err := c.ownNetwork(&machine); err != nil {
 		return nil, err
 	}
+	if _, err := c.bootsSystemd(machine); err != nil {
+		return nil, err
+	}
 	cid, dir, err := c.root.create(vms())
 	if err != nil {
 		return nil, err
@@ -144,11 +150,25 @@ func (c *call) createVM(ctx context.Context) (any, error) {
 	if c.req.APIVersion < 2 {
 		return cid, nil
 	}
-	omitted, err := c.omitted(machine)
-	if err != nil || omitted == "" {
-		return []any{cid, machine.Networks}, nil // the VM exists, and the omitted units are only a note for people
+	if notes := c.notes(machine); len(notes) > 0 {
+		return []any{cid, machine.Networks, map[string]any{"notes": notes}}, nil
 	}
-	return []any{cid, machine.Networks, map[string]any{"notes": []string{omitted}}}, nil
+	return []any{cid, machine.Networks}, nil
+}
+
+// notes returns lines for people about how a VM was booted, and adds details to the log.
+func (c *call) notes(machine vm) (notes []string) {
+	boot, systemd := c.bootNote(machine)
+	if boot != "" {
+		notes = append(notes, boot)
+	}
+	if systemd {
+		return notes
+	}
+	if omitted, err := c.omitted(machine); err == nil && omitted != "" {
+		notes = append(notes, omitted) // without them, the VM exists, too
+	}
+	return notes
 }
 
 // omitted returns a line about the units of the stemcell that the VM does not start, and

@@ -60,6 +60,11 @@ func (b *builder) stemcell() error {
 }
 
 func (b *builder) add() error {
+	if b.Systemd != nil { // an earlier start without systemd has replaced the program
+		if err := b.clear(upperDir + systemctl); err != nil {
+			return err
+		}
+	}
 	return b.put(append([]File{{Name: "etc/resolv.conf", Text: b.resolvers(), Mode: 0o644}}, b.Added...)...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,18 +55,38 @@ func runInit(ctx context.Context, spec Spec) error {
 		logins, err = listenForLogins(spec)
 	}
 	if err == nil {
+		i.booted, err = openBooted(spec)
+	}
+	if err == nil {
 		err = enter(spec, held)
 	}
 	if err == nil {
-		err = i.startAgent()
+		err = i.startFirst(held)
 	}
 	report(err)
 	if err != nil {
 		return err
 	}
 	guard.Go(ctx, func() { serve(ctx) })
+	if err := i.awaitSystemd(ctx); err != nil {
+		return err
+	}
 	guard.Go(ctx, func() { i.serveLogins(ctx, logins) })
 	return i.run(ctx)
+}
+
+// startFirst starts the stemcell's systemd, if it is to boot the VM, or else the agent.
+func (i *initProcess) startFirst(held Held) error {
+	if i.spec.Systemd == nil {
+		return i.startAgent()
+	}
+	if held.Cgroup == "" {
+		return i.withoutSystemd("the VM has no cgroup of its own")
+	}
+	if err := i.startSystemd(); err != nil {
+		return i.withoutSystemd(err.Error())
+	}
+	return nil
 }
 
 // connect makes the VM's own network, if it has one. Then serve hands out connections to
@@ -132,6 +153,9 @@ type initProcess struct {
 	agent    int
 	began    time.Time // when the agent was started
 	children chan os.Signal
+	booted   *os.File     // for Booted; nil if Spec.Systemd is
+	systemd  bool         // agent is the stemcell's systemd
+	guest    atomic.Int64 // process id of systemd, for logins; 0: it does not run
 }
 
 func (i *initProcess) startAgent() error {
@@ -169,12 +193,12 @@ func (i *initProcess) run(ctx context.Context) error {
 		status, ended := i.collect()
 		switch {
 		case ended && ctx.Err() == nil && (again(status) || len(i.spec.Boot) > 0):
-			fmt.Fprintln(i.log, "the agent crashed or was killed, and is started again")
+			fmt.Fprintf(i.log, "%s crashed or was killed, and is started again\n", i.what())
 			if time.Since(i.began) > longestPause {
 				pauses.Reset()
 			}
 			_ = wait.For(ctx, pauses.Next())
-			if err := i.startAgent(); err != nil {
+			if err := i.startAgain(ctx); err != nil {
 				return err
 			}
 		case ended:
@@ -189,6 +213,25 @@ func (i *initProcess) run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// what names the first program for the log.
+func (i *initProcess) what() string {
+	if i.systemd {
+		return "the stemcell's systemd"
+	}
+	return "the agent"
+}
+
+// startAgain starts the first program after its end.
+func (i *initProcess) startAgain(ctx context.Context) error {
+	if !i.systemd {
+		return i.startAgent()
+	}
+	if err := i.startSystemd(); err != nil {
+		return i.withoutSystemd(err.Error())
+	}
+	return i.awaitSystemd(ctx)
 }
 
 // collect collects the processes that have ended, and reports whether the agent
@@ -210,8 +253,12 @@ func (i *initProcess) collect() (agent syscall.WaitStatus, ended bool) {
 
 // endAgent asks the agent to end first, because it would start jobs again.
 func (i *initProcess) endAgent() {
-	_ = syscall.Kill(i.agent, syscall.SIGTERM)
-	for until := time.Now().Add(agentGrace); time.Now().Before(until); pause() {
+	signal, grace := syscall.SIGTERM, agentGrace
+	if i.systemd {
+		signal, grace = haltSignal, systemdGrace
+	}
+	_ = syscall.Kill(i.agent, signal)
+	for until := time.Now().Add(grace); time.Now().Before(until); pause() {
 		if _, ended := i.collect(); ended {
 			return
 		}

@@ -44,7 +44,7 @@ func (i *initProcess) serveLogins(ctx context.Context, l *net.UnixListener) {
 			return
 		}
 		if err == nil {
-			err = i.login(conn)
+			err = i.login(ctx, conn)
 		}
 		if err != nil {
 			fmt.Fprintf(i.log, "cannot serve a login: %v\n", err)
@@ -53,23 +53,26 @@ func (i *initProcess) serveLogins(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-func (i *initProcess) login(conn *net.UnixConn) error {
+func (i *initProcess) login(ctx context.Context, conn *net.UnixConn) error {
 	defer conn.Close()
 	f, err := conn.File()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	process, err := os.StartProcess(GuestProgram, []string{GuestProgram, "plugin", "login-inside"}, &os.ProcAttr{
-		Dir:   "/",
-		Env:   guestEnv(),
-		Files: []*os.File{f, i.log, i.log},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+	return i.inside(ctx, func() error {
+		process, err := os.StartProcess(GuestProgram, []string{GuestProgram, "plugin", "login-inside"}, &os.ProcAttr{
+			Dir:   "/",
+			Env:   guestEnv(),
+			Files: []*os.File{f, i.log, i.log},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
+		if err != nil {
+			return err
+		}
+		i.place(process.Pid)
+		return process.Release()
 	})
-	if err != nil {
-		return err
-	}
-	return process.Release()
 }
 
 // guestEnv returns the environment of the first programs of a VM.

@@ -10,10 +10,10 @@ import (
 	"bootstrap/internal/process"
 )
 
-// Main runs the part of a VM that args name: "try", "build SPEC", "init SPEC" or "tree
-// ...". It reports the result to the process that has started it.
+// Main runs the part of a VM that args name: "try", "build SPEC", "init SPEC",
+// "systemd PROGRAM", "ask UNITS" or "tree ...". It reports the result to the process that has started it.
 func Main(ctx context.Context, args []string) error {
-	if !process.IsPipe(saysFD) || args[0] != "try" && args[0] != "tree" && !process.IsPipe(waitFD) {
+	if !process.IsPipe(saysFD) || args[0] != "try" && args[0] != "tree" && args[0] != "systemd" && args[0] != "ask" && !process.IsPipe(waitFD) {
 		return errors.New("cannot start a part of a VM: only bootstrap itself starts these parts")
 	}
 	if args[0] == "build" || args[0] == "tree" {
@@ -36,6 +36,13 @@ func Main(ctx context.Context, args []string) error {
 	var spec Spec
 	if len(args) != 2 {
 		return fmt.Errorf("cannot start a part of a VM with %d arguments", len(args))
+	}
+	switch args[0] {
+	case "systemd":
+		report(runSystemd(args[1]))
+		return nil
+	case "ask":
+		return answer(ctx, args[1])
 	}
 	if err := json.Unmarshal([]byte(args[1]), &spec); err != nil {
 		return fmt.Errorf("cannot read the description of the VM: %w", err)

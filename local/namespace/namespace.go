@@ -67,6 +67,9 @@ type Spec struct {
 	// Boot is the command of the stemcell that runs in place of the agent, and is started
 	// again whenever it ends.
 	Boot []string `json:"boot,omitempty"`
+	// Systemd is the systemd of the stemcell, which boots the VM if it has a cgroup; nil, or
+	// if that fails: Boot does.
+	Systemd *Systemd `json:"systemd,omitempty"`
 	// Added are files that the stemcell lacks, or that replace its own.
 	Added []File `json:"added,omitempty"`
 
@@ -81,6 +84,28 @@ type Spec struct {
 	// Hold sets the limits of the VM, whose only process so far is pid; nil: it has none.
 	Hold func(ctx context.Context, pid int) (Held, error) `json:"-"`
 }
+
+// Systemd is the systemd of a stemcell.
+type Systemd struct {
+	Program string   `json:"program"` // path in the VM
+	Units   []string `json:"units"`   // units that must be active, or Boot runs in its place
+}
+
+// ReplacedSystemctl is the path in the VM of the program that is mounted over the stemcell's
+// systemctl if its systemd does not run.
+const ReplacedSystemctl = "/usr/lib/machine/systemctl"
+
+// Booted says what boots a VM with Spec.Systemd. The VM can write to the file InitFile,
+// which contains it.
+type Booted struct {
+	Systemd string   `json:"systemd,omitempty"` // state of the stemcell's systemd, such as running or degraded; empty: it does not run
+	Failed  []string `json:"failed,omitempty"`  // its failed units
+	Reason  string   `json:"reason,omitempty"`  // why it does not run
+}
+
+// InitFile is the name of the file with Booted in the folder of a VM. It is empty until the
+// VM has booted.
+const InitFile = "init.json"
 
 // Held says how the limits of a VM are enforced.
 type Held struct {
