@@ -36,7 +36,7 @@ func (r *run) linkNames(wishes []document.LinkWish) ([]document.LinkNames, error
 	groups := r.jobs.namedGroups(own)
 	list := make([]document.LinkNames, len(wishes))
 	for i, w := range wishes {
-		p, err := links.Find(r.in.Manifest.Name, groups, w.Type, w.From)
+		p, err := links.Find(r.in.Manifest.Name, groups, w.Type, w.From, r.jobs.names())
 		switch {
 		case err != nil:
 			list[i].Wrong = err.Error()

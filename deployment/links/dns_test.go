@@ -104,3 +104,24 @@ func TestWrongAliases(t *testing.T) {
 		}
 	}
 }
+
+// The names of certificates are those that templates get.
+func TestNamesOfCertificates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		style          dns.Style
+		name, wildcard string
+	}{
+		{dns.Style{}, "q-s0.db.default.dep.bosh", "*.db.default.dep.bosh"},
+		{dns.Style{Short: true}, "q-n1s0.q-g1.bosh", "*.q-g1.bosh"},
+		{dns.Style{Short: true, Links: true}, "q-n1s0.q-g3.bosh", "*.q-g3.bosh"},
+	} {
+		p, err := Find("dep", deployment(nil), "sql", "conn", numbered(c.style, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, wild := p.Names(false), p.Names(true)[0]; got[0] != c.name || got[1] != "10.0.0.1" || wild != c.wildcard {
+			t.Errorf("%+v: %q, %s", c.style, got, wild)
+		}
+	}
+}

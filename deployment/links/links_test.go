@@ -203,7 +203,7 @@ func TestCandidatesElsewhere(t *testing.T) {
 // A link has the name that the Director gives it, and the addresses of its instances.
 func TestNames(t *testing.T) {
 	groups := deployment(func(groups []Group) { groups[0].Name = "My_DB" })
-	p, err := Find("Cf_1", groups, "sql", "conn")
+	p, err := Find("Cf_1", groups, "sql", "conn", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestNames(t *testing.T) {
 		if strings.HasPrefix(want, "several") {
 			list = append(list, groups[0])
 		}
-		if _, err := Find("d", list, ask[0], ask[1]); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Find("d", list, ask[0], ask[1], nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", ask, err, want)
 		}
 	}

@@ -13,11 +13,15 @@ import (
 // instance on the default network. wildcard asks for a name that is valid for each
 // instance, in place of the name of the link.
 func (p *Provider) Names(wildcard bool) []string {
-	host := "q-s0"
-	if wildcard {
-		host = "*"
+	name := strings.Join([]string{"q-s0", canonical(p.Group), canonical(p.Default), canonical(p.Deployment), "bosh"}, ".")
+	if p.dns != nil {
+		name = p.dns.Link(p.Group, p.numbered(), p.Default)
 	}
-	names := []string{strings.Join([]string{host, canonical(p.Group), canonical(p.Default), canonical(p.Deployment), "bosh"}, ".")}
+	if wildcard {
+		_, rest, _ := strings.Cut(name, ".")
+		name = "*." + rest
+	}
+	names := []string{name}
 	for _, in := range p.Instances {
 		if addr := in.Addresses[p.Default]; addr != "" && !slices.Contains(names, addr) {
 			names = append(names, addr)
@@ -31,17 +35,19 @@ func canonical(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 }
 
-// Find returns the only provider of a link with a type and a name. The error names those
-// of the type.
-func Find(deployment string, groups []Group, kind, name string) (*Provider, error) {
+// Find returns the only provider of a link with a type and a name. names is that of Resolve.
+// The error names those of the type.
+func Find(deployment string, groups []Group, kind, name string, names *DNS) (*Provider, error) {
 	r := resolver{deployment: deployment}
 	for i := range groups {
 		// Mistakes in what a job provides are reported when links are connected.
 		r.providers = append(r.providers, r.provided(&groups[i])...)
 	}
+	r.number(groups, names)
 	found, typed := matching(r.providers, kind, name, true)
 	switch {
 	case len(found) == 1:
+		found[0].dns = r.names
 		return &found[0], nil
 	case len(found) > 1:
 		return nil, fmt.Errorf("several jobs provide a link %q of the type %q: %s; give one of them another name with as", name, kind, jobsOf(found))

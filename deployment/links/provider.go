@@ -19,6 +19,7 @@ type Provider struct {
 
 	shared  bool            // other deployments may consume it
 	aliases []dns.LinkAlias // without their Link
+	dns     *DNS            // set by Find; nil: the deployment has no DNS names
 }
 
 // called returns the name by which consumers find the link.
