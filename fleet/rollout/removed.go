@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"bootstrap/deployment/record"
 	"bootstrap/fleet"
@@ -110,6 +112,7 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		}
 	}
 	var list []Removed
+	living := livingOf(f, home)
 	for _, k := range candidates {
 		path := k.State
 		if !team.IsAddress(path) {
@@ -127,6 +130,8 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		switch {
 		case recordErr != nil:
 			one.Problem = recordErr.Error()
+		case all != nil && slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return living()[in.ID] }):
+			continue
 		case all != nil && all.Needed():
 			one.Instances = record.Names(all.Instances)
 			one.Disks, err = orphansOf(all, home)
@@ -134,10 +139,16 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 				one.Problem = "its orphaned disks cannot be listed: " + err.Error()
 			}
 		case err != nil:
+			if moved, ok := errors.AsType[*state.MovedError](err); ok && present[moved.To] {
+				continue
+			}
 			one.Problem = "its state cannot be read: " + err.Error()
 		case !found || !deployed(st):
 			continue
 		default:
+			if living()[st.InstallationID] {
+				continue
+			}
 			one.VM = st.CurrentVMCID
 			for _, d := range st.Disks {
 				one.Disks = append(one.Disks, d.CID)
@@ -146,6 +157,29 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		list = append(list, one)
 	}
 	return list
+}
+
+// livingOf returns a function that returns the IDs of the installations and instances of a
+// fleet file's members; it reads their states once. A state with one of these IDs is an old
+// copy of the state of a member, which has another place. f may be nil.
+func livingOf(f *fleet.Fleet, home string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		ids := map[string]bool{}
+		if f == nil {
+			return ids
+		}
+		for _, m := range f.Members {
+			if st, found, err := readState(m, home); err == nil && found && st.InstallationID != "" {
+				ids[st.InstallationID] = true
+			}
+			if all, err := instancesOf(m, home); err == nil && all != nil {
+				for _, in := range all.Instances {
+					ids[in.ID] = true
+				}
+			}
+		}
+		return ids
+	})
 }
 
 // readState reads the state of a member with one instance, or this machine's copy of it.

@@ -1,0 +1,37 @@
+//go:build unix
+
+package rollout
+
+import (
+	"strings"
+	"testing"
+)
+
+// Members that are no longer in the file are deleted at the end, if all others have ended
+// well; flags of deploy are not for them. A copy of a living member's state is none of them.
+func TestPruneRemovedMembers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "abcd", "max_in_flight: 2", map[string]string{"deploy b": "end 1 'b is broken'"})
+	for _, name := range []string{"a", "b", "c"} {
+		s.deployedAs(t, name, nil)
+	}
+	s.write(t, "d-state.json", s.file("a-state.json"))
+	if _, err := Deploy(t.Context(), s.options(t)); err == nil {
+		t.Fatal("no error")
+	}
+	s.write(t, "fleet.yml", "members:\n- manifest: a.yml\n- manifest: b.yml\nupdate: {max_in_flight: 2}\n")
+	opts := s.options(t)
+	opts.Prune = true
+	opts.Program.Flags, opts.Program.DeleteFlags = []string{"--fix"}, []string{"--yes"}
+	if r, err := Deploy(t.Context(), opts); err == nil || verdicts(r) != "a done, b failed, c not started" || s.calls("delete") != "" {
+		t.Fatalf("%v: %s; deleted: %q", err, verdicts(r), s.calls("delete"))
+	}
+	s.does(t, "deploy b", "")
+	r, err := Deploy(t.Context(), opts)
+	if err != nil || verdicts(r) != "a done, b done, c done" || s.calls("delete") != "c" || r.Numbers.ToDelete != 1 || r.Numbers.Members != 2 {
+		t.Fatalf("%v: %s, %+v; deleted: %q", err, verdicts(r), r.Numbers, s.calls("delete"))
+	}
+	if args := s.file("arguments-delete-c"); strings.Contains(args, "--fix") || !strings.Contains(args, "--yes") {
+		t.Errorf("%q", args)
+	}
+}
