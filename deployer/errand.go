@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"context"
+	"fmt"
 
 	"bootstrap/deployer/access"
 	"bootstrap/manifest/document"
@@ -35,7 +36,12 @@ func (r *run) runErrand(ctx context.Context, what ErrandRun) (access.ErrandOutco
 	}
 	out, err := vm.RunErrand(ctx, what.ErrandOptions)
 	if out.Fingerprint != "" && !out.Skipped {
-		kerr := kept.SetErrand(what.Name, succeeded(out, err))
+		success := succeeded(out, err)
+		if lost := r.t.State.Lost(ctx); lost != nil {
+			r.t.Out.Warning(fmt.Sprintf("%v; another run may have stopped or changed the jobs while the errand %s ran", lost, what.Name))
+			success = ""
+		}
+		kerr := kept.SetErrand(what.Name, success)
 		if err == nil {
 			err = kerr
 		}
