@@ -835,11 +835,11 @@ func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 			"deployer/remade.go", "deployer/steps.go", "deployer/timeline.go", "deployer/verify.go",
 		},
 		"CurrentVMCID": { // also the files that report the results at the end
-			"deployer/apart.go", "deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/problems.go", "deployer/run.go", "deployer/timeline.go",
+			"deployer/apart.go", "deployer/applied.go", "deployer/check.go", "deployer/expect.go", "deployer/planning.go", "deployer/problems.go", "deployer/run.go", "deployer/snapshots.go", "deployer/timeline.go",
 			"deployer/verify.go", "deployer/vm_reached.go",
 		},
 		"Disk()": { // also the file that checks whether the disk is still that of the last deploy
-			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/problems.go", "deployer/putback.go", "deployer/remade.go",
+			"deployer/applied.go", "deployer/disks.go", "deployer/expect.go", "deployer/problems.go", "deployer/putback.go", "deployer/remade.go", "deployer/snapshots.go",
 		},
 	}
 	seen := map[string]bool{}

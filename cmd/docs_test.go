@@ -125,7 +125,7 @@ func checkCall(root *cobra.Command, words []string) error {
 		switch sub := child(cmd, word); {
 		case sub != nil:
 			cmd = sub
-		case cmd.HasSubCommands() && (cmd == root || cmd.Args == nil || cmd.Name() != "disks" && cmd.Name() != "help"):
+		case cmd.HasSubCommands() && (cmd == root || cmd.Args == nil || cmd.Name() != "disks" && cmd.Name() != "snapshots" && cmd.Name() != "help"):
 			return fmt.Errorf("%s has no command %q", cmd.Name(), word)
 		}
 	}

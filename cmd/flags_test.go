@@ -311,7 +311,7 @@ func TestWrongUsage(t *testing.T) {
 		{"help nosuch", `unknown command "nosuch"`, "bootstrap help --help"},
 		{"help state shwo", `state has no command "shwo"; it has backups, diff, import, key, leftovers, move, pull, push, restore, rm, show, trust, unlock. Did you mean "show"?`, "bootstrap help --help"},
 		{"disks lst m.yml", `disks has no command "lst"; it has attach, delete, forget`, "bootstrap disks --help"},
-		{"disks atach", `disks has no command "atach"; it has attach, delete, forget, list. Did you mean "attach"?`, "bootstrap disks --help"},
+		{"disks atach", `disks has no command "atach"; it has attach, delete, forget, list, snapshots. Did you mean "attach"?`, "bootstrap disks --help"},
 		{"cache lst", `cache has no command "lst"; it has list, prune. Did you mean "list"?`, "bootstrap cache --help"},
 		{"variables rotat m.yml", `variables has no command "rotat"; it has list, rotate. Did you mean "rotate"?`, "bootstrap variables --help"},
 		{"deploy", "deploy needs a manifest: bootstrap deploy MANIFEST; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap deploy --help"},

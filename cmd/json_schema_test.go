@@ -39,7 +39,7 @@ func printed() map[string]any {
 		"result":      ui.Result{},
 		"explanation": about.Explanation{},
 		"text":        cli.TextLine{}, "document": cli.TextLine{}, "file": manifests.FileLine{}, "schema": manifests.SchemaLine{},
-		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{}, "event": observe.SeenEvent{}, "cloud_problem": ui.CloudProblem{},
+		"status": observe.Condition{}, "check": observe.Check{}, "disk": observe.SeenDisk{}, "snapshot": ui.Snapshot{}, "event": observe.SeenEvent{}, "cloud_problem": ui.CloudProblem{},
 		"address": observe.HeldAddress{}, "deployment": observe.Listed{}, "subnet": observe.Subnet{}, "need": observe.Need{}, "finding": records.Finding{},
 		"problem": cli.Problem{}, "unchecked": manifests.Unchecked{}, "locked": manifests.LockLine{},
 		"version": about.Program{}, "state": ui.State{}, "backup": ui.Backup{}, "leftover": ui.Leftover{}, "done": records.DoneView{}, "difference": records.DifferenceView{}, "removed": records.RemovedView{},

@@ -45,7 +45,7 @@ type ResponseError struct {
 type Info struct {
 	StemcellFormats []string `json:"stemcell_formats"`
 	APIVersion      int      `json:"api_version"` // 1 if the CPI does not say; at most MaxAPIVersion
-	// Extensions are the CPI's methods beyond those of BOSH. Only the embedded
+	// Extensions are what the CPI can do beyond the methods of BOSH. Only the embedded
 	// CPI has any.
 	Extensions []string `json:"extensions,omitempty"`
 }
@@ -56,6 +56,13 @@ const MaxAPIVersion = 3
 
 // HasStemcellMethod is the extension that reports whether a stemcell exists.
 const HasStemcellMethod = "has_stemcell"
+
+// DiskFromSnapshot is the extension of a CPI whose create_disk makes a disk with the data of
+// a snapshot, which cloud_properties name with the key SnapshotProperty.
+const (
+	DiskFromSnapshot = "create_disk.snapshot"
+	SnapshotProperty = "snapshot"
+)
 
 // The error types that every CPI may report; a CPIError is about the request,
 // not about the cloud.

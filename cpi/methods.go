@@ -209,6 +209,11 @@ func (c *Client) SnapshotDisk(ctx context.Context, cid string, metadata map[stri
 	return c.decodeCID("snapshot_disk", result)
 }
 
+// DeleteSnapshot deletes a snapshot of a disk.
+func (c *Client) DeleteSnapshot(ctx context.Context, cid string) error {
+	return c.do(ctx, "delete_snapshot", []string{cid})
+}
+
 // do calls a method that returns nothing and whose first arguments are CIDs.
 func (c *Client) do(ctx context.Context, method string, cids []string, args ...any) error {
 	if err := given(method, cids...); err != nil {

@@ -317,14 +317,14 @@ func (ds *disks) metadata() map[string]string {
 func (ds *disks) snapshot(ctx context.Context, step plan.Step) error {
 	disk := step.Name
 	return ds.rec.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
-		cid, err := ds.journal.Create(ctx, state.Intent{Method: "snapshot_disk", Disk: disk}, func(c *cpi.Client) (string, error) {
+		cid, err := ds.journal.Create(ctx, snapshotOf(ds.rec.State.Get(), disk), func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, disk, ds.metadata())
 		})
 		if cpi.NotImplemented(err) || cpi.NotSupported(err) {
 			return report.Skip("not supported by the CPI")
 		}
 		if err == nil {
-			s.Info(fmt.Sprintf("  Took snapshot '%s' of disk '%s'; bootstrap never deletes snapshots", cid, disk))
+			s.Info(fmt.Sprintf("  Took snapshot '%s' of disk '%s'; `bootstrap disks snapshots` lists it", cid, disk))
 		}
 		return err
 	})

@@ -207,6 +207,38 @@ func (r *diskRecord) deletePhases() []phase {
 	}...)
 }
 
+// takePhases returns the phases of disks snapshots take.
+func (r *snapshotRecord) takePhases() []phase {
+	return append(r.changingPhases(), []phase{
+		{name: "find disk", do: r.findDisk},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "take snapshot", do: r.take},
+	}...)
+}
+
+// deletePhases returns the phases of disks snapshots delete.
+func (r *snapshotRecord) deletePhases() []phase {
+	return append(r.localPhases(), []phase{
+		{name: "find snapshots", do: r.findOld},
+		{name: "confirm", do: r.confirmDelete},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "delete snapshots", do: r.delete},
+	}...)
+}
+
+// restorePhases returns the phases of disks snapshots restore.
+func (r *snapshotRecord) restorePhases() []phase {
+	return append(r.changingPhases(), []phase{
+		{name: "find snapshot", do: r.findOne},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "settle intents", do: r.settle},
+		{name: "find disk", group: instance.Validating, do: r.refuseMissing},
+		{name: "restore snapshot", do: r.restore},
+	}...)
+}
+
 // dropPhases returns the phases of DropOrphans.
 func (r *run) dropPhases() []phase {
 	return append(r.localPhases(), phase{name: "drop orphans", do: r.dropOrphans})

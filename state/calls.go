@@ -59,6 +59,7 @@ func Calls() []Call {
 		{Method: "delete_vm", Effect: Deletes, Thing: "VM", Asks: "has_vm", needs: "cid", has: hasCID, forget: (*State).forgetVM},
 		{Method: "delete_disk", Effect: Deletes, Thing: "disk", Asks: "has_disk", needs: "cid", has: hasCID, forget: (*State).forgetDisk},
 		{Method: "delete_stemcell", Effect: Deletes, Thing: "stemcell", needs: "cid", has: hasCID, forget: (*State).forgetStemcell},
+		{Method: "delete_snapshot", Effect: Deletes, Thing: "snapshot", needs: "cid", has: hasCID, forget: (*State).forgetSnapshot},
 	}
 }
 
@@ -101,20 +102,29 @@ func (in Intent) Sought() string {
 	return "what " + in.Method + " made"
 }
 
+// AddDisk records a disk that exists. It does not become the current one.
+func (s *State) AddDisk(cid string, size int, props map[string]any) {
+	s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: size, CloudProperties: nonNil(props)})
+}
+
 // settleDisk records a disk. It does not become the current one.
 func (s *State) settleDisk(in Intent, cid string) error {
 	if s.ownsDisk(cid) {
 		return fmt.Errorf("disk %s was created and is recorded already: the CPI gave the same CID twice", cid)
 	}
-	s.Disks = append(s.Disks, Disk{ID: uuid.NewString(), CID: cid, Size: in.Size, CloudProperties: nonNil(in.CloudProperties)})
+	s.AddDisk(cid, in.Size, in.CloudProperties)
 	return nil
 }
 
 func (s *State) settleSnapshot(in Intent, cid string) error {
 	if !slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) {
-		s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started})
+		s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started, Size: in.Size, CloudProperties: in.CloudProperties})
 	}
 	return nil
+}
+
+func (s *State) forgetSnapshot(cid string) {
+	s.Own.Snapshots = slices.DeleteFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid })
 }
 
 func (s *State) forgetVM(cid string) {

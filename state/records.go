@@ -141,10 +141,11 @@ func (s *State) Adopt(cid string) (d Disk, ok bool) {
 	return d, true
 }
 
-// Owns reports whether the state records a VM, a disk, an orphan or a stemcell with that
-// CID. Only these may be deleted.
+// Owns reports whether the state records a VM, a disk, an orphan, a stemcell or a snapshot
+// with that CID. Only these may be deleted.
 func (s *State) Owns(cid string) bool {
 	return cid != "" && (s.ownsVM(cid) || s.ownsDisk(cid) ||
+		slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) ||
 		slices.ContainsFunc(s.Stemcells, func(r Stemcell) bool { return r.CID == cid }))
 }
 

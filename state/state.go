@@ -123,7 +123,7 @@ type Own struct {
 	Swap *OldVM `json:"swap,omitempty"`
 	// Orphans are disks that no VM uses and that only a person may delete.
 	Orphans []Orphan `json:"orphans,omitempty"`
-	// Snapshots are copies of disks from before changes. They are never deleted.
+	// Snapshots are copies of disks. Only a person deletes them.
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
 	// DNSVersion is the version of the DNS records that were sent last.
 	DNSVersion uint64 `json:"dns_version,omitempty"`
@@ -171,6 +171,9 @@ type Snapshot struct {
 	CID   string    `json:"cid"`
 	Disk  string    `json:"disk"` // CID
 	Taken time.Time `json:"taken"`
+	// Size in MiB and CloudProperties are those of the disk; 0: unknown.
+	Size            int            `json:"size,omitempty"`
+	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
 
 	unknown *more
 }

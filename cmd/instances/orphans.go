@@ -15,7 +15,7 @@ import (
 // the one with the CID opts.Disk, or all since before opts.OrphansBefore. It removes former
 // instances that have no disks any more from the record.
 func DeleteOrphans(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance) error {
-	return onStates(ctx, opts, all, list, deployer.DeleteDisk)
+	return OnStates(ctx, opts, all, list, deployer.DeleteDisk)
 }
 
 // DropAttached removes orphans that are attached to another instance from the states of
@@ -43,11 +43,12 @@ func DropAttached(ctx context.Context, opts deployer.Options, all *record.Record
 	for cid := range used {
 		opts.Attached[cid] = true
 	}
-	return onStates(ctx, opts, all, list, deployer.DropOrphans)
+	return OnStates(ctx, opts, all, list, deployer.DropOrphans)
 }
 
-// onStates calls do for each of the instances that has a state, without questions.
-func onStates(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance, do func(context.Context, deployer.Options) error) error {
+// OnStates calls do for each of the instances that has a state, without questions. It removes
+// former instances of which do has left no state from the record.
+func OnStates(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance, do func(context.Context, deployer.Options) error) error {
 	show := opts.Report
 	opts.Confirm, opts.Report = nil, func(e report.Event) {
 		if e.Kind != report.Ended { // It would be taken for the end of the command.

@@ -39,7 +39,7 @@ and does not ask the cloud. Of several instances it lists those of all, or of --
 		Short:   "The same as disks without a command",
 		Example: "  bootstrap disks list manifest.yml --orphaned",
 	})
-	cmd.AddCommand(list, newDisksAttach(c), newDisksDelete(c), newDisksForget(c))
+	cmd.AddCommand(list, newDisksAttach(c), newDisksDelete(c), newDisksForget(c), newSnapshots(c))
 	return cmd
 }
 

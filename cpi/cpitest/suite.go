@@ -324,7 +324,16 @@ func (s Suite) snapshot(t *testing.T) {
 	if err != nil {
 		t.Fatalf("snapshot_disk: %v", err)
 	}
-	if err := call(ctx, c, "delete_snapshot", snapshot); err != nil {
+	if info, err := c.Info(ctx); err == nil && slices.Contains(info.Extensions, cpi.DiskFromSnapshot) {
+		restored, err := c.CreateDisk(ctx, s.DiskSize, map[string]any{cpi.SnapshotProperty: snapshot}, "")
+		if err == nil {
+			err = c.DeleteDisk(ctx, restored)
+		}
+		if err != nil {
+			t.Errorf("create_disk of a snapshot: %v", err)
+		}
+	}
+	if err := c.DeleteSnapshot(ctx, snapshot); err != nil {
 		t.Errorf("delete_snapshot: %v", err)
 	}
 }

@@ -169,7 +169,7 @@ func notFoundBy(in state.Intent, err error) bool {
 		return refused.Type == cpi.TypeVMNotFound
 	case "disk":
 		return refused.Type == cpi.TypeDiskNotFound
-	case "stemcell":
+	case "stemcell", "snapshot": // Most CPIs have no error type for these.
 		return cpi.StemcellGone(err, in.CID)
 	}
 	return cpi.NotFound(err)

@@ -77,6 +77,7 @@ func deployed(t *testing.T, methods map[string]string) *deployment {
 		st.Stemcells = []state.Stemcell{{ID: "s", Name: "os", Version: "1", CID: "sc-1"}}
 		st.Disks = []state.Disk{{ID: "d", CID: "disk-1", Size: 10}}
 		st.Own.Orphans = []state.Orphan{{CID: "disk-0"}}
+		st.Own.Snapshots = []state.Snapshot{{CID: "snap-0", Disk: "disk-1"}}
 	})
 	return d
 }
@@ -189,6 +190,7 @@ func samples() map[string]sample {
 		"delete_vm":       {state.Intent{CID: "vm-1"}, `delete_vm ["vm-1"]`, `null`, "", "vm-1"},
 		"delete_disk":     {state.Intent{CID: "disk-1"}, `delete_disk ["disk-1"]`, `null`, "", "disk-1"},
 		"delete_stemcell": {state.Intent{CID: "sc-1"}, `delete_stemcell ["sc-1"]`, `null`, "", "sc-1"},
+		"delete_snapshot": {state.Intent{CID: "snap-0"}, `delete_snapshot ["snap-0"]`, `null`, "", "snap-0"},
 	}
 }
 

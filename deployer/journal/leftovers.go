@@ -69,6 +69,8 @@ func deleteCall(ctx context.Context, c *cpi.Client, method, cid string) error {
 		return c.DeleteDisk(ctx, cid)
 	case "delete_stemcell":
 		return c.DeleteStemcell(ctx, cid)
+	case "delete_snapshot":
+		return c.DeleteSnapshot(ctx, cid)
 	}
 	return fmt.Errorf("unknown CPI method %s", method)
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"bootstrap/internal/removal"
-
 	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/local/namespace"
@@ -34,6 +32,7 @@ type snapshot struct {
 	CID       string         `json:"cid"`
 	Disk      string         `json:"disk"`
 	Size      int            `json:"size"`
+	Owners    string         `json:"owners,omitempty"` // of the files
 	Metadata  map[string]any `json:"metadata,omitempty"`
 	CreatedAt time.Time      `json:"created_at"`
 }
@@ -45,19 +44,27 @@ func (c *call) createDisk(ctx context.Context) (any, error) {
 	if err := c.args(&size, &props, &near); err != nil {
 		return nil, err
 	}
-	if err := checkDisk(size, props); err != nil {
+	of, err := c.sourceOf(props)
+	if err == nil {
+		err = checkDisk(size, props)
+	}
+	if err != nil {
 		return nil, err
 	}
 	cid, dir, err := c.root.create(disks())
 	if err != nil {
 		return nil, err
 	}
-	notHeld, err := c.makeData(ctx, dir, size, near)
+	d := disk{CID: cid, Size: size, CloudProperties: props, CreatedAt: time.Now().UTC()}
+	d.NotHeld, err = c.makeData(ctx, dir, size, near)
+	if err == nil && of != nil {
+		err = c.fill(ctx, &d, *of)
+	}
 	if err == nil {
-		err = c.root.save(disks(), cid, disk{CID: cid, Size: size, CloudProperties: props, NotHeld: notHeld, CreatedAt: time.Now().UTC()})
+		err = c.root.save(disks(), cid, d)
 	}
 	if err != nil {
-		_ = removal.Tree(dir) // the next call tries again
+		_ = c.root.removeTree(context.WithoutCancel(ctx), dir) // the next call tries again
 		return nil, err
 	}
 	return cid, nil
@@ -326,7 +333,7 @@ func (c *call) snapshotDisk(ctx context.Context) (any, error) {
 	}
 	err = c.copyDisk(ctx, d, filepath.Join(dir, "data"))
 	if err == nil {
-		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Metadata: metadata, CreatedAt: time.Now().UTC()})
+		err = c.root.save(snapshots(), cid, snapshot{CID: cid, Disk: diskCID, Size: d.Size, Owners: c.snapshotOwners(d), Metadata: metadata, CreatedAt: time.Now().UTC()})
 	}
 	if err != nil {
 		_ = c.root.removeTree(context.WithoutCancel(ctx), dir) // the next call tries again

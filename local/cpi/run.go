@@ -212,5 +212,5 @@ func (c *call) args(into ...any) error {
 }
 
 func (c *call) info() (any, error) {
-	return cpi.Info{StemcellFormats: []string{"local", "warden-tar"}, APIVersion: c.cfg.APIVersion, Extensions: []string{cpi.HasStemcellMethod}}, nil
+	return cpi.Info{StemcellFormats: []string{"local", "warden-tar"}, APIVersion: c.cfg.APIVersion, Extensions: []string{cpi.HasStemcellMethod, cpi.DiskFromSnapshot}}, nil
 }

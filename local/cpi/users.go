@@ -158,12 +158,17 @@ func (c *call) copyDisk(ctx context.Context, d disk, to string) error {
 	if data := c.dataDir(d); !isFolder(data) {
 		return fmt.Errorf("%s is not a folder: a job has removed or replaced the disk's data", data)
 	}
-	if d.Owners == ownersOne {
-		return copyTree(ctx, c.dataDir(d), to)
+	return c.copyData(ctx, d.Owners, c.dataDir(d), to)
+}
+
+// copyData copies a folder with files of these owners.
+func (c *call) copyData(ctx context.Context, owners, from, to string) error {
+	if owners == ownersOne {
+		return copyTree(ctx, from, to)
 	}
 	users, err := c.root.users()
 	if err != nil {
 		return err
 	}
-	return users.Copy(ctx, c.self, c.dataDir(d), to)
+	return users.Copy(ctx, c.self, from, to)
 }

@@ -27,3 +27,6 @@ func Grow(context.Context, string, int, int, int) error { return errOther }
 
 // Copy returns an error: only Linux has loop devices.
 func Copy(context.Context, string, string) error { return errOther }
+
+// Fill returns an error: only Linux has loop devices.
+func Fill(context.Context, string, string) error { return errOther }

@@ -230,6 +230,24 @@ func copyTo(ctx context.Context, source *os.File, to string, more ...*os.File) e
 	return nil
 }
 
+// Fill copies the files of a folder to the file system in a file.
+func Fill(ctx context.Context, from, name string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := Folder(name)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	if err := copyTo(ctx, source, "/proc/self/fd/4", target); err != nil {
+		return err
+	}
+	return unix.Syncfs(int(target.Fd()))
+}
+
 // Used reports whether the file system in a file is still in use.
 func Used(name string) (bool, error) {
 	loop, err := loopOf(name)
