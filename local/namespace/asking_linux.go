@@ -18,7 +18,7 @@ import (
 // all jobs of the boot.
 const (
 	systemdTime = time.Minute
-	settleTime  = 10 * time.Second
+	settleTime  = 20 * time.Second
 	askPause    = 50 * time.Millisecond
 )
 
