@@ -287,6 +287,7 @@ func TestDeploymentCrash(t *testing.T) {
 	c.write()
 	trace := c.path("trace")
 	c.env = []string{"BOOTSTRAP_TRACE=" + trace}
+	killed := 0
 	for _, step := range []struct {
 		name      string
 		instances int
@@ -310,9 +311,13 @@ func TestDeploymentCrash(t *testing.T) {
 			chosen := regexp.MustCompile(ask)
 			points = slices.DeleteFunc(points, func(point string) bool { return !chosen.MatchString(step.name + " " + point) })
 		}
+		killed += len(points)
 		for i := c.rng.IntN(every); i < len(points); i += every {
 			c.killedAt(step.name, step.instances, points[i])
 		}
+	}
+	if killed == 0 {
+		t.Errorf("no step and point match CRASH=%s", os.Getenv("CRASH"))
 	}
 	c.remove()
 	c.nothingLeft()
