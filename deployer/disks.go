@@ -81,9 +81,9 @@ func recordedDisks(st state.State) string {
 		list = append(list, o.CID+" (orphan)")
 	}
 	if len(list) == 0 {
-		return "the state file records none"
+		return "the state file records none: `bootstrap status MANIFEST` shows which deployment it is of"
 	}
-	return "the state file records " + strings.Join(list, ", ")
+	return "the state file records " + strings.Join(list, ", ") + ": `bootstrap disks MANIFEST` shows them"
 }
 
 // attach makes the orphan the current disk.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"bootstrap/deployer/plan"
@@ -36,7 +37,8 @@ func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 		fmt.Fprintln(out, "\nNo jobs are stopped.")
 	}
 	for _, w := range p.Warnings {
-		if !printed(w) {
+		isReason := slices.ContainsFunc(p.Changes, func(c plan.Line) bool { return slices.Contains(c.Why, w) })
+		if !printed(w) && !isReason {
 			Warn(out, w)
 		}
 	}

@@ -111,6 +111,7 @@ type ErrandResult struct {
 // onOne runs the errand on the VM of a deployment with one instance.
 func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
 	result := ErrandResult{Instance: opts.Instance}
+	e.warnKeepAlive(opts)
 	err := e.run(ctx, opts, &result, e.c.Writer(e.c.Out()), e.c.Writer(e.c.Stderr))
 	if err != nil {
 		return err
@@ -161,7 +162,15 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 		}
 		return none
 	}
+	e.warnKeepAlive(opts)
 	return e.ended(ran)
+}
+
+// warnKeepAlive reports that --keep-alive has no effect on the existing VMs.
+func (e *errand) warnKeepAlive(opts deployer.Options) {
+	if e.keepAlive {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "--keep-alive has no effect: the errand runs on existing VMs, which stay"})
+	}
 }
 
 // flusher is a writer of lines.
