@@ -72,6 +72,7 @@ func TestComplete(t *testing.T) {
 		{"logs m.yml --job ", "page nats :4"},
 		{"render m.yml --job ", "page nats :4"},
 		{"fleet plan fleet.yml --only ", "outdated failed a b :4"},
+		{"fleet run-errand fleet.yml smoke --only ", "outdated failed a b :4"},
 		{"deploy m.yml --on-failure ", "keep previous :4"},
 		{"status --color ", "auto always never :4"},
 		{"deploy m.yml --vars-store ", "yml yaml age :8"},

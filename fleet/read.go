@@ -35,6 +35,9 @@ func Read(ctx context.Context, path string, opts document.Options, outside Outsi
 		r.list = func(l source.List, passed []string) ([]byte, error) { return outside.List(ctx, l, passed) }
 	}
 	d, err := document.Read(ctx, path, opts, r.read)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

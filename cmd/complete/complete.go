@@ -116,7 +116,7 @@ func completeFlag(home Home, cmd *cobra.Command, f *pflag.Flag) {
 		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return jobNames(home, cmd, args), noFiles
 		}
-	case f.Name == "only" && strings.HasSuffix(cmd.Use, "FLEET"):
+	case f.Name == "only" && strings.Contains(cmd.Use, " FLEET"):
 		complete = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return members(cmd, args), noFiles
 		}
