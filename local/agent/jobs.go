@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bootstrap/internal/atomicfile"
@@ -39,8 +40,11 @@ type jobs struct {
 	bundles    bundles
 	supervisor *monit.Supervisor
 
-	mu     sync.Mutex // one start, apply or unmonitor at a time
-	health sync.Mutex // held while the state is recorded
+	mu     sync.Mutex  // one start, apply or unmonitor at a time
+	booted atomic.Bool // boot puts the jobs under supervision, or has done so
+
+	health   sync.Mutex // held while the state is recorded
+	recorded string     // the last state that was recorded; empty: none yet
 }
 
 // newJobs creates the supervision, without any service yet; the caller must Close the
@@ -48,7 +52,11 @@ type jobs struct {
 func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
 	j := &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles}
 	j.supervisor = monit.New(ctx, monit.Config{
-		Changed: j.recordHealth, // not before there are services
+		Looked: func() {
+			if j.booted.Load() { // before it, j.supervisor may not be set
+				j.recordHealth()
+			}
+		},
 		// Releases use paths below /var/vcap.
 		Command: func(_ context.Context, argv []string) *exec.Cmd {
 			mapped := make([]string, len(argv))
@@ -89,6 +97,7 @@ func (j *jobs) boot() error {
 	if err := j.bundles.refreshBPM(); err != nil {
 		j.log.Error("bpm cannot be written", "cause", err)
 	}
+	j.booted.Store(true)
 	if err := j.reload(); err != nil {
 		// The agent starts anyway, because the VM could not be repaired without it.
 		j.log.Error("the jobs cannot be supervised", "cause", err)
@@ -280,9 +289,14 @@ func (j *jobs) recordHealth() {
 	health := struct {
 		State string `json:"state"`
 	}{j.state()}
+	if health.State == j.recorded {
+		return
+	}
 	if err := writeJSON(j.vm.Path("instance", "health.json"), health, 0o644); err != nil {
 		j.log.Error("health.json cannot be written", "cause", err)
+		return
 	}
+	j.recorded = health.State
 }
 
 // jobProcess is one element of get_state's processes.

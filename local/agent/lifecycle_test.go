@@ -36,7 +36,10 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("start: %s", got)
 	}
 	m.awaitState("running")
-	m.eventually("health.json has the state", func() bool { return m.read("instance", "health.json") == `{"state":"running"}` })
+	healthy := func() bool { return m.read("instance", "health.json") == `{"state":"running"}` }
+	m.eventually("health.json has the state", healthy)
+	m.must("start") // the processes run
+	m.eventually("health.json has the state again", healthy)
 	names := m.state().Processes
 	if len(names) != 2 || names[0].Name != "db" || names[1].Name != "web" {
 		t.Errorf("processes: %+v", names)

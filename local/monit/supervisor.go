@@ -25,9 +25,9 @@ type Config struct {
 	Resolve func(path string) string
 	// Report gets each Event; it must not block or call the Supervisor.
 	Report func(Event)
-	// Changed is called when State may return another state than before. It must not call
-	// Close.
-	Changed func()
+	// Looked is called whenever the Supervisor has looked at the services, at least once in
+	// a Cycle if there are any. It must not call Close.
+	Looked func()
 
 	Cycle     time.Duration // pause between two checks of a process; 1 s. The end of a process is usually noticed at once.
 	RuleCycle time.Duration // length of a "cycle" of rules; 10 s, as releases expect
@@ -94,8 +94,8 @@ func New(ctx context.Context, cfg Config) *Supervisor {
 	if cfg.Report == nil {
 		cfg.Report = func(Event) {}
 	}
-	if cfg.Changed == nil {
-		cfg.Changed = func() {}
+	if cfg.Looked == nil {
+		cfg.Looked = func() {}
 	}
 	for _, d := range []struct {
 		of *time.Duration
@@ -326,7 +326,6 @@ func (s *Supervisor) poke() {
 func (s *Supervisor) loop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	state := Summary(nil)
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -334,11 +333,9 @@ func (s *Supervisor) loop() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		timer.Reset(time.Until(s.pass()))
-		if got := s.State(); got != state {
-			state = got
-			s.cfg.Changed()
-		}
+		next := s.pass()
+		s.cfg.Looked()
+		timer.Reset(time.Until(next))
 	}
 }
 
