@@ -101,7 +101,7 @@ func (j *jobs) readOther(ctx context.Context, name string) (*shared.Entry, error
 	}
 	if !named {
 		e, err := shared.In(j.rec.Env.Home, j.rec.Env.Getenv).Find(name)
-		if err != nil || e.Store == "" {
+		if err != nil || e.Store == "" || j.rec.Env.Offline {
 			return e, err
 		}
 		address = e.Store // other machines may have deployed it since
