@@ -50,7 +50,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 // or methods and output.
 const harmless = "skip-unreachable created-before create-only skip-post-deploy config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config cloud-provider runtime-config release stemcell links-from lock-file database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
-	"state state-key secret lock-wait agent-timeout create-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group identity recipient"
+	"state state-key secret lock-wait agent-timeout create-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group compile identity recipient"
 
 // together lists, for some commands, sets of other flags that work with each
 // other.
@@ -76,7 +76,6 @@ func together() [][2]string {
 		{"plan", "created-before previous"},
 		{"plan", "out adopt-vm"},
 		{"plan", "out adopt-from"},
-		{"compile bootstrap-compile", "compile export"},
 		{"stop", "hard skip-drain"},
 		{"cck", "report skip-drain"}, {"cck", "auto skip-drain"}, {"cck", "resolution skip-drain"},
 		{"delete", "keep-disk orphaned-disks fix skip-if-missing skip-drain"},

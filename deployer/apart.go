@@ -172,8 +172,12 @@ func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 func (r *run) planWorkers(ctx context.Context, machine string, deliver func(context.Context) error) (note string, err error) {
 	r.workers = nil
 	how := r.compilation()
-	if r.packages.missing() == 0 || !how.Asked || r.onVM || r.t.From.RecordDir != "" {
+	source, local := warden(r.asked.Compile, r.artifacts.Stemcell.OS)
+	if r.packages.missing() == 0 || !how.Asked && !local || r.onVM || r.t.From.RecordDir != "" {
 		return "", nil // A deploy of several instances compiles before it starts those of the instances.
+	}
+	if local {
+		return "", r.planLocally(ctx, source, deliver)
 	}
 	w := r.newWorkers(how)
 	if err := w.refuse(r.t.State.Get().CurrentVMCID); err != nil {

@@ -73,7 +73,7 @@ func (r *run) localWorkers(ctx context.Context, source string) (*workers, error)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the manifest of a VM that compiles packages: %w", err)
 	}
-	a, err := r.t.Given(m).Fetch(ctx, m.Releases, m.CPI.Templates, true)
+	a, err := r.t.Beside(m).Fetch(ctx, m.Releases, m.CPI.Templates, true)
 	if err != nil {
 		return fail(err)
 	}
@@ -90,6 +90,27 @@ func (r *run) localWorkers(ctx context.Context, source string) (*workers, error)
 	w := r.newWorkers(how)
 	w.artifacts, w.instead = a, want
 	return w, nil
+}
+
+// planLocally lets VMs on this machine compile what a delivery lacks. deliver
+// plans the delivery again.
+func (r *run) planLocally(ctx context.Context, source string, deliver func(context.Context) error) error {
+	w, err := r.localWorkers(ctx, source)
+	if err != nil {
+		return err
+	}
+	w.add(r.packages.delivery, r.packages.owners())
+	if err := w.spare(ctx); err != nil {
+		return err
+	}
+	if len(w.wanted()) == 0 { // They need no step of the plan.
+		if err := w.adopt(ctx); err != nil {
+			return err
+		}
+		return deliver(ctx)
+	}
+	w.deliver, r.workers = deliver, w
+	return w.complete(ctx)
 }
 
 // runsHere reports whether VMs of this machine can have the stemcell, if that says what it is

@@ -35,6 +35,7 @@ func (c *Console) DeployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	SkipDrainFlag(f, opts)
 	CPIFlags(f, opts)
 	f.Var((*values.Group)(&opts.PackagesGroup), "packages-group", "also use what VMs of deployments of the group `NAME` compiled")
+	CompileFlag(f, &opts.Compile)
 	AgentFlags(f, opts)
 	f.Var(values.Watch{To: &opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
 	TimeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")

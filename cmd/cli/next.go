@@ -117,6 +117,7 @@ func (c *Console) targetArgs(command []string) string {
 	add("--links-from", "links-from", quoted(t.Inputs.Sources.Links...)...)
 	add("--lock-file", "lock-file", quoted(t.Inputs.Sources.LockFile)...)
 	add("--database", "database", c.namedDatabase(t.Database))
+	add("--compile", "compile", quoted(t.Compile)...)
 	varsFiles := quoted(t.Inputs.VarsFiles...)
 	for i, path := range varsFiles {
 		if path == "-" { // The next command has another standard input.

@@ -23,9 +23,14 @@ func (t *Instance) Given(m *manifest.Manifest) *Inputs {
 	return in
 }
 
+// Beside returns the inputs of another VM, whose manifest is not that of the run.
+func (t *Instance) Beside(m *manifest.Manifest) *Inputs {
+	return &Inputs{Request: t.Request, Manifest: m}
+}
+
 // HostOf returns what this machine knows of a VM with another manifest.
 func (t *Instance) HostOf(m *manifest.Manifest, stemcell *artifact.Stemcell) *Host {
-	return NewHost(&Inputs{Request: t.Request, Manifest: m}, t.Record, stemcell)
+	return NewHost(t.Beside(m), t.Record, stemcell)
 }
 
 // Workers are the states of VMs that compile packages for a deployment. They are in the
