@@ -87,10 +87,11 @@ func (r *run) newWorkers(how manifest.Compilation) *workers {
 // compilation returns on which VMs packages of the manifest are compiled. They get none of
 // the instance's addresses.
 func (r *run) compilation() manifest.Compilation {
-	how, st := r.in.Manifest.Compilation, r.t.State.Get()
+	how := r.in.Manifest.Compilation
 	if how.Worker == nil || how.Worker.Placement == nil || !how.Worker.Placement.Own {
 		return how
 	}
+	st := r.t.State.Get()
 	m := *how.Worker
 	p := *m.Placement
 	p.Networks = slices.Clone(p.Networks)
@@ -192,6 +193,19 @@ func (r *run) planWorkers(ctx context.Context, machine string, deliver func(cont
 	return "", w.complete(ctx)
 }
 
+// compiledApart returns the packages that other VMs compile, and how many VMs at the same time.
+func (r *run) compiledApart() (list []string, width int) {
+	if r.workers == nil {
+		return nil, 0
+	}
+	for _, id := range r.workers.order {
+		if p := r.workers.packages[id]; p.wanted {
+			list = append(list, p.Package.Name+"/"+p.Package.Fingerprint)
+		}
+	}
+	return list, r.workers.how.Workers
+}
+
 // errOnVM says that packages must be compiled on the VM of the instance.
 var errOnVM = errors.New("packages contain the path of their VM's folder")
 
@@ -239,7 +253,11 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 		a := &workers{opts: r.asked, report: r.t.Out.Open, states: states, ledger: r.t.Addresses.LedgerAddress()}
 		var errs []error
 		for n := range count {
-			errs = append(errs, a.deleteLeft(ctx, n))
+			id, err := a.deleteLeft(ctx, n)
+			if id != "" {
+				r.gone = append(r.gone, id)
+			}
+			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})

@@ -29,6 +29,10 @@ type PlanFile struct {
 	Plan         plan.Plan  `json:"plan"`
 	View         plan.View  `json:"-"` // as it was printed
 	PostDeploy   bool       `json:"-"` // the jobs have post-deploy scripts
+	// Apart are the packages that are compiled on VMs made for that, as name/version, and
+	// Workers is how many VMs compile at the same time.
+	Apart   []string `json:"-"`
+	Workers int      `json:"-"`
 }
 
 // PlanFormat is the format of saved plans. OldPlanFormat is the oldest format that a

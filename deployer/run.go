@@ -62,6 +62,7 @@ type run struct {
 	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given
 
 	workers *workers // plan: compile packages before the VM is changed; nil: nothing is compiled there
+	gone    []string // ids of deleted VMs that compiled packages for a killed run
 	onVM    bool     // packages are compiled on the VM: others cannot
 
 	vms       *vms

@@ -12,10 +12,10 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/artifact"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 )
 
 // worker is a VM that compiles packages. It is an instance with a state of its own, so that
@@ -125,9 +125,11 @@ func (w *worker) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m := *w.how.Worker
-	m.Identity = &manifest.Identity{ID: opts.Of.Instance.ID, Index: w.n}
-	r.take(r.t.Given(&m))
+	m, err := w.identify(ctx, manifest.Identity{ID: opts.Of.Instance.ID, Index: w.n})
+	if err != nil {
+		return err
+	}
+	r.take(r.t.Given(m))
 	used := *w.artifacts
 	used.Inputs = r.in
 	r.use(&used)
@@ -161,6 +163,7 @@ func (w *worker) end(ctx context.Context) error {
 	defer cancel()
 	defer w.r.t.Env.Close()
 	defer w.r.t.Close()
+	defer w.forget(ctx)
 	if w.r.t.State == nil || w.r.t.State.Fresh() {
 		return nil
 	}
@@ -250,31 +253,31 @@ func (w *worker) put(ctx context.Context, id string) (agent.SpecPackage, error) 
 	return spec, nil
 }
 
-// deleteLeft deletes a VM that a killed run has left, if there is one.
-func (a *workers) deleteLeft(ctx context.Context, n int) (err error) {
+// deleteLeft deletes a VM that a killed run has left, if there is one, and returns its id.
+func (a *workers) deleteLeft(ctx context.Context, n int) (id string, err error) {
 	opts := a.nested()
 	if opts.Options, err = a.states.At(n); err != nil {
-		return err
+		return "", err
 	}
-	opts.Inputs, opts.Usual, opts.Fix = instance.Options{}.Inputs, true, true
+	opts.Inputs, opts.Usual, opts.Fix = document.Options{}, true, true
 	r := newRun(opts)
 	r.nested = true
-	r.t.StatePath, err = filepath.Abs(opts.StateFile)
-	if err != nil {
-		return err
+	if r.t.StatePath, err = filepath.Abs(opts.StateFile); err != nil {
+		return "", err
 	}
 	defer r.t.Env.Close()
 	if err := r.t.Env.Open(ctx); err != nil {
-		return err
+		return "", err
 	}
 	defer r.t.Close()
 	if err := r.lock(ctx); err != nil || !r.t.State.Found() {
-		return err
+		return "", err
 	}
 	if r.t.Known.Name != "" {
 		if err := r.t.FindInstallation(ctx); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return r.endWorker(ctx)
+	id = r.t.State.Get().InstallationID
+	return id, r.endWorker(ctx)
 }

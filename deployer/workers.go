@@ -33,6 +33,10 @@ type workers struct {
 	// another one; nil: they have that one.
 	instead *artifact.Stemcell
 
+	// Of several instances: the deployment, and the instance group whose settings the VMs
+	// have.
+	deployment *manifest.Deployment
+	group      string
 	// deliver plans the delivery of the packages again; nil: there is none.
 	deliver func(context.Context) error
 

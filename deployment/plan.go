@@ -99,6 +99,9 @@ type Plan struct {
 	Groups []Service     `json:"groups,omitempty"`
 	// Disks are the disks that a delete deletes.
 	Disks []GoneDisk `json:"disks,omitempty"`
+	// Compile says which packages are compiled on VMs made for that, before anything else;
+	// nil: none.
+	Compile *Compile `json:"compile,omitempty"`
 	// Create are the instances whose VMs are created before the stages, all at the same
 	// time.
 	Create []string `json:"create,omitempty"`
@@ -111,6 +114,14 @@ type Plan struct {
 
 	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
 	rules map[string]manifest.Rules    // by group
+}
+
+// Compile is a part of a plan: packages that are compiled apart from the instances.
+type Compile struct {
+	Packages []string `json:"packages"` // NAME/VERSION
+	VMs      int      `json:"vms"`      // how many VMs there are at the same time
+
+	groups []string // instance groups that need the packages
 }
 
 // Nothing reports whether the plan changes nothing.
@@ -328,7 +339,27 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 		}
 	}
 	p.share(keptStemcells(made))
+	p.compile(made)
 	return nil
+}
+
+// compile finds the packages that are compiled before the instances change.
+func (p *Plan) compile(made []planned) {
+	c := Compile{}
+	for i, row := range p.Rows {
+		if row.Action != Create && row.Action != Change || len(made[i].file.Apart) == 0 {
+			continue
+		}
+		c.Packages = append(c.Packages, made[i].file.Apart...)
+		c.groups = append(c.groups, row.in.Group)
+		c.VMs = made[i].file.Workers
+	}
+	if len(c.Packages) == 0 {
+		return
+	}
+	c.Packages = slices.Compact(slices.Sorted(slices.Values(c.Packages)))
+	c.VMs = min(c.VMs, len(c.Packages))
+	p.Compile = &c
 }
 
 // sameForAll returns the error of the instances that were planned, if all have the same
@@ -354,7 +385,7 @@ func creates(v *plan.View) bool {
 
 // changesOf lists the changes of a plan.
 func changesOf(v *plan.View) []plan.Line {
-	return slices.DeleteFunc(slices.Clone(v.Changes), func(c plan.Line) bool { return c.Action == plan.Keep })
+	return slices.DeleteFunc(slices.Clone(v.Changes), func(c plan.Line) bool { return c.Action == plan.Keep || c.What == plan.Workers })
 }
 
 // keptStemcells returns the stemcells that instances keep.

@@ -130,6 +130,11 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := p.generate(ctx, o, draft); err != nil {
 		return err
 	}
+	if p.Compile != nil {
+		if _, err := deployer.CompileSeveral(ctx, o.Base, draft.deployment, draft.Record, p.Compile.groups); err != nil {
+			return err
+		}
+	}
 	r := newRunner(o, draft.Record, p, dir)
 	r.naming.expectSilent(p)
 	r.change = r.deploy

@@ -98,6 +98,9 @@ func (c *Compilation) reach(m *Manifest) {
 		return
 	}
 	w.Placement.mbus, w.Placement.tunnel = anywhere(mbus), tunnel
+	if m.Placement != nil {
+		w.Placement.leaf = m.Placement.leaf
+	}
 	if tunnel != nil && tunnel.Host == own {
 		to := *tunnel
 		to.Host, w.Placement.tunnel = netip.IPv4Unspecified().String(), &to

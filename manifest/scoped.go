@@ -43,6 +43,27 @@ func (d *Deployment) Identify(ctx context.Context, g *Group, who Identity, zone 
 	return nil, fmt.Errorf("cannot read the instance group %s with the values of the instance %s", g.Name, who.of(g.Name).Name)
 }
 
+// WorkerOf returns the manifest of a VM that compiles packages of an instance group, with its
+// values of variables with scope: instance.
+func (d *Deployment) WorkerOf(ctx context.Context, group string, who Identity) (*Manifest, error) {
+	own := d
+	if d.scoped != nil {
+		var err error
+		if own, err = d.scoped.read(ctx, who.of(CompilationGroup)); err != nil {
+			return nil, err
+		}
+	}
+	for i := range own.Groups {
+		of := own.Groups[i].Manifest
+		if own.Groups[i].Name == group && of.Compilation.Worker != nil {
+			m := *of.Compilation.Worker
+			m.Identity, m.Secrets, m.Names = &who, of.Secrets, of.Names
+			return &m, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot read the settings of a VM that compiles packages of the instance group %s", group)
+}
+
 // Member is an instance of a group.
 type Member struct {
 	Group string

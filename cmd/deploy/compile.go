@@ -11,6 +11,8 @@ import (
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
 	"bootstrap/deployer/compilation"
+	"bootstrap/deployment"
+	"bootstrap/manifest/document"
 )
 
 func newCompile(c *cli.Console) *cobra.Command {
@@ -32,9 +34,12 @@ manifest has and the packages that these need: for a Director, create-env and de
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			opts.Manifest = args[0]
-			c.NameTarget(&opts)
-			if err := c.OpenStateStore(cmd.Context(), &opts); err != nil {
+			s, err := severalOf(c, cmd, &opts, cli.Asking{})
+			if err != nil {
 				return err
+			}
+			if s != nil {
+				return s.compile()
 			}
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				result, err := deployer.Compile(ctx, opts)
@@ -59,6 +64,39 @@ manifest has and the packages that these need: for a Director, create-env and de
 	cli.CompileFlag(f, &opts.Compile)
 	c.TimingsFlag(f)
 	return cmd
+}
+
+// compile compiles the packages of all instance groups.
+func (s *several) compile() error {
+	s.opts.Inputs.Generate = document.Write
+	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
+		unlock, err := s.command().Lock(ctx, opts)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		defer s.shareRuby(ctx, &opts)()
+		old, err := deployment.Load(s.dir, opts)
+		var gone []string
+		if err == nil {
+			gone, err = deployer.DeleteWorkers(ctx, opts)
+		}
+		if err != nil {
+			return err
+		}
+		opts.Inputs.Pipes = &document.Pipes{} // LinkNames reads all inputs once more
+		opts.Inputs.LinkNames = deployment.LinkNames(opts, old, nil)
+		return deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) error {
+			if err := deployer.ForgetWorkers(ctx, of.Deployment, gone); err != nil {
+				return err
+			}
+			result, err := deployer.CompileSeveral(ctx, opts, of.Deployment, old, nil)
+			if err == nil {
+				printCompiled(s.c, result)
+			}
+			return err
+		})
+	})
 }
 
 // printCompiled prints where the packages are from.

@@ -235,10 +235,17 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err == nil {
 		err = s.command().Await(ctx, opts, old)
 	}
+	var gone []string
+	if err == nil {
+		gone, err = deployer.DeleteWorkers(ctx, opts)
+	}
 	if err != nil {
 		return err
 	}
 	p, draft, err := s.plan(ctx, opts, old)
+	if err == nil {
+		err = deployer.ForgetWorkers(ctx, s.read, gone)
+	}
 	if err != nil {
 		return err
 	}
@@ -312,6 +319,10 @@ func (s *several) delete() error {
 			return err
 		}
 		if !old.Needed() {
+			if count, err := opts.WorkersLeft(); count > 0 && err == nil {
+				_, err := deployer.DeleteWorkers(ctx, opts)
+				return err
+			}
 			if opts.SkipIfMissing {
 				return nil
 			}
@@ -326,6 +337,9 @@ func (s *several) delete() error {
 			return err
 		}
 		if err := s.command().Await(ctx, opts, old); err != nil {
+			return err
+		}
+		if _, err := deployer.DeleteWorkers(ctx, opts); err != nil {
 			return err
 		}
 		list, unknown := old.Select(s.only)

@@ -31,6 +31,9 @@ func sortedValues(m map[string]string) []string {
 // instanceOrder describes the order of a plan, one line for each part.
 func instanceOrder(p *deployment.Plan) []string {
 	var lines []string
+	if c := p.Compile; c != nil {
+		lines = append(lines, "compile "+count(len(c.Packages), "package")+" on "+count(c.VMs, "VM")+" made for that")
+	}
 	if len(p.Gone) > 0 {
 		lines = append(lines, "delete "+strings.Join(p.Gone, ", "))
 	}
