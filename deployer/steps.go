@@ -37,7 +37,7 @@ func (r *run) runSteps(ctx context.Context, group string) error {
 	doers, in, took := r.doers(), "", kept.Times{}
 	for i, s := range steps {
 		switch {
-		case changesVM(s.Kind):
+		case changesVM(s.Kind), s.Kind == plan.SendDNS && r.plan.DNSFirst:
 			in = group
 		case !isQuiet(s.Kind):
 			in = ""

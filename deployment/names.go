@@ -100,7 +100,7 @@ func (n *naming) answers(id string) {
 // true, it does so only if names have other addresses than the last time. Those that it
 // cannot reach are reported by warnUnnamed.
 func (r *runner) syncNames(ctx context.Context, moved bool) error {
-	if r.record.Names == nil || ctx.Err() != nil {
+	if r.all.Names == nil || ctx.Err() != nil {
 		return nil
 	}
 	r.naming.mu.Lock()
@@ -151,7 +151,7 @@ func SendNames(ctx context.Context, o Options, all *record.Record) error {
 // warnUnnamed reports the instances whose VMs still lack the DNS records: the next run sends
 // them.
 func (r *runner) warnUnnamed() error {
-	if r.record.Names == nil {
+	if r.all.Names == nil {
 		return nil
 	}
 	r.naming.mu.Lock()
