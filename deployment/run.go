@@ -237,7 +237,12 @@ func (r *runner) stage(ctx context.Context, stage order.Stage) error {
 
 // turn changes one group.
 func (r *runner) turn(ctx context.Context, turn order.Turn) error {
-	remove := func() error { return r.each(ctx, turn.Delete.IDs, max(turn.Delete.Width, 1), r.delete) }
+	remove := func() error {
+		if err := r.each(ctx, turn.Delete.IDs, max(turn.Delete.Width, 1), r.delete); err != nil || len(turn.Delete.IDs) == 0 {
+			return err
+		}
+		return r.syncNames(ctx, true)
+	}
 	if !turn.Delete.Last {
 		if err := remove(); err != nil {
 			return err
@@ -331,17 +336,13 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 			return err
 		}
 	}
-	err = r.save(func() {
+	return r.save(func() {
 		if kept {
 			r.record.Retire(row.ID)
 		} else {
 			r.record.Remove(row.ID)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	return r.syncNames(ctx, true)
 }
 
 // releaseUnused releases what was reserved for an instance that no run has reached. The
