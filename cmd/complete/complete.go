@@ -16,6 +16,7 @@ import (
 	"bootstrap/cmd/values"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
 	"bootstrap/fleet"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
@@ -74,6 +75,8 @@ func completeArgument(home Home, cmd *cobra.Command, args []string, begin string
 		return cmd.ValidArgs, noFiles
 	case at == 1 && strings.Contains(words, " SERIAL"), at == 2 && strings.Contains(words, "[SERIAL]"):
 		return serials(cmd, args), noFiles
+	case at == 1 && strings.Contains(words, "CID") && cmd.HasParent() && cmd.Parent().Name() == "snapshots":
+		return snapshotCIDs(home, cmd, args), noFiles
 	case at == 1 && strings.Contains(words, "CID"):
 		return diskCIDs(home, cmd, args), noFiles
 	case at >= 1 && strings.Contains(words, "{NAME..."):
@@ -166,8 +169,17 @@ func stateOf(home Home, cmd *cobra.Command, args []string) (state.State, bool) {
 	return st, err == nil
 }
 
-// serials lists the backups of a state file.
+// serials lists the backups of a state file, or the versions of a deployment with several
+// instances.
 func serials(cmd *cobra.Command, args []string) (list []cobra.Completion) {
+	if f := cmd.Flags().Lookup("instance"); f == nil || !f.Changed {
+		for _, v := range record.Versions(record.VersionsIn(record.DirOf("", statePath(cmd, args)))) {
+			list = append(list, cobra.CompletionWithDesc(strconv.Itoa(v.Serial), "written "+report.Minute(v.Written)))
+		}
+		if len(list) > 0 {
+			return list
+		}
+	}
 	versions, err := file.Versions(statePath(cmd, args))
 	if err != nil {
 		return nil
@@ -187,6 +199,20 @@ func diskCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Comple
 	for _, d := range observe.Disks(st) {
 		if isWord(d.CID) {
 			list = append(list, cobra.CompletionWithDesc(d.CID, fmt.Sprintf("%d MiB, %s", d.Size, d.Use)))
+		}
+	}
+	return list
+}
+
+// snapshotCIDs lists the snapshots in a state file.
+func snapshotCIDs(home Home, cmd *cobra.Command, args []string) (list []cobra.Completion) {
+	st, ok := stateOf(home, cmd, args)
+	if !ok {
+		return nil
+	}
+	for _, s := range st.Own.Snapshots {
+		if isWord(s.CID) {
+			list = append(list, cobra.CompletionWithDesc(s.CID, "of "+s.Disk+", "+report.Minute(s.Taken)))
 		}
 	}
 	return list
