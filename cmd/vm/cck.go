@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/guard"
 	"bootstrap/state/file"
 )
 
@@ -81,7 +82,12 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 				return err
 			}
 			return instances.Telling(k.c, cmd, func(ctx context.Context, opts deployer.Options) error {
-				return k.check(ctx, []deployer.Options{opts})
+				one := inspected{opts: k.options(opts)}
+				var err error
+				if one.problems, err = deployer.Inspect(ctx, one.opts); err != nil {
+					return err
+				}
+				return k.resolve(ctx, []inspected{one})
 			})(ctx, opts)
 		}
 		unlock, err := instances.Lock(ctx, several.Record.Dir(), opts)
@@ -92,27 +98,11 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 		if err := several.Reload(opts); err != nil {
 			return err
 		}
-		var each []deployer.Options
-		for i, in := range several.List {
-			one, err := several.Options(opts, i)
-			if err != nil {
-				return err
-			}
-			why, err := skipped(in, one.StateFile)
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				k.c.Say(report.Info, in.Name()+" "+why+": not looked at")
-				continue
-			}
-			one.Report = opts.Report
-			each = append(each, one)
+		each, err := k.lookAtAll(ctx, several, opts)
+		if err != nil || len(each) == 0 {
+			return err
 		}
-		if len(each) == 0 {
-			return nil
-		}
-		if err := k.check(ctx, each); err != nil {
+		if err := k.resolve(ctx, each); err != nil {
 			return err
 		}
 		all := &instances.Command{Console: k.c, Cobra: cmd, Dir: several.Record.Dir()}
@@ -135,18 +125,66 @@ func skipped(in *record.Instance, state string) (why string, err error) {
 	return "", nil
 }
 
-// check looks at instances, and resolves what it finds.
-func (k *cck) check(ctx context.Context, each []deployer.Options) error {
+// inspected is an instance with its problems.
+type inspected struct {
+	opts     deployer.Options
+	problems []report.Problem
+}
+
+// inspections is the number of instances that are looked at at the same time: each has a CPI.
+const inspections = 8
+
+// lookAtAll looks at the selected instances. One that cannot be inspected is a problem.
+func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts deployer.Options) ([]inspected, error) {
+	each := make([]inspected, len(several.List))
+	left := make([]string, len(several.List))
+	err := guard.Each(ctx, inspections, len(each), func(i int) {
+		one, err := several.Options(opts, i)
+		if err == nil {
+			left[i], err = skipped(several.List[i], one.StateFile)
+		}
+		if err == nil && left[i] == "" {
+			each[i].opts = k.options(one) // reports only warnings, with the name of the instance
+			each[i].problems, err = deployer.Inspect(ctx, each[i].opts)
+			each[i].opts.Report = k.part(opts.Report)
+		}
+		if err != nil {
+			each[i].problems = append(each[i].problems, report.Problem{
+				Instance: several.List[i].Name(), Type: report.NotInspected, Description: "Cannot look at it: " + err.Error(),
+				Resolutions: []report.Resolution{report.Ignore}, Auto: report.Ignore,
+			})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, cli.Stopped()
+	}
+	var looked []inspected
+	for i, why := range left {
+		if why != "" {
+			k.c.Say(report.Info, several.List[i].Name()+" "+why+": not looked at")
+			continue
+		}
+		looked = append(looked, each[i])
+	}
+	return looked, nil
+}
+
+// options returns the options for a part of the command.
+func (k *cck) options(opts deployer.Options) deployer.Options {
+	opts.Report, opts.Confirm = k.part(opts.Report), k.confirm()
+	return opts
+}
+
+// resolve lists the problems of instances, and resolves them.
+func (k *cck) resolve(ctx context.Context, each []inspected) error {
 	var list []ui.CloudProblem
 	var of []deployer.Options
-	for _, opts := range each {
-		opts.Report, opts.Confirm = k.part(opts.Report), k.confirm()
-		found, err := deployer.Inspect(ctx, opts)
-		if err != nil {
-			return err
-		}
-		for _, p := range found {
-			list, of = append(list, ui.CloudProblem{Problem: p}), append(of, opts)
+	for _, one := range each {
+		for _, p := range one.problems {
+			list, of = append(list, ui.CloudProblem{Problem: p}), append(of, one.opts)
 		}
 	}
 	if len(list) == 0 {

@@ -9,6 +9,7 @@ const (
 	MissingVM         ProblemType = "missing_vm"
 	MissingDisk       ProblemType = "missing_disk"
 	MountMismatch     ProblemType = "mount_info_mismatch"
+	NotInspected      ProblemType = "not_inspected" // of several instances; a Director has none
 )
 
 // Resolution is what a person may do about a problem, by the name that a Director has for it.
