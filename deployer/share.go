@@ -67,6 +67,9 @@ func (r *run) runAndShare(ctx context.Context) error {
 // shareLinks records on this machine, and in the store of the state, what other deployments may consume, and removes it
 // if nothing is shared any more.
 func (r *run) shareLinks(ctx context.Context) error {
+	if r.leavesSharing() {
+		return nil
+	}
 	source, replaced, err := r.shareSource()
 	if err != nil {
 		return err
@@ -77,10 +80,8 @@ func (r *run) shareLinks(ctx context.Context) error {
 		sharing = shares(r.in.Deployment.Groups)
 	}
 	if !sharing {
-		if r.sharesInStore() {
-			if err := unshareInStore(ctx, r.t.From.Team); err != nil {
-				return err
-			}
+		if err := unshareInStore(ctx, r.t.From.Team); err != nil {
+			return err
 		}
 		return kept.Remove(append(replaced, source)...)
 	}
@@ -88,14 +89,16 @@ func (r *run) shareLinks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e := shared.Entry{Store: r.storeArgument(), Deployment: r.in.Manifest.Name, Source: source, Manifest: r.in.Manifest.Path, Written: time.Now().UTC().Truncate(time.Second), Providers: providers}
+	e := shared.Entry{Deployment: r.in.Manifest.Name, Source: source, Manifest: r.in.Manifest.Path, Written: time.Now().UTC().Truncate(time.Second), Providers: providers}
 	for _, p := range providers {
 		e.Secrets = append(e.Secrets, r.secretsIn(p.Properties)...)
 	}
 	slices.Sort(e.Secrets)
 	e.Secrets = slices.Compact(e.Secrets)
-	if err := r.shareInStore(ctx, e); err != nil {
-		return err
+	if r.t.From.Team != nil {
+		if err := r.shareInStore(ctx, &e); err != nil {
+			return err
+		}
 	}
 	return kept.Save(e, replaced)
 }

@@ -15,21 +15,9 @@ import (
 	"bootstrap/state/team"
 )
 
-// storeArgument returns the store of the state in the form of --state; empty: the state is
-// a file.
-func (r *run) storeArgument() string {
-	if r.t.From.Team == nil {
-		return ""
-	}
-	return r.t.From.Team.Argument()
-}
-
 // shareInStore writes what the deployment shares to the store of its state, for other
-// machines.
-func (r *run) shareInStore(ctx context.Context, e shared.Entry) error {
-	if !r.sharesInStore() {
-		return nil
-	}
+// machines, and names the store in the entry.
+func (r *run) shareInStore(ctx context.Context, e *shared.Entry) error {
 	text, err := e.Text()
 	if err != nil {
 		return err
@@ -38,17 +26,19 @@ func (r *run) shareInStore(ctx context.Context, e shared.Entry) error {
 	if err != nil {
 		return fmt.Errorf("cannot share the links of the deployment %q with other machines: %w", e.Deployment, err)
 	}
-	if !sent {
+	if sent {
+		e.Store = r.t.From.Team.Argument()
+	} else {
 		r.t.Out.Warning(fmt.Sprintf("only this machine has the links that the deployment %q shares, because its store has no recipients for whom they are encrypted: `bootstrap secrets init --state ADDRESS` makes a vars store with recipients", e.Deployment))
 	}
 	return nil
 }
 
-// sharesInStore reports whether the run writes the links to a store: a run about one of
-// several instances leaves that to the deploy of all.
-func (r *run) sharesInStore() bool {
+// leavesSharing reports whether the run leaves it to the deploy of all instances to share
+// links: a store has what all of them share, and the run is about one.
+func (r *run) leavesSharing() bool {
 	t := r.t.From.Team
-	return t != nil && (r.t.From.Of == nil || t.LocksDeployment())
+	return t != nil && r.t.From.Of != nil && !t.LocksDeployment()
 }
 
 // unshareInStore removes what a deployment shares from its store; nil: it has none.
