@@ -106,6 +106,8 @@ const (
 	scriptFor = 2 * time.Minute
 	// reconnectFor is how long the connection to a running errand may be lost.
 	reconnectFor = 10 * time.Minute
+	// renewFor is how long an agent may take to set up a login again.
+	renewFor = 10 * time.Second
 	// cancelFor is how long an errand and its output may take after it was canceled.
 	cancelFor = 40 * time.Second
 )
@@ -119,7 +121,7 @@ func (v *VM) streamErrand(ctx context.Context, login sshLogin, what ErrandOption
 	stdout, stderr := &counter{to: what.Stdout}, &counter{to: what.Stderr}
 	begun, err := v.startErrand(ctx, login, what.Name)
 	if err == nil {
-		err = v.follow(ctx, login, what.Name, stdout, stderr)
+		err = v.follow(ctx, &login, what.Name, stdout, stderr)
 	}
 	switch {
 	case begun && ctx.Err() != nil:
@@ -168,12 +170,12 @@ func exitCode(text, job string) (int, error) {
 }
 
 // follow passes on the output of an errand until it has ended. If the connection is lost,
-// it connects again.
-func (v *VM) follow(ctx context.Context, login sshLogin, job string, stdout, stderr *counter) error {
+// it connects again, and sets the login with which that works.
+func (v *VM) follow(ctx context.Context, login *sshLogin, job string, stdout, stderr *counter) error {
 	lostSince := time.Time{}
 	for {
 		shown := stdout.n + stderr.n
-		status, err := tunnel.Run(ctx, v.config(login), tunnel.Session{
+		status, err := tunnel.Run(ctx, v.config(*login), tunnel.Session{
 			Command: fmt.Sprintf(asRoot+" %s %d %d", job, stdout.n, stderr.n),
 			Stdin:   strings.NewReader(followErrand), Stdout: stdout, Stderr: stderr,
 		})
@@ -196,6 +198,14 @@ func (v *VM) follow(ctx context.Context, login sshLogin, job string, stdout, std
 		if err := wait.For(ctx, time.Second); err != nil {
 			return ctx.Err()
 		}
+		if login.renew != nil {
+			// The agent of a stemcell refuses this for an existing user, whose login stays valid.
+			limited, end := context.WithTimeout(ctx, renewFor)
+			if renewed, err := login.renew(limited); err == nil {
+				*login = renewed
+			}
+			end()
+		}
 	}
 }
 
@@ -206,7 +216,7 @@ func (v *VM) cancelErrand(ctx context.Context, login sshLogin, job string, stdou
 	defer end()
 	_, _, err := v.script(ctx, login, cancelErrand, job)
 	if err == nil {
-		err = v.follow(ctx, login, job, stdout, stderr)
+		err = v.follow(ctx, &login, job, stdout, stderr)
 	}
 	if err == nil {
 		_, _, err = v.script(ctx, login, endErrand, job)

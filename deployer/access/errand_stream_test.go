@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,14 +194,32 @@ func TestRestartedVM(t *testing.T) {
 	defer end()
 	var stdout bytes.Buffer
 	out, problems := &counter{to: &stdout}, &counter{to: io.Discard}
-	if err := m.vm.follow(ctx, m.login, "check", out, problems); err != nil || stdout.String() != "kept\n" {
+	if err := m.vm.follow(ctx, &m.login, "check", out, problems); err != nil || stdout.String() != "kept\n" {
 		t.Errorf("%v, %q", err, &stdout)
 	}
 	if err := m.vm.cancelErrand(ctx, m.login, "check", out, problems); err != nil {
 		t.Error(err)
 	}
-	if err := m.vm.follow(ctx, m.login, "check", out, problems); err != nil { // its folder is gone
+	if err := m.vm.follow(ctx, &m.login, "check", out, problems); err != nil { // its folder is gone
 		t.Error(err)
+	}
+}
+
+// After a restart, an embedded agent has another SSH server: the output comes from there.
+func TestRestartedAgent(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	old := newMachine(t, func(script string) bool { lost.Store(lost.Load() || script == followErrand); return !lost.Load() })
+	renewed := newMachine(t, func(string) bool { return true })
+	renewed.root = old.root
+	old.login.renew = func(context.Context) (sshLogin, error) { return renewed.login, nil }
+	old.write(t, "jobs/check/bin/run", "#!/bin/sh\necho out\nexit 3\n")
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var stdout bytes.Buffer
+	code, err := old.vm.streamErrand(ctx, old.login, ErrandOptions{Name: "check", Stdout: &stdout, Stderr: io.Discard})
+	if err != nil || code != 3 || stdout.String() != "out\n" {
+		t.Errorf("%d, %v, %q", code, err, &stdout)
 	}
 }
 

@@ -64,6 +64,9 @@ type sshLogin struct {
 	hostKey string // line of authorized_keys, as the agent reported it
 	alias   string // name of the host in messages
 	dir     string // temporary, for the system's ssh
+	// renew asks the agent for the login again, which has another port after a restart of an
+	// embedded agent; nil: it cannot be asked.
+	renew func(context.Context) (sshLogin, error)
 }
 
 // logIn creates a user, calls fn and removes the user, even after an error.
@@ -89,19 +92,29 @@ func (v *VM) logIn(ctx context.Context, fn func(sshLogin) error) error {
 		}
 		done(gone)
 	}()
-	told, err := v.Agent.SetupSSH(ctx, login.user, public)
+	login.alias = v.Instance
+	login.renew = func(ctx context.Context) (sshLogin, error) { return v.setUpLogin(ctx, login, public) }
+	ready, err := login.renew(ctx)
 	if err != nil {
 		return err
 	}
-	if login.host, login.port, err = told.Address(); err != nil {
-		return err
+	return fn(ready)
+}
+
+// setUpLogin makes the user of a login on the VM, and adds how its SSH server is reached.
+func (v *VM) setUpLogin(ctx context.Context, login sshLogin, public string) (sshLogin, error) {
+	answer, err := v.Agent.SetupSSH(ctx, login.user, public)
+	if err != nil {
+		return login, err
 	}
-	login.hostKey = strings.TrimSpace(told.HostPublicKey)
+	if login.host, login.port, err = answer.Address(); err != nil {
+		return login, err
+	}
+	login.hostKey = strings.TrimSpace(answer.HostPublicKey)
 	if login.hostKey == "" || strings.ContainsAny(login.hostKey, "\r\n") {
-		return errors.New("cannot log in to the VM: the agent does not report the host key of its SSH server")
+		return login, errors.New("cannot log in to the VM: the agent does not report the host key of its SSH server")
 	}
-	login.alias = v.Instance
-	return fn(login)
+	return login, nil
 }
 
 // session runs the command with the system's ssh. It uses the built-in client if there is
