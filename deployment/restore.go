@@ -95,16 +95,7 @@ func (r *restore) look(ctx context.Context) error {
 	case (err == nil || restoring) && record.Exists(r.vs.dir):
 		r.now = now
 	}
-	dir, store := r.vs.dir, r.at.store()
-	r.target = r.version.Record.In(dir, store, func(in *record.Instance) string {
-		switch {
-		case in.Beside():
-			return record.Beside(r.at.Path)
-		case filepath.IsAbs(in.State) && store == nil:
-			return in.State
-		}
-		return record.NewState(in, store)
-	})
+	r.target = r.version.Record.In(r.vs.dir, r.at.store(), r.stateName)
 	r.target.Restoring, r.target.Run = 0, nil
 	if r.now != nil {
 		r.target.Serial = r.now.Serial
@@ -128,6 +119,27 @@ func (r *restore) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stateName returns how the restored record names the state of an instance: as the present
+// one does, else as the version does, unless that was in another place. The name need not be
+// that of a new instance: a group may have been renamed since.
+func (r *restore) stateName(in *record.Instance) string {
+	if r.now != nil {
+		for _, here := range slices.Concat(r.now.Instances, r.now.Former) {
+			if here.ID == in.ID {
+				return here.State
+			}
+		}
+	}
+	store := r.at.store()
+	switch {
+	case in.Beside():
+		return record.Beside(r.at.Path)
+	case filepath.IsAbs(in.State) && store == nil, in.Stored() == (store != nil):
+		return in.State
+	}
+	return record.NewState(in, store)
 }
 
 // lost lists what only the present states record, each with its instance.

@@ -207,6 +207,42 @@ func TestRestoreKilled(t *testing.T) {
 	}
 }
 
+// The state of an instance stays where it is: the name of its file has the group that it had
+// when it was created.
+func TestRestoreRenamed(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		at := placeOf(t.TempDir())
+		write(t, at, map[string]string{"web/0": "vm-1"})
+		r, err := record.Load(at.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Instances[0].Group = "app" // migrated_from
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+		keep(t, at)
+		if lost {
+			if err := os.Remove(filepath.Join(at.Dir(), record.FileName)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Restore(t.Context(), at, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := vmsOf(t, at); got["app/0"] != "vm-1" {
+			t.Errorf("the instances are %v", got)
+		}
+		if _, err := Restore(t.Context(), at, 1, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := vmsOf(t, at); got["web/0"] != "vm-1" {
+			t.Errorf("the instances are %v", got)
+		}
+	}
+}
+
 func loadError(at Place) error {
 	_, err := record.Load(at.Dir())
 	return err

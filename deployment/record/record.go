@@ -143,6 +143,9 @@ func (in *Instance) Beside() bool {
 	return ok && name != "" && name != ".." && filepath.Base(name) == name
 }
 
+// Stored reports whether the name of the instance's state is one in a store.
+func (in *Instance) Stored() bool { return storedState.MatchString(in.State) }
+
 // LockPath returns the path of the file that a run locks, for the folder of a record.
 func LockPath(dir string) string { return filepath.Join(dir, "lock") }
 
@@ -313,7 +316,7 @@ func (in *Instance) check() error {
 		return errors.New("it is damaged: an instance has no id, group or state")
 	case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
 		return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
-	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State && !storedState.MatchString(in.State):
+	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State && !in.Stored():
 		return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 	}
 	return nil
