@@ -17,6 +17,7 @@ type evaluation struct {
 	*document
 	opts        Options
 	vars        variables  // variables from flags
+	versions    []versions // of releases in runtime configs
 	store       *varsStore // nil: there is none
 	sourced     variables  // variables from sources
 	asked       []string   // names of the asked sources, for messages
@@ -109,6 +110,7 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	}
 	e.pending = map[string]bool{}
 	f := filler{document: e.document, lookup: e.lookup, missing: e.recordMissing, broken: e.pending}
+	e.checkFilled(f)
 	e.root = f.fill(e.root, nil, 0)
 	e.flattenCloudConfig()
 	for _, def := range e.definitions {

@@ -25,7 +25,7 @@ func (e *evaluation) addRuntimeConfigs(ctx context.Context) error {
 		}
 		source := parse(path, data)
 		if !source.problems.failed() {
-			source.mergeRuntimeConfig(e.root, e.folderFrom(path))
+			e.versions = append(e.versions, source.mergeRuntimeConfig(e.root, e.folderFrom(path))...)
 		}
 		e.problems = append(e.problems, source.problems...)
 	}
@@ -33,22 +33,23 @@ func (e *evaluation) addRuntimeConfigs(ctx context.Context) error {
 }
 
 // mergeRuntimeConfig adds the keys of a runtime config to a manifest. Paths of its
-// releases start from dir.
-func (d *document) mergeRuntimeConfig(root *node, dir string) {
+// releases start from dir. It returns the versions of releases that are compared when the
+// variables in them have values.
+func (d *document) mergeRuntimeConfig(root *node, dir string) (later []versions) {
 	top := d.top()
 	if top.node == nil {
-		return
+		return nil
 	}
 	if top.node.kind != mapKind {
 		top.Fail("must be a map with the keys %s, not %s", enumerate(runtimeKeys()), top.Describe())
-		return
+		return nil
 	}
 	for _, item := range top.node.entries {
 		key := scalarText(item.key)
 		value := top.of(item)
 		switch key {
 		case "releases":
-			d.checkVersions(root, value)
+			later = d.checkVersions(root, value)
 			d.addNamed(root, item, func(release *node) { relocate(release, dir) })
 		case "addons":
 			if value.IsList() {
@@ -74,14 +75,39 @@ func (d *document) mergeRuntimeConfig(root *node, dir string) {
 			}
 		}
 	}
+	return later
+}
+
+// versions are those of a release in a runtime config and in the manifest, or in what was
+// added to it before.
+type versions struct {
+	of    Value // in the runtime config
+	has   *node
+	where string // has the other one
+}
+
+// checkFilled compares the versions that contain variables. Their values may be secrets.
+func (e *evaluation) checkFilled(f filler) {
+	for _, v := range e.versions {
+		var texts [2]string
+		for i, n := range []*node{v.of.node, v.has} {
+			if filled := f.fill(n, nil, 0); filled.kind == scalarKind {
+				texts[i] = scalarText(filled.value)
+			}
+		}
+		if version, other := texts[0], texts[1]; version != other && !strings.Contains(version+other, "((") {
+			e.report(false, v.of.pos, v.of.at, "must be the version of this release in %s, but its value is another one (RuntimeInvalidDeploymentRelease)", v.where)
+		}
+	}
 }
 
 // checkVersions reports releases that the manifest, or what was added to it before, has in
-// another version. The name in parentheses is that of the Director's error.
-func (d *document) checkVersions(root *node, list Value) {
+// another version. It returns those that contain variables. The name in parentheses is that
+// of the Director's error.
+func (d *document) checkVersions(root *node, list Value) (later []versions) {
 	own := root.find("releases")
 	if own == nil || own.value.kind != listKind {
-		return
+		return nil
 	}
 	for _, item := range list.Items() {
 		wanted, version := item.Get("name").raw(), item.Get("version").raw()
@@ -94,11 +120,16 @@ func (d *document) checkVersions(root *node, list Value) {
 			if has.value.pos.File != root.pos.File {
 				where = has.value.pos.File
 			}
-			if other := scalarText(has.value.value); other != version {
+			switch other := scalarText(has.value.value); {
+			case other == version:
+			case strings.Contains(version+other, "(("):
+				later = append(later, versions{item.Get("version"), has.value, where})
+			default:
 				item.Get("version").Fail("must be %s, the version of this release in %s, but is %s (RuntimeInvalidDeploymentRelease)", Literal(other), where, Literal(version))
 			}
 		}
 	}
+	return later
 }
 
 // appendItems appends the items of a list to that of the manifest.

@@ -37,3 +37,26 @@ func TestRuntimeConfigForms(t *testing.T) {
 		}
 	}
 }
+
+// The version of a release in a runtime config may be a variable: its value is compared.
+func TestRuntimeConfigVersionVariable(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ own, config, want string }{
+		"the same":              {"1", "((v))", ""},
+		"another":               {"2", "((v))", "releases[0].version: must be the version of this release in the manifest, but its value is another one"},
+		"in the manifest":       {"((v))", "1", ""},
+		"another, the manifest": {"((v))", "2", "but its value is another one"},
+		"missing":               {"1", "((other))", ""},
+	} {
+		manifest, config := write(t, "name: a\nreleases: [{name: b, version: "+c.own+"}]\n"), write(t, "releases: [{name: b, version: "+c.config+"}]")
+		_, err := Read(t.Context(), manifest, Options{RuntimeConfigs: []string{config}, Vars: []string{"v=1"}}, func(top Value) { top.Plain() })
+		switch {
+		case name == "missing":
+			if err == nil || !strings.Contains(err.Error(), "other") || strings.Contains(err.Error(), "another one") {
+				t.Errorf("%s: %v", name, err)
+			}
+		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
