@@ -2,6 +2,7 @@ package fleets
 
 import (
 	"context"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 

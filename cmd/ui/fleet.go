@@ -218,9 +218,7 @@ func FleetQuestion(r *rollout.Record) []string {
 	return what
 }
 
-// Count returns a number of things in words.
-func Count(n int, what string) string { return count(n, what) }
-
+// count returns a number of things in words.
 func count(n int, what string) string {
 	switch {
 	case n == 1:

@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"bootstrap/deployment/record"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"os"
 
 	"bootstrap/deployer/kept"
+	"bootstrap/deployment/record"
 	"bootstrap/internal/sealed"
 	"bootstrap/state"
 	"bootstrap/state/file"

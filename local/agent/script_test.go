@@ -3,12 +3,13 @@
 package agent
 
 import (
-	"bootstrap/local/machine"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"bootstrap/local/machine"
 )
 
 // noted returns a script that records its arguments.
