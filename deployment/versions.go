@@ -33,6 +33,14 @@ func versionsOf(dir string, opts file.Options) versions {
 	return v
 }
 
+// like returns a file with the owner of the versions; empty: they are this machine's copy.
+func (vs versions) like() string {
+	if vs.opts.Team != nil {
+		return ""
+	}
+	return filepath.Join(vs.dir, record.FileName)
+}
+
 // KeepVersion keeps the record in a folder and the states of its instances as the newest
 // version of the deployment, unless the newest one is the same. holder is the run that has
 // changed them; nil: another one. The run must hold the lock of the deployment.
@@ -82,7 +90,7 @@ func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *recor
 			return nil, err
 		}
 	}
-	if err := record.KeepVersion(vs.folder, now); err != nil {
+	if err := record.KeepVersion(vs.folder, now, vs.like()); err != nil {
 		return nil, err
 	}
 	return now, record.PruneVersions(vs.folder)
@@ -144,7 +152,7 @@ func (vs versions) pulled(ctx context.Context, of team.Version) (*record.Version
 		if err != nil {
 			return nil, err
 		}
-		if err := record.WriteVersion(vs.folder, of.Serial, data); err != nil {
+		if err := record.WriteVersion(vs.folder, of.Serial, data, ""); err != nil {
 			return nil, err
 		}
 		here = record.ReadVersion(vs.folder, of.Serial)
@@ -189,7 +197,7 @@ func (vs versions) setOnly(ctx context.Context, list ...*record.Version) error {
 		return t.Record().SetOnly(ctx, only)
 	}
 	for _, v := range list {
-		if err := record.KeepVersion(vs.folder, v); err != nil {
+		if err := record.KeepVersion(vs.folder, v, vs.like()); err != nil {
 			return err
 		}
 	}
@@ -271,7 +279,7 @@ func bringVersions(ctx context.Context, from, to Place) error {
 				return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.folder)
 			}
 		}
-		if err := record.WriteVersion(new.folder, v.Serial, data); err != nil {
+		if err := record.WriteVersion(new.folder, v.Serial, data, new.like()); err != nil {
 			return err
 		}
 	}

@@ -114,13 +114,14 @@ func (v *Version) content() []byte {
 	return data
 }
 
-// KeepVersion writes a version to a folder.
-func KeepVersion(folder string, v *Version) error {
+// KeepVersion writes a version to a folder, for the owner of the file like; empty: for this
+// user.
+func KeepVersion(folder string, v *Version, like string) error {
 	data, err := v.Encode()
 	if err != nil {
 		return fmt.Errorf("cannot keep version %d of the deployment: %w", v.Serial, err)
 	}
-	return WriteVersion(folder, v.Serial, data)
+	return WriteVersion(folder, v.Serial, data, like)
 }
 
 // PruneVersions removes the oldest versions, except those that are the only record of
@@ -160,11 +161,17 @@ func (e *RestoringError) Error() string {
 
 func (e *RestoringError) Name() string { return "record-lost" }
 
-// WriteVersion writes the content of a version to a folder.
-func WriteVersion(folder string, serial int, data []byte) error {
+// WriteVersion writes the content of a version to a folder, for the owner of the file like;
+// empty: for this user.
+func WriteVersion(folder string, serial int, data []byte, like string) error {
+	path := versionPath(folder, serial)
 	err := atomicfile.MkdirAll(folder, 0o700)
 	if err == nil {
-		err = atomicfile.Write(versionPath(folder, serial), data)
+		err = atomicfile.Write(path, data)
+	}
+	if err == nil && like != "" {
+		atomicfile.Match(folder, like)
+		atomicfile.Match(path, like)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep version %d of the deployment: %w", serial, err)
