@@ -144,6 +144,7 @@ type wish struct {
 	Whole     bool              // env.bosh.mbus.cert also contains the CA
 	TmpFS     bool              // the agent keeps its settings in memory
 	Shared    bool              // the address comes from a cloud config
+	Workers   bool              // with Shared: packages are compiled on other VMs
 	Address   string            // address of the VM; empty: 127.0.0.1
 }
 
@@ -276,7 +277,11 @@ func (l *lab) write() error {
 	}
 	all := l.manifest()
 	if l.want.Shared {
-		data, err := json.MarshalIndent(share(all), "", " ")
+		cloud := share(all)
+		if l.want.Workers {
+			cloud["compilation"] = map[string]any{"workers": 2, "network": "default", "vm_type": "default"}
+		}
+		data, err := json.MarshalIndent(cloud, "", " ")
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ func scenarios() []scenario {
 		{name: "delete", gone: true, args: []string{"delete"}},
 		{name: "update", change: other, args: deploy},
 		{name: "package", change: func(w *wish) { w.Source++ }, args: deploy},
+		{name: "compile", shape: "with workers", change: func(w *wish) { w.Source++ }, args: deploy},
 		{name: "resize", change: func(w *wish) { w.Disk++ }, args: deploy},
 		{name: "type", shape: "with a type", change: func(w *wish) {
 			w.DiskProps = map[string]any{"type": map[any]string{"slow": "fast", "fast": "slow"}[w.DiskProps["type"]]}
@@ -49,6 +50,7 @@ func shapes() map[string]func(*wish) {
 		"swapped":        func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
 		"with snapshots": func(w *wish) { w.Snapshot = true },
 		"with a type":    func(w *wish) { w.Moves, w.DiskProps = true, map[string]any{"type": "slow"} },
+		"with workers":   func(w *wish) { w.Shared, w.Workers = true, true },
 		"v1":             func(w *wish) { w.V1 = true },
 	}
 }
