@@ -89,8 +89,8 @@ func (w *Workers) At(n int) (Options, error) {
 	return o, err
 }
 
-// stateOfWorker is how At names the states.
-var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json)?$`)
+// stateOfWorker is how At names the states; a killed run may have left only the lock of one.
+var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json(\.lock)?)?$`)
 
 // WorkersLeft returns of how many VMs that compile packages this machine may have states: a
 // run was killed, or runs.
