@@ -49,7 +49,7 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 		return nil, err
 	}
 	only := r.lost()
-	if len(only) > 0 && !force {
+	if len(only) > 0 && !force && !r.continues {
 		return nil, &file.OwnsError{Path: at.Name, Owned: only}
 	}
 	done := &Restored{}
@@ -70,11 +70,14 @@ type restore struct {
 	at      Place
 	vs      versions
 	version *record.Version
-	target  *record.Record         // the record of the version, at the place
-	now     *record.Record         // the present record; nil: it is missing or damaged
-	open    map[string]*file.Store // states, locked, by the ids of their instances
-	ghosts  []string               // resources of the present states that were deleted before
-	notes   []string
+	target  *record.Record // the record of the version, at the place
+	now     *record.Record // the present record; nil: it is missing or damaged
+	// continues is true if the same restore was interrupted: the states that it has replaced
+	// are in a version already.
+	continues bool
+	open      map[string]*file.Store // states, locked, by the ids of their instances
+	ghosts    []string               // resources of the present states that were deleted before
+	notes     []string
 }
 
 func (r *restore) close() {
@@ -94,6 +97,7 @@ func (r *restore) look(ctx context.Context) error {
 		return err
 	case (err == nil || restoring) && record.Exists(r.vs.dir):
 		r.now = now
+		r.continues = now.Restoring == r.version.Serial
 	}
 	r.target = r.version.Record.In(r.vs.dir, r.at.store(), r.stateName)
 	r.target.Restoring, r.target.Run = 0, nil
@@ -142,10 +146,12 @@ func (r *restore) stateName(in *record.Instance) string {
 	return record.NewState(in, store)
 }
 
-// lost lists what only the present states record, each with its instance.
+// lost lists what only the present states record, each with its instance. Without a present
+// record, these are the states that the version replaces.
 func (r *restore) lost() []string {
-	if r.now == nil {
-		return nil
+	present := r.now
+	if present == nil {
+		present = r.target
 	}
 	kept := map[string]bool{}
 	for id := range r.version.States {
@@ -156,7 +162,7 @@ func (r *restore) lost() []string {
 		}
 	}
 	var lost []string
-	for _, in := range slices.Concat(r.now.Instances, r.now.Former) {
+	for _, in := range slices.Concat(present.Instances, present.Former) {
 		s := r.open[in.ID]
 		if r.stays(in.ID) || s.Damaged() != nil {
 			continue

@@ -220,10 +220,27 @@ func find(list []*record.Version, serial int, name string) (*record.Version, err
 	if i < 0 {
 		return nil, &UnknownVersionError{Serial: serial, Name: name}
 	}
-	if err := list[i].Err; err != nil {
+	err := list[i].Err
+	if err == nil {
+		err = checkStates(list[i])
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot use the version %d of the deployment %s: %w", serial, name, err)
 	}
 	return list[i], nil
+}
+
+// checkStates returns an error if a state of a version cannot be used: a restore would end
+// after it has replaced others.
+func checkStates(v *record.Version) error {
+	for _, in := range slices.Concat(v.Record.Instances, v.Record.Former) {
+		if data, has := v.States[in.ID]; has {
+			if _, err := file.Parse(data); err != nil {
+				return fmt.Errorf("the state of %s is damaged: %w", in.Name(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // Versions returns the versions of the deployment at the place, the newest first, and

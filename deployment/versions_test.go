@@ -187,7 +187,7 @@ func TestRestoreKilled(t *testing.T) {
 		if _, restoring := errors.AsType[*record.RestoringError](loadError(at)); !restoring {
 			t.Errorf("killed at write %d, the record says %v", writes, loadError(at))
 		}
-		done, err := Restore(t.Context(), at, 1, true)
+		done, err := Restore(t.Context(), at, 1, false) // as the message says
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,6 +243,55 @@ func TestRestoreRenamed(t *testing.T) {
 	}
 }
 
+// Without a record, a restore does not replace states that are the only record of something.
+func TestRestoreOwnsWithoutRecord(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	write(t, at, map[string]string{"web/0": "vm-1"})
+	write(t, at, map[string]string{"web/0": "vm-2"})
+	if err := os.Remove(filepath.Join(at.Dir(), record.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Restore(t.Context(), at, 1, false)
+	if owns, ok := errors.AsType[*file.OwnsError](err); !ok || !slices.Equal(owns.Owned, []string{"VM vm-2 of web/0"}) {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), at, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := vmsOf(t, at); got["web/0"] != "vm-1" {
+		t.Error(got)
+	}
+	if _, err := Restore(t.Context(), at, 2, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := vmsOf(t, at); got["web/0"] != "vm-2" {
+		t.Error(got)
+	}
+}
+
+// A version with a damaged state is refused before anything is changed.
+func TestRestoreDamagedVersion(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	write(t, at, map[string]string{"web/0": "vm-1"})
+	write(t, at, map[string]string{"web/0": "vm-2"})
+	path := filepath.Join(record.VersionsIn(at.Dir()), "1.json")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.Replace(string(data), `"vm-1"`, `7`, 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), at, 1, true); err == nil || !strings.Contains(err.Error(), "the state of web/0 is damaged") {
+		t.Error(err)
+	}
+	if got := vmsOf(t, at); got["web/0"] != "vm-2" {
+		t.Error(got)
+	}
+}
+
 func loadError(at Place) error {
 	_, err := record.Load(at.Dir())
 	return err
@@ -271,7 +320,7 @@ func TestRestoreKeepsOnly(t *testing.T) {
 	r, err := record.Load(at.Dir())
 	if err == nil {
 		r.Instances = nil
-		err = r.Forget()
+		err = errors.Join(r.Forget(), os.RemoveAll(at.Dir()))
 	}
 	if err != nil {
 		t.Fatal(err)
