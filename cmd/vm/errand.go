@@ -134,10 +134,10 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.Errand || in.KeepAlive })
 	}
 	results := make([]ErrandResult, len(of.List))
-	out, problems := instances.NewPrefix(e.c.Writer(e.c.Out())), instances.NewPrefix(e.c.Writer(e.c.Stderr))
+	out, problems := instances.NewPrefix(e.c.Out()), instances.NewPrefix(e.c.Stderr)
 	errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
 		results[i].Instance = of.List[i].Name()
-		stdout, stderr := out.Of(results[i].Instance), problems.Of(results[i].Instance)
+		stdout, stderr := prefixed(e.c.Writer, out.Of(results[i].Instance)), prefixed(e.c.Writer, problems.Of(results[i].Instance))
 		return e.run(ctx, opts, &results[i], stdout, stderr)
 	})
 	var ran []ErrandResult
@@ -178,6 +178,21 @@ type flusher interface {
 	io.Writer
 	Flush() error
 }
+
+// cleaned is a writer of lines without secrets, each with a prefix.
+type cleaned struct {
+	*ui.Writer
+	lines *instances.Lines
+}
+
+// prefixed returns a writer to lines. It removes secrets before the lines are split: the
+// parts of a secret at a split would not be recognized.
+func prefixed(writer func(io.Writer) *ui.Writer, lines *instances.Lines) *cleaned {
+	return &cleaned{writer(lines), lines}
+}
+
+// Flush writes the last line, if it is not complete.
+func (c *cleaned) Flush() error { return errors.Join(c.Writer.Flush(), c.lines.Flush()) }
 
 // run runs the errand on an instance.
 func (e *errand) run(ctx context.Context, opts deployer.Options, result *ErrandResult, stdout, stderr flusher) error {
