@@ -32,9 +32,9 @@ type CompiledKey struct {
 	Dependencies []string
 	// Stemcell is "os/version" of the VM.
 	Stemcell string
-	// Sources are digests of the archives from which it was compiled and of the
-	// stemcell. They belong to the key of a package without an owner: a
-	// fingerprint and a version are only claims of a release and a stemcell.
+	// Sources are digests of the archives from which it was compiled and of the stemcell.
+	// They belong to the key of a package without an owner, because any release can claim
+	// a fingerprint, and any stemcell a version.
 	Sources []string
 }
 
@@ -228,8 +228,7 @@ func (s *Store) keepCompiled(ctx context.Context, c NewCompiled) (bool, error) {
 	return true, nil
 }
 
-// ShareCompiled makes a compiled package in the cache also found under other keys of an
-// owner.
+// ShareCompiled adds keys of owners to a compiled package in the cache.
 func (s *Store) ShareCompiled(ctx context.Context, c Compiled, keys ...CompiledKey) error {
 	placed := cache.File{SHA256: strings.TrimSuffix(filepath.Base(c.Path), ".tgz"), Identity: cache.IdentifyPath(c.Path)}
 	for _, key := range keys {

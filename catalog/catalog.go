@@ -46,8 +46,8 @@ type Finder struct {
 	Releases, Stemcells []string
 	// Save writes the lock file.
 	Save bool
-	// Newer says for which names newer versions are looked for although the lock file has
-	// them; nil: for none.
+	// Newer selects the names for which Find looks for newer versions, although the lock
+	// file has them; nil: none.
 	Newer func(name string) bool
 	// Offline looks into nothing but the lock file, folders and what is embedded.
 	Offline bool

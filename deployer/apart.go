@@ -47,7 +47,7 @@ func (r *run) compileApart(ctx context.Context) (result compilation.Result, err 
 
 // planApart decides which packages VMs must compile for a new VM of the manifest.
 func (r *run) planApart(ctx context.Context) (*workers, error) {
-	w, err := r.apart(ctx)
+	w, err := r.chooseWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +65,16 @@ func (r *run) planApart(ctx context.Context) (*workers, error) {
 	return w, w.complete(ctx)
 }
 
-// apart returns what compiles packages apart: VMs of the cloud, or of this machine.
-func (r *run) apart(ctx context.Context) (*workers, error) {
+// chooseWorkers returns workers with VMs of the cloud, or of this machine.
+func (r *run) chooseWorkers(ctx context.Context) (*workers, error) {
 	if source, ok := warden(r.asked.Compile, r.artifacts.Stemcell.OS); ok {
 		return r.localWorkers(ctx, source)
 	}
 	return r.newWorkers(r.compilation()), nil
 }
 
-// newWorkers returns what compiles packages for the instances of a deployment. how says on
-// which VMs.
+// newWorkers returns workers that compile packages for the instances of a deployment, on
+// the VMs that how describes.
 func (r *run) newWorkers(how manifest.Compilation) *workers {
 	a := &workers{
 		opts: r.asked, out: r.t.Out, how: how, artifacts: r.artifacts, store: r.t.Env.Store,
@@ -84,8 +84,8 @@ func (r *run) newWorkers(how manifest.Compilation) *workers {
 	return a
 }
 
-// compilation returns on which VMs packages of the manifest are compiled. They get none of
-// the instance's addresses.
+// compilation describes the VMs on which packages of the manifest are compiled. They get
+// none of the instance's addresses.
 func (r *run) compilation() manifest.Compilation {
 	how := r.in.Manifest.Compilation
 	if how.Worker == nil || how.Worker.Placement == nil || !how.Worker.Placement.Own {
@@ -105,8 +105,8 @@ func (r *run) compilation() manifest.Compilation {
 	return how
 }
 
-// compileMissing compiles what is missing. vm is the CID of the instance's VM; empty: it has
-// none.
+// compileMissing compiles the missing packages. vm is the CID of the instance's VM;
+// empty: it has none.
 func (w *workers) compileMissing(ctx context.Context, vm string) error {
 	if len(w.wanted()) == 0 {
 		return w.adopt(ctx)
@@ -123,7 +123,7 @@ func (w *workers) compileMissing(ctx context.Context, vm string) error {
 	})
 }
 
-// results returns where each package of a delivery is from.
+// results returns the packages of a delivery, each with its origin.
 func (w *workers) results(d *delivery) []compilation.Compiled {
 	var list []compilation.Compiled
 	for _, l := range d.order {
@@ -151,8 +151,8 @@ func (r *run) fetchPackages(ctx context.Context) error {
 	return err
 }
 
-// deleteOnlyWorkers deletes VMs that compiled packages when a run was killed, and ends the run,
-// if there is no deployment yet.
+// deleteOnlyWorkers does something only if there is no deployment yet and a killed run
+// has left VMs that compiled packages: it deletes them and ends the run.
 func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 	found, err := file.Exists(r.t.StatePath)
 	if found || err != nil {
@@ -167,15 +167,16 @@ func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 	return errDone
 }
 
-// planWorkers lets VMs made for that compile what a delivery lacks, if the cloud config asks
-// for that and such VMs are possible. machine is the kind of the instance's VM. deliver
-// plans the delivery again. note says why the section of the cloud config is not used.
+// planWorkers plans VMs that compile the missing packages of a delivery, if the cloud
+// config has a section compilation, or the run compiles on this machine. machine is the
+// kind of the instance's VM. deliver plans the delivery again. note is the reason why the
+// section is not used; empty: it is used.
 func (r *run) planWorkers(ctx context.Context, machine string, deliver func(context.Context) error) (note string, err error) {
 	r.workers = nil
 	how := r.compilation()
 	source, local := warden(r.asked.Compile, r.artifacts.Stemcell.OS)
 	if r.packages.missing() == 0 || !how.Asked && !local || r.onVM || r.t.From.RecordDir != "" {
-		return "", nil // A deploy of several instances compiles before it starts those of the instances.
+		return "", nil // A deploy of several instances compiles the packages before it starts this process.
 	}
 	if local {
 		return "", r.planLocally(ctx, source, deliver)
@@ -237,7 +238,7 @@ func idOf(key artifact.CompiledKey, p *artifact.Package) string {
 // deleteWorkers deletes the VMs that compiled packages for the deployment when a run was
 // killed.
 func (r *run) deleteWorkers(ctx context.Context) error {
-	if r.t.From.RecordDir != "" { // The run that has started this process has done it.
+	if r.t.From.RecordDir != "" { // The run that has started this process has already deleted them.
 		return nil
 	}
 	count, err := r.t.From.WorkersLeft()

@@ -98,11 +98,11 @@ func (r *run) addGroup(ctx context.Context, d *manifest.Deployment, g *manifest.
 	if err := r.fetchPackages(ctx); err != nil {
 		return nil, err
 	}
-	w, err := r.apart(ctx)
+	w, err := r.chooseWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if w.instead == nil { // otherwise the VMs are not those of the deployment
+	if w.original == nil { // otherwise the VMs are not those of the deployment
 		w.group, w.deployment = g.Name, d
 	}
 	kind := r.host.NewMachine(ctx).Kind

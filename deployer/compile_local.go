@@ -54,8 +54,8 @@ func (e *LocalStemcellError) Unwrap() error { return e.Err }
 //go:embed compile_local.yml
 var localManifest string
 
-// localWorkers returns what compiles packages on VMs on this machine. The packages are found
-// with the digest of their stemcell, and by the owners of this run.
+// localWorkers returns workers with VMs on this machine. The keys of their packages have
+// the digest of their own stemcell; adopt adds keys for the owners of this run.
 func (r *run) localWorkers(ctx context.Context, source string) (*workers, error) {
 	want := r.artifacts.Stemcell
 	fail := func(err error) (*workers, error) {
@@ -88,12 +88,12 @@ func (r *run) localWorkers(ctx context.Context, source string) (*workers, error)
 		how.Workers = section.Workers
 	}
 	w := r.newWorkers(how)
-	w.artifacts, w.instead = a, want
+	w.artifacts, w.original = a, want
 	return w, nil
 }
 
-// planLocally lets VMs on this machine compile what a delivery lacks. deliver
-// plans the delivery again.
+// planLocally plans VMs on this machine that compile the missing packages of a delivery.
+// deliver plans the delivery again.
 func (r *run) planLocally(ctx context.Context, source string, deliver func(context.Context) error) error {
 	w, err := r.localWorkers(ctx, source)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *run) planLocally(ctx context.Context, source string, deliver func(conte
 	if err := w.spare(ctx); err != nil {
 		return err
 	}
-	if len(w.wanted()) == 0 { // They need no step of the plan.
+	if len(w.wanted()) == 0 { // The cache has all packages: the plan needs no step for them.
 		if err := w.adopt(ctx); err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func (r *run) planLocally(ctx context.Context, source string, deliver func(conte
 	return w.complete(ctx)
 }
 
-// runsHere reports whether VMs of this machine can have the stemcell, if that says what it is
-// for.
+// runsHere reports whether the stemcell is for VMs of this machine, or does not say for
+// which.
 func runsHere(sc *artifact.Stemcell) bool {
 	places := slices.Clone(sc.Formats)
 	if infrastructure, ok := sc.CloudProperties["infrastructure"].(string); ok {
@@ -125,7 +125,7 @@ func runsHere(sc *artifact.Stemcell) bool {
 	})
 }
 
-// arm reports whether the stemcell is for ARM processors: only its name says it.
+// arm reports whether the stemcell is for ARM processors, according to its name.
 func arm(sc *artifact.Stemcell) bool {
 	return strings.Contains(sc.Name, "arm64") || strings.Contains(sc.Name, "aarch64")
 }
@@ -154,23 +154,24 @@ func readLocalManifest(ctx context.Context, url, digest string) (*manifest.Manif
 
 // keyOf returns the key of a package that the VMs compile, from its key in the cache.
 func (w *workers) keyOf(key artifact.CompiledKey) artifact.CompiledKey {
-	if w.instead == nil {
+	if w.original == nil {
 		return key
 	}
 	key.Sources = slices.Clone(key.Sources)
 	for i, of := range key.Sources {
-		if of == sourceOf(w.instead) {
+		if of == sourceOf(w.original) {
 			key.Sources[i] = sourceOf(w.artifacts.Stemcell)
 		}
 	}
 	return key
 }
 
-// spare wants no package that VMs on this machine have compiled for others.
+// spare leaves out packages that VMs on this machine have already compiled for other
+// owners.
 func (w *workers) spare(ctx context.Context) error {
 	for _, id := range w.order {
 		p := w.packages[id]
-		if w.instead == nil || !p.wanted {
+		if w.original == nil || !p.wanted {
 			continue
 		}
 		_, found, err := w.find(ctx, p)
@@ -182,12 +183,13 @@ func (w *workers) spare(ctx context.Context) error {
 	return nil
 }
 
-// adopt lets the owners of this run use what VMs on this machine have compiled. Others do not
-// get it: the stemcell is another one than theirs.
+// adopt lets the owners of this run use the packages that VMs on this machine have
+// compiled. Other owners do not get them, because these VMs have another stemcell than
+// theirs.
 func (w *workers) adopt(ctx context.Context) error {
 	for _, id := range w.order {
 		p := w.packages[id]
-		if w.instead == nil || p.Package.Compiled() {
+		if w.original == nil || p.Package.Compiled() {
 			continue
 		}
 		found, ok, err := w.find(ctx, p)

@@ -69,8 +69,8 @@ func TestWhoGetsWhatWasCompiled(t *testing.T) {
 		k.Owner = owner
 		return k
 	}
-	begin := func(instead *artifact.Stemcell) (*workers, *toCompile) {
-		w := &workers{store: store, owners: []string{"deployment 1"}, artifacts: &instance.Artifacts{Stemcell: local}, instead: instead, packages: map[string]*toCompile{}}
+	begin := func(original *artifact.Stemcell) (*workers, *toCompile) {
+		w := &workers{store: store, owners: []string{"deployment 1"}, artifacts: &instance.Artifacts{Stemcell: local}, original: original, packages: map[string]*toCompile{}}
 		of := &toCompile{Located: instance.Located{Release: "r", Package: p}, key: w.keyOf(key), own: map[string]bool{source(p): true}}
 		w.packages["web"], w.order = of, []string{"web"}
 		return w, of

@@ -13,7 +13,8 @@ import (
 )
 
 // Connections keeps the links of a deployment for all runs about its instances in this
-// process: they are the same for all, as long as no instance learns its address.
+// process. All runs have the same links, except a run that knows an address which the
+// cloud has chosen.
 type Connections struct {
 	mu   sync.Mutex
 	made map[string]made // by the address that only the run knows; empty: there is none
@@ -34,12 +35,12 @@ type made struct {
 	err error
 }
 
-// NewConnections returns connections of a deployment, none of which is known.
+// NewConnections returns the connections of a deployment, without any link yet.
 func NewConnections() *Connections {
 	return &Connections{made: map[string]made{}, others: map[string]other{}}
 }
 
-// read keeps what another deployment shares, which do reads if it is not known.
+// read keeps what another deployment shares. It calls do to read that, only once.
 func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -49,7 +50,7 @@ func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) 
 	}
 }
 
-// other returns what another deployment shares, which was read.
+// other returns what another deployment shares, after read.
 func (c *Connections) other(deployment string) (*shared.Entry, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -60,7 +61,8 @@ func (c *Connections) other(deployment string) (*shared.Entry, error) {
 	return o.entry, o.err
 }
 
-// get returns the links for a run, which resolve connects if they are not known.
+// get returns the links for a run. It calls resolve to connect them, unless they are
+// known.
 func (c *Connections) get(address string, resolve func() (*links.Connected, error)) (*links.Connected, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +87,8 @@ func (c *Connections) Names() *dns.Names {
 	return nil
 }
 
-// resolve returns the links of all jobs of the deployment, which nobody changes. own are
-// the jobs of the run's group.
+// resolve returns the links of all jobs of the deployment. The caller must not change
+// them. own are the jobs of the run's group.
 func (j *jobs) resolve(own []templates.Job) (*links.Connected, error) {
 	d := j.in.Deployment
 	return j.connections.get(j.ownAddress(d), func() (*links.Connected, error) {
@@ -118,8 +120,8 @@ func refuseScoped(d *manifest.Deployment, all *links.Connected) error {
 	return nil
 }
 
-// ownAddress returns the instance and its address if only the run knows that: the record
-// has the addresses that the cloud does not choose.
+// ownAddress returns the instance and its address if the cloud has chosen that: only the
+// run knows it. The record has all other addresses.
 func (j *jobs) ownAddress(d *manifest.Deployment) string {
 	in := j.rec.From.Of.Instance
 	i := slices.IndexFunc(d.Groups, func(g manifest.Group) bool { return g.Name == in.Group })

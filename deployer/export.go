@@ -81,7 +81,7 @@ func (x *exports) of(rel *artifact.Release, stemcell string) *exported {
 // add adds a package of the release and those that it needs.
 func (e *exported) add(name string, d *delivery) {
 	p := e.release.Package(name)
-	if _, has := e.ids[name]; has || p == nil { // a missing one is reported before
+	if _, has := e.ids[name]; has || p == nil { // CheckPackages has reported a missing package
 		return
 	}
 	// Another release may have the same package: it is compiled once.
@@ -116,8 +116,8 @@ func (x *exports) check() error {
 	return nil
 }
 
-// planExport returns what Compile exports to a path, and wants the packages for it; nil: the
-// path is empty.
+// planExport returns the releases that Compile exports to a path, and makes w compile
+// their packages; nil: the path is empty.
 func (r *run) planExport(ctx context.Context, w *workers, path string) (*exports, error) {
 	if path == "" {
 		return nil, nil
@@ -130,8 +130,9 @@ func (r *run) planExport(ctx context.Context, w *workers, path string) (*exports
 	return x, w.wantAll(ctx)
 }
 
-// wantAll wants all packages that no VM without jobs has compiled, also if the deployment's
-// own VMs have: others trust only the former.
+// wantAll makes w compile all packages that no VM without jobs has compiled. Packages
+// that the deployment's own VMs have compiled are not enough: others must not trust
+// these.
 func (w *workers) wantAll(ctx context.Context) error {
 	for _, id := range w.order {
 		p := w.packages[id]

@@ -90,8 +90,8 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 	return groups
 }
 
-// inOrder returns the instances of a group in the order in which they change, which is
-// that of links with a Director, too. Those that go are left out.
+// inOrder returns the instances of a group in the order in which they change. A
+// Director's links have the same order. Instances that are to be deleted are left out.
 func inOrder(all *deployed.Record, group string) []*deployed.Instance {
 	var some []order.Instance
 	for _, in := range all.Instances {

@@ -51,7 +51,7 @@ func (j *jobs) numbers() *dns.Names {
 	return nil
 }
 
-// names returns what makes the DNS names that templates get; nil: they get addresses.
+// names returns the encoder of the DNS names that templates get; nil: they get addresses.
 func (j *jobs) names() *links.DNS {
 	numbers := j.numbers()
 	if numbers == nil || !j.in.Deployment.NeedsDNS() {

@@ -63,7 +63,7 @@ type run struct {
 
 	workers *workers // plan: compile packages before the VM is changed; nil: nothing is compiled there
 	gone    []string // ids of deleted VMs that compiled packages for a killed run
-	onVM    bool     // packages are compiled on the VM: others cannot
+	onVM    bool     // packages must be compiled on the VM of the instance
 
 	vms       *vms
 	disks     *disks

@@ -43,8 +43,8 @@ func UnshareLinks(ctx context.Context, cfg instance.Config, t *team.Copy, source
 	return shared.In(cfg.Home, cfg.Getenv).Remove(source)
 }
 
-// MoveLinks makes what a deployment shares on this machine that of another state, or folder
-// of a record: its state was moved there.
+// MoveLinks records the new source of the links that a deployment shares on this machine,
+// after its state was moved: the path of the state, or the folder of the record.
 func MoveLinks(cfg instance.Config, from, to string) error {
 	from, err := filepath.Abs(from)
 	if err != nil {
@@ -56,7 +56,7 @@ func MoveLinks(cfg instance.Config, from, to string) error {
 	return shared.In(cfg.Home, cfg.Getenv).Move(from, to)
 }
 
-// runAndShare does what the plan says, and then records what the deployment shares.
+// runAndShare carries out the plan, and then records what the deployment shares.
 func (r *run) runAndShare(ctx context.Context) error {
 	if err := r.runPlan(ctx); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (r *run) shareLinks(ctx context.Context) error {
 	return kept.Save(e, replaced)
 }
 
-// shareSource returns by what the deployment is known to others, and by what it was known
-// before it had several instances.
+// shareSource returns the source under which the deployment shares its links, and those
+// under which it has shared them before it had several instances.
 func (r *run) shareSource() (source string, replaced []string, err error) {
 	source = r.t.StatePath
 	if of := r.t.From.Of; of != nil {

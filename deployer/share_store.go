@@ -34,8 +34,8 @@ func (r *run) shareInStore(ctx context.Context, e *shared.Entry) error {
 	return nil
 }
 
-// leavesSharing reports whether the run leaves it to the deploy of all instances to share
-// links: a store has what all of them share, and the run is about one.
+// leavesSharing reports whether the run shares no links in a store, because it is about
+// one of several instances: the deploy of all instances shares them.
 func (r *run) leavesSharing() bool {
 	t := r.t.From.Team
 	return t != nil && r.t.From.Of != nil && !t.LocksDeployment()
@@ -118,10 +118,10 @@ func (j *jobs) readOther(ctx context.Context, name string) (*shared.Entry, error
 	return e, nil
 }
 
-// advised returns why the links of a deployment are not believed, with what to do.
+// advised adds to an error about the links of a deployment what to do.
 func advised(doubt *team.ProofError, name string) error {
 	switch doubt.Why {
-	case team.UnknownKey: // The error has it.
+	case team.UnknownKey: // The error says what to do.
 		return doubt
 	case team.Unvouched:
 		return fmt.Errorf("%w: compare the fingerprint with `bootstrap state key` on a machine of that team, and append it to the address: --links-from %s, or links_from in bootstrap.yml",

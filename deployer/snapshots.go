@@ -31,9 +31,9 @@ func DeleteSnapshots(ctx context.Context, opts Options) error {
 	return r.execute(ctx, r.deletePhases())
 }
 
-// RestoreSnapshot makes a new disk with the data of the snapshot with the CID opts.Disk the
-// current one, or the disk with the CID made, which a person has made of it. The next deploy
-// attaches it. The disk that was the current one becomes an orphan.
+// RestoreSnapshot makes a new disk with the data of the snapshot opts.Disk, and makes it
+// the current one; made is the CID of such a disk if a person has already made it. The
+// next deploy attaches the disk. The disk that was the current one becomes an orphan.
 func RestoreSnapshot(ctx context.Context, opts Options, made string) error {
 	opts.Inputs.Generate = document.Refuse
 	r := &snapshotRecord{run: newRun(opts), cid: opts.Disk, made: made}
@@ -160,8 +160,8 @@ func (r *snapshotRecord) delete(ctx context.Context) error {
 	return r.records.uninstallRest(ctx)
 }
 
-// refuseMissing refuses to use a disk that a person has named and that does not exist, or
-// that the state records.
+// refuseMissing refuses a disk that a person has named, if it does not exist or the state
+// records it.
 func (r *snapshotRecord) refuseMissing(ctx context.Context) error {
 	if r.made == "" {
 		return nil

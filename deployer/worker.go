@@ -79,7 +79,7 @@ func (w *worker) explained(ctx context.Context, p *toCompile, err error) error {
 	return err
 }
 
-// provide creates the VM, unless it exists. A new one replaces it if that is wanted.
+// provide creates the VM, unless it exists; with fresh, a new one replaces it.
 func (w *worker) provide(ctx context.Context, fresh bool) error {
 	if w.made && !fresh {
 		return nil
@@ -98,7 +98,7 @@ func (w *worker) provide(ctx context.Context, fresh bool) error {
 	for range MostReplans {
 		err := w.r.makePlan(ctx)
 		if err == nil {
-			w.made = true // also if it fails after that
+			w.made = true // also if runSteps fails
 			err = w.r.runSteps(ctx, "")
 		}
 		if !errors.Is(err, errTaken) {

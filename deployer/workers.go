@@ -17,8 +17,8 @@ import (
 	"bootstrap/manifest"
 )
 
-// workers compile packages on VMs that are made only for that, at most as many at the same
-// time as its compilation says.
+// workers compile packages on VMs that are made only for that, on at most how.Workers of
+// them at the same time.
 type workers struct {
 	opts      Options // of the run that needs the packages
 	out       *report.Output
@@ -29,9 +29,9 @@ type workers struct {
 	states    *instance.Workers
 	ledger    string   // address of the ledger in which the VMs reserve addresses
 	owners    []string // of packages whose sources are not all known
-	// instead is the stemcell of the manifest, if the VMs are on this machine and have
-	// another one; nil: they have that one.
-	instead *artifact.Stemcell
+	// original is the stemcell of the manifest, if the VMs are on this machine and have
+	// another one; nil: they have the manifest's.
+	original *artifact.Stemcell
 
 	// Of several instances: the deployment, and the instance group whose settings the VMs
 	// have.
@@ -85,7 +85,7 @@ func (a *workers) refuse(vm string) error {
 	return nil
 }
 
-// add adds the packages of an instance, and wants those that are missing.
+// add adds the packages of an instance, and marks the missing ones for compiling.
 func (a *workers) add(d *delivery, owners []string) {
 	for _, owner := range owners {
 		if !slices.Contains(a.owners, owner) {
@@ -138,8 +138,8 @@ func (a *workers) keys(p *toCompile) []artifact.CompiledKey {
 	return list
 }
 
-// complete wants all packages with which others are compiled, unless a VM without jobs has
-// compiled them before.
+// complete also marks packages with which others are compiled, unless a VM without jobs
+// has compiled them before.
 func (a *workers) complete(ctx context.Context) error {
 	for _, id := range slices.Backward(a.order) {
 		p := a.packages[id]
@@ -225,7 +225,8 @@ func (a *workers) next(ctx context.Context, after []string) (id string, fresh, o
 // errBound says that a package works only on the VM that has compiled it.
 var errBound = errors.New("the package contains the path of its VM")
 
-// ended records how compiling a package has ended, and reports whether the VM can go on.
+// ended records how compiling a package has ended, and reports whether the VM can compile
+// another one.
 func (a *workers) ended(ctx context.Context, id string, err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -37,8 +37,8 @@ type Draft struct {
 	// Lost are instances with a persistent disk that would be deleted because their group
 	// was given zones, or has none any more: their data would be orphaned.
 	Lost []roster.Going
-	// Alone is true if the instances are to be one, which is as if the manifest had
-	// always described only one: then no record is needed.
+	// Alone is true if one instance is left, as a manifest with one instance would have
+	// made it: then no record is needed.
 	Alone bool
 
 	deployment *manifest.Deployment
@@ -159,8 +159,8 @@ func groupsOf(d *manifest.Deployment, old *record.Record, errand string) []roste
 	return groups
 }
 
-// hasInstances reports whether a group has instances: one with lifecycle errand only while its
-// errand runs, or while its instance is kept alive.
+// hasInstances reports whether a group has instances. A group with lifecycle errand has
+// one only while its errand runs, or as long as it is kept alive.
 func hasInstances(g *manifest.Group, old *record.Record, errand string) bool {
 	return !g.Errand || g.Name == errand || slices.ContainsFunc(old.Instances, func(in *record.Instance) bool { return in.Group == g.Name && in.KeepAlive })
 }

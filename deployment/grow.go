@@ -58,8 +58,7 @@ func isAlone(of deployer.Several, r *record.Record, vm func(*record.Instance) VM
 	return err == nil && in.ID == id && in.Index == 0 && in.Beside()
 }
 
-// Settle removes the record of a deployment in which nothing is to be done, if it needs
-// none.
+// Settle removes the record of a deployment that is up to date, if it needs none.
 func (d *Draft) Settle() error {
 	if !d.Alone || len(d.Record.Former) > 0 || d.Record.Names != nil {
 		return nil

@@ -151,8 +151,8 @@ func Move(ctx context.Context, from, to Place) error {
 	return old.Move(to.Name)
 }
 
-// refuseBusy returns an error if a process changes an instance: it may be left by a run that
-// was killed. Copies of the other states would be in the way of the next move.
+// refuseBusy returns an error if a process changes an instance: it may be left by a run
+// that was killed. Copies of the other states would make the next move fail.
 func refuseBusy(ctx context.Context, from Place, old *record.Record) error {
 	for _, in := range slices.Concat(old.Instances, old.Former) {
 		path, _, opts, err := from.stateOf(old, in)

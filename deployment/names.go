@@ -52,8 +52,8 @@ func digestOfRecords(records dns.Records) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(data)), nil
 }
 
-// outdated reports whether the records of the deployment are others than those that were
-// sent last. last is the highest version that an agent has.
+// outdated reports whether the records of the deployment differ from those that were sent
+// last. last is the highest version that an agent has.
 func outdated(names *dns.Names, digest string, last uint64) bool {
 	return digest != names.Digest || last > names.Version
 }

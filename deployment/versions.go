@@ -52,8 +52,8 @@ func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *sta
 	return err
 }
 
-// keepAs is like KeepVersion, and returns the newest version, which gets the lists of
-// resources of the given one.
+// keepAs is like KeepVersion. It returns the newest version, with the lists of resources
+// of the given one.
 func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *record.Version) (*record.Version, error) {
 	now, err := vs.present()
 	if err != nil || now == nil {

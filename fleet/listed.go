@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest/source"
 )
 
-// Outside reads what a fleet file names outside of itself.
+// Outside finds the bootstrap.yml files of members, and reads lists of members.
 type Outside struct {
 	Environment FindEnvironment // nil: members have no bootstrap.yml
 	// List returns a list of members; passed are the names of environment variables that

@@ -81,8 +81,8 @@ func (r *reader) readWorkers(place document.Value) int {
 	return max(n, 1)
 }
 
-// reach makes the agent of the VM be reached at an address of its own, where the manifest m
-// has that of the instance.
+// reach gives the agent of the VM an address of its own, in place of the instance's
+// address in the manifest m.
 func (c *Compilation) reach(m *Manifest) {
 	w, mbus, tunnel := c.Worker, m.CPI.MBusURL, m.CPI.SSHTunnel
 	if p := m.Placement; p != nil && p.mbus != nil {
@@ -294,7 +294,7 @@ func (r *reader) ownWorkerNetworks() ([]GroupNetwork, *Placement) {
 	return refs, p
 }
 
-// Avoid makes the placement choose none of these addresses of a network.
+// Avoid excludes addresses of a network from the placement.
 func (p *Placement) Avoid(name string, addresses ...string) {
 	for _, text := range addresses {
 		addr, err := netip.ParseAddr(text)

@@ -87,7 +87,7 @@ func LoadDeployment(ctx context.Context, path string, opts document.Options) (*D
 	return d, nil
 }
 
-// complete completes the groups with what the common part knows.
+// complete copies facts of the common part to the groups.
 func (d *Deployment) complete(m *Manifest) {
 	d.Path, d.Name, d.Common = m.Path, m.Name, m
 	for i := range d.Groups {

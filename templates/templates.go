@@ -35,9 +35,9 @@ type Config struct {
 	// Cache is the folder in which the embedded Ruby keeps its machine code, 50 MB;
 	// empty: each engine compiles it, which takes seconds.
 	Cache string
-	// Shared is the path in the variable SharedVariable. Jobs are rendered by the engine
-	// of a Shared, or by this engine's own Ruby if that fails; empty: always by its own
-	// Ruby.
+	// Shared is the value of the environment variable SharedVariable: the path of a
+	// shared engine. That one renders the jobs, and this engine's own Ruby only if that
+	// fails; empty: only its own Ruby does.
 	Shared string
 	// Compiling is called before the embedded Ruby is compiled, which takes seconds.
 	// That happens if this program contains no machine code for the machine, or if a

@@ -25,8 +25,8 @@ import (
 // of each of them.
 type Release struct {
 	Name, Version string
-	// CommitHash and UncommittedChanges are those of the source release: a Director
-	// refuses a release that it has with others.
+	// CommitHash and UncommittedChanges are those of the source release. A Director
+	// refuses a version that it already has with other values.
 	CommitHash         string
 	UncommittedChanges bool
 	Jobs               []*artifact.Job
@@ -95,8 +95,8 @@ type entry struct {
 	lines []string // of release.MF, without the digest
 }
 
-// digest returns the digests that release.MF has. Both are there, because an agent reports
-// packages with the digest that it was given.
+// digest returns the multi-digest for release.MF. It has two algorithms, because an agent
+// reports a package with the digest that it was given.
 func (e entry) digest() string {
 	return e.sums["sha1"] + ";sha256:" + e.sums["sha256"]
 }
@@ -116,7 +116,7 @@ func pack(ctx context.Context, w io.Writer, r Release) error {
 		return err
 	}
 	text := manifest(r, packages, jobs)
-	// What it contains is compressed already.
+	// The archives in it are already compressed.
 	p := archive.NewStoringPacker(ctx, w)
 	if err := p.File("release.MF", 0o644, int64(len(text)), strings.NewReader(text)); err != nil {
 		return err
@@ -202,7 +202,7 @@ func readPackages(ctx context.Context, packages []Package) ([]entry, error) {
 	return list, nil
 }
 
-// check compares the archive with a multi-digest; an empty one fits.
+// check compares the archive with a multi-digest; an empty one is not compared.
 func (e entry) check(multi string) error {
 	if multi == "" {
 		return nil

@@ -16,8 +16,7 @@ func manifest(r Release, packages, jobs []entry) string {
 	}
 	fmt.Fprintf(&b, "uncommitted_changes: %t\n", r.UncommittedChanges)
 	section(&b, "jobs", jobs)
-	// A Director takes a release for a compiled one if it has this key, also without
-	// packages.
+	// A Director treats a release with this key as compiled, even if it has no packages.
 	section(&b, "compiled_packages", packages)
 	return b.String()
 }

@@ -56,8 +56,8 @@ func refreshRecord(ctx context.Context, home, address string) {
 	_ = file.RefreshPart(ctx, team.CopyOf(home, s).Record())
 }
 
-// instanceNames lists the groups and instances of the record of a command line, after the
-// names that are there already.
+// instanceNames completes the last of some names, separated by commas: with the groups
+// and instances of the record of a command line.
 func instanceNames(home Home, cmd *cobra.Command, args []string, begin string) (list []cobra.Completion) {
 	dir := recordFolder(home, cmd, args)
 	if dir == "" {

@@ -99,7 +99,7 @@ func (s *several) compile() error {
 	})
 }
 
-// printCompiled prints where the packages are from.
+// printCompiled prints the origin of each package.
 func printCompiled(c *cli.Console, result compilation.Result) {
 	if c.JSON() {
 		c.PrintObject("compiled", result)

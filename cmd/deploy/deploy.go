@@ -56,7 +56,7 @@ docs/deployments.md.`,
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return c.Deployment(cmd.Context(), opts, instances.Telling(c, cmd, deployer.Deploy))
+			return c.Deployment(cmd.Context(), opts, instances.SendingNames(c, cmd, deployer.Deploy))
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)

@@ -34,7 +34,7 @@ func newRecreate(c *cli.Console) *cobra.Command {
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return c.Deployment(cmd.Context(), opts, instances.Telling(c, cmd, deployer.Deploy))
+			return c.Deployment(cmd.Context(), opts, instances.SendingNames(c, cmd, deployer.Deploy))
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)

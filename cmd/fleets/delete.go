@@ -52,7 +52,7 @@ On a terminal it asks first. Without a terminal it deletes only with --yes.`,
 	return cmd
 }
 
-// deleteFleet deletes members and shows it.
+// deleteFleet deletes members and shows the progress.
 func deleteFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
 	defer owner.GiveBack(opts.Home)

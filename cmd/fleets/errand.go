@@ -74,7 +74,7 @@ The first Ctrl-C starts it on no other member; a second one cancels it on the ot
 }
 
 // errandRenderer returns a function that shows the events of an errand's run: its output,
-// and on standard error how the run goes on.
+// and on standard error the progress of the run.
 func errandRenderer(c *cli.Console) func(rollout.Event) {
 	c.ResultOnly()
 	c.ReportTo(c.Stderr) // where finish prints the end of the command

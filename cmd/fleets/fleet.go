@@ -390,7 +390,7 @@ fleet abort first.`,
 	return cmd
 }
 
-// runFleet runs a run of a fleet and shows it.
+// runFleet carries out a run of a fleet and shows its progress.
 func runFleet(cmd *cobra.Command, c *cli.Console, opts rollout.Options, a fleetAsked) error {
 	ctx := cmd.Context()
 	defer owner.GiveBack(opts.Home)

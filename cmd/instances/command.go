@@ -74,8 +74,8 @@ func lock(ctx context.Context, dir string, opts deployer.Options) (unlock func()
 	}, nil, nil
 }
 
-// keepVersion keeps what a run has left as a version of the deployment, if it has changed
-// something.
+// keepVersion keeps the record and the states after a run as a version of the deployment,
+// if the run has changed something.
 func keepVersion(ctx context.Context, dir string, opts deployer.Options) {
 	ctx = context.WithoutCancel(ctx) // each request has a deadline
 	if err := deployment.KeepVersion(ctx, dir, file.Options{Holder: opts.Holder, Home: opts.Home, Team: opts.Team}, &opts.Holder); err != nil {

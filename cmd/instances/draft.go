@@ -16,9 +16,9 @@ import (
 	"bootstrap/templates"
 )
 
-// Drafted returns whether the options are about the instances that a deployment is to have,
-// and which of them the person names; empty: all. One that the record has is not among them.
-// It opens the store of a team that the options name.
+// Drafted reports whether the command is about the planned instances of a deployment with
+// several, and not about one recorded instance. names are the planned instances that the
+// person has selected; empty: all. It opens the store of a team that the options name.
 func Drafted(ctx context.Context, c *cli.Console, opts *deployer.Options) (names string, several bool, err error) {
 	names = opts.Instance
 	c.NameTarget(opts) // for errors
@@ -41,9 +41,9 @@ func Drafted(ctx context.Context, c *cli.Console, opts *deployer.Options) (names
 // renderers is for how many instances templates are rendered at the same time.
 const renderers = 8
 
-// OnDraft calls do with the instances that a deployment is to have, those included that are
-// not created yet, with its manifest, and with the options by which they are found. It
-// changes nothing.
+// OnDraft calls do with the planned instances of a deployment, including those that are
+// not created yet, with its manifest, and with the options for finding them. It changes
+// nothing.
 func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names string, do func(*Selection, *manifest.Deployment, deployer.Options) error) error {
 	opts.Inputs.Generate = document.Plan
 	_, end := ShareRuby(ctx, c, &opts)
@@ -77,7 +77,8 @@ func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names s
 }
 
 // ShareRuby makes this process and those that it starts share one embedded Ruby. entry is
-// that of the environment by which they find it; empty: there is none. The caller calls end.
+// the environment variable by which they find it, as NAME=VALUE; empty: they share none.
+// The caller must call end.
 func ShareRuby(ctx context.Context, c *cli.Console, opts *deployer.Options) (entry string, end func()) {
 	shared := templates.Share(ctx, templates.Config{Self: opts.Self, Cache: instance.RubyCache(opts.Home), Env: c.Env}, os.TempDir(), "/tmp")
 	if entry = shared.Entry(); entry == "" {

@@ -10,9 +10,9 @@ import (
 	"bootstrap/deployment"
 )
 
-// Telling returns a command about one instance that also sends the DNS records to the other
-// instances of its deployment, if they have changed.
-func Telling(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error) func(context.Context, deployer.Options) error {
+// SendingNames extends a command about one instance: after it, the other instances of the
+// deployment get the DNS records, if these have changed.
+func SendingNames(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error) func(context.Context, deployer.Options) error {
 	return func(ctx context.Context, opts deployer.Options) error {
 		err := run(ctx, opts)
 		// A run about several instances sends them itself; RecordDir says that it has started

@@ -46,12 +46,12 @@ func DropAttached(ctx context.Context, opts deployer.Options, all *record.Record
 	return OnStates(ctx, opts, all, list, deployer.DropOrphans)
 }
 
-// OnStates calls do for each of the instances that has a state, without questions. It removes
-// former instances of which do has left no state from the record.
+// OnStates calls do for each of the instances that has a state, without questions. It
+// removes former instances from the record if do has removed their states.
 func OnStates(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance, do func(context.Context, deployer.Options) error) error {
 	show := opts.Report
 	opts.Confirm, opts.Report = nil, func(e report.Event) {
-		if e.Kind != report.Ended { // It would be taken for the end of the command.
+		if e.Kind != report.Ended { // Users would take it for the end of the command.
 			show(e)
 		}
 	}

@@ -90,7 +90,7 @@ func validateAll(ctx context.Context, c *cli.Console, opts deployer.Options, nam
 	return all, err
 }
 
-// united returns a list with those of another one that it does not have.
+// united adds to a list the items of another list that it lacks.
 func united[S ~[]T, T comparable](list, other S) S {
 	for _, v := range other {
 		if !slices.Contains(list, v) {

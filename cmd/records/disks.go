@@ -90,9 +90,9 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 	return observe.Disks(st), nil
 }
 
-// severalRecorded returns the record of a deployment with several instances, and those
-// that the options select: all, and the former ones, or several of them, or a former one. The
-// record is nil if the options are about one instance.
+// severalRecorded returns the record of a deployment with several instances, and the
+// instances that the options select; without a selection, all instances and the former
+// ones. The record is nil if the options select one existing instance.
 func severalRecorded(ctx context.Context, c *cli.Console, opts *deployer.Options) (*record.Record, []*record.Instance, error) {
 	from := &opts.Options
 	if from.Manifest == "-" || from.Manifest == "" && from.StateFile == "" {
@@ -112,8 +112,8 @@ func severalRecorded(ctx context.Context, c *cli.Console, opts *deployer.Options
 	return all, list, err
 }
 
-// selectedWithFormer returns the record of a deployment, and the instances that the options
-// select: all, and the former ones, if they name none.
+// selectedWithFormer returns the record of a deployment, and the instances that the
+// options select; without a selection, all instances and the former ones.
 func selectedWithFormer(from *instance.Options) (*record.Record, []*record.Instance, error) {
 	all, list, err := from.Selected()
 	if err == nil && from.Instance == "" {
@@ -228,7 +228,7 @@ type before struct {
 func (b *before) Type() string   { return b.age.Type() }
 func (b *before) String() string { return "" }
 
-// Set sets the time since before which a disk is old enough.
+// Set reads an age: disks that became orphans before are old enough.
 func (b *before) Set(text string) error {
 	err := b.age.Set(text)
 	b.opts.OrphansBefore = time.Now().Add(-time.Duration(b.age))

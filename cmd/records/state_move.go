@@ -17,7 +17,8 @@ func (s stateFile) place() deployment.Place {
 	return deployment.Place{Name: s.name, Path: s.path, Opts: s.opts}
 }
 
-// moveLinks makes what the deployment shares on this machine that of the new place.
+// moveLinks records the new place as the source of the links that the deployment shares
+// on this machine.
 func moveLinks(c *cli.Console, from, to string) error {
 	home, err := c.BoshHome()
 	if err != nil {

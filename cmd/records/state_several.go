@@ -13,8 +13,9 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// ofSeveral returns the place of a deployment with several instances, if the state is that
-// of one and no instance is selected. Its record may be missing if versions of it are kept.
+// ofSeveral returns the place of a deployment with several instances, if the state
+// belongs to such a deployment and no instance is selected. Its record may be missing if
+// versions of it are kept.
 func (s *stateChoice) ofSeveral(ctx context.Context, at stateFile) (place deployment.Place, several bool, err error) {
 	if s.one.Instance != "" {
 		return place, false, nil

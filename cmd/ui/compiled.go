@@ -7,7 +7,7 @@ import (
 	"bootstrap/deployer/compilation"
 )
 
-// Compiled prints where the compiled packages of a deployment are from.
+// Compiled prints the origin of each compiled package of a deployment.
 func Compiled(out *Writer, result compilation.Result) {
 	words := map[compilation.Origin]string{
 		compilation.FromRelease: "compiled in the release",

@@ -1,5 +1,5 @@
-// Package values has the types of flags: each reads the text of a person, or reports a
-// mistake without repeating a secret.
+// Package values has the types of flags. Each parses the text of the command line, and
+// its errors do not repeat secrets.
 package values
 
 import (

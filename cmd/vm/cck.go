@@ -81,7 +81,7 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 			if err := opts.RefuseIgnored(); err != nil {
 				return err
 			}
-			return instances.Telling(k.c, cmd, func(ctx context.Context, opts deployer.Options) error {
+			return instances.SendingNames(k.c, cmd, func(ctx context.Context, opts deployer.Options) error {
 				one := inspected{opts: k.options(opts)}
 				var err error
 				if one.problems, err = deployer.Inspect(ctx, one.opts); err != nil {
@@ -110,7 +110,7 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// skipped returns why an instance of several is not looked at; empty: it is.
+// skipped returns why an instance of several is not inspected; empty: it is.
 func skipped(in *record.Instance, state string) (why string, err error) {
 	switch found, err := file.Exists(state); {
 	case err != nil:
@@ -280,8 +280,8 @@ func (k *cck) choose(ctx context.Context, p report.Problem) (report.Resolution, 
 	return report.Resolution(name), err
 }
 
-// confirm returns the function that asks before data is lost; nil: every answer is yes. The
-// person has chosen what else happens.
+// confirm returns the function that asks before data is lost; nil: every answer is yes.
+// The person has already chosen the resolution.
 func (k *cck) confirm() func(context.Context, deployer.Question) (bool, error) {
 	ask := k.c.Confirm(k.ask)
 	if ask == nil {

@@ -91,7 +91,7 @@ func lifecycle(c *cli.Console, cmd *cobra.Command, does deployment.Lifecycle, ru
 		case several != nil:
 			return several.Lifecycle(c, cmd, opts, does)
 		}
-		return c.Deployment(cmd.Context(), opts, instances.Telling(c, cmd, run))
+		return c.Deployment(cmd.Context(), opts, instances.SendingNames(c, cmd, run))
 	}
 	f := cmd.Flags()
 	c.InputFlags(f, &opts.Inputs)

@@ -78,8 +78,8 @@ Its lines begin with the name of the instance, and the exit code is the highest 
 	return cmd
 }
 
-// afterSession returns the error with which ssh ends after its session, and whether nothing
-// is said about it.
+// afterSession returns the error with which ssh ends after its session. silent is true if
+// no message is printed about it.
 func afterSession(err error) (result error, silent bool) {
 	var ended *access.ExitStatusError
 	var interrupted *report.InterruptedError

@@ -1,6 +1,6 @@
 package compilation
 
-// Compiled is a package of a deployment, and where its compiled form is from.
+// Compiled is a package of a deployment, with the origin of its compiled form.
 type Compiled struct {
 	Release  string `json:"release"`
 	Package  string `json:"package"`

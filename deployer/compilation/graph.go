@@ -6,7 +6,7 @@ import "slices"
 // Package is a package to compile.
 type Package struct {
 	ID    string
-	Needs []string // ids of the packages with which it is compiled; others than those of the graph exist
+	Needs []string // ids of the packages with which it is compiled; those that the graph lacks exist already
 	// Source is the content from which it is compiled. Trusts are the sources of packages
 	// that a VM may have compiled before, because all users of this package compile them,
 	// too: a packaging script can change what is compiled after it.
@@ -100,5 +100,5 @@ func (g *Graph) Waits() bool {
 	return slices.ContainsFunc(g.list, func(p Package) bool { return g.states[p.ID] == waiting })
 }
 
-// Again makes a package that was started one that waits.
+// Again puts a started package back among those that wait.
 func (g *Graph) Again(id string) { g.states[id] = waiting }

@@ -16,14 +16,14 @@ import (
 	"bootstrap/state/team"
 )
 
-// Given makes m the manifest of the run, which reads none.
+// Given makes m the manifest of the run, which then reads no file.
 func (t *Instance) Given(m *manifest.Manifest) *Inputs {
 	in := &Inputs{Request: t.Request, Manifest: m}
 	t.use(in)
 	return in
 }
 
-// Beside returns the inputs of another VM, whose manifest is not that of the run.
+// Beside returns inputs for another VM than that of the run, with its manifest.
 func (t *Instance) Beside(m *manifest.Manifest) *Inputs {
 	return &Inputs{Request: t.Request, Manifest: m}
 }
@@ -41,8 +41,8 @@ type Workers struct {
 	all  *record.Record // has them and the other instances: all share stemcells
 }
 
-// WorkersOf returns the states of as many VMs that compile packages for the deployment. group
-// is the instance group of a deployment with one instance.
+// WorkersOf returns the states of count VMs that compile packages for the deployment.
+// group is the instance group of a deployment with one instance.
 func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	w := &Workers{of: o}
 	dir := o.workersFolder()
@@ -89,11 +89,12 @@ func (w *Workers) At(n int) (Options, error) {
 	return o, err
 }
 
-// stateOfWorker is how At names the states; a killed run may have left only the lock of one.
+// stateOfWorker matches the names of states that At has given; a killed run may have left
+// only a lock.
 var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json(\.lock)?)?$`)
 
-// WorkersLeft returns of how many VMs that compile packages this machine may have states: a
-// run was killed, or runs.
+// WorkersLeft returns how many VMs that compile packages may have states on this machine,
+// because a run was killed or is in progress.
 func (o Options) WorkersLeft() (count int, err error) {
 	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {

@@ -27,8 +27,8 @@ type Agent struct {
 	// Old describes the access to the agent of the replaced VM until that is deleted;
 	// nil: there is none.
 	Old *Agent `json:"old,omitempty"`
-	// Coming describes the access to the agent of a VM that is being created. Its CID is
-	// unknown if that is interrupted.
+	// Coming describes the access to the agent of a VM that is being created. If the run
+	// is interrupted, the CID of that VM is unknown.
 	Coming  *Agent `json:"coming,omitempty"`
 	AgentID string `json:"agent_id,omitempty"` // agent id of Coming
 }

@@ -92,7 +92,7 @@ func (d Records) rows() []row {
 	return out
 }
 
-// target is what follows the query in a name.
+// target is the part of a name after the query.
 type target struct {
 	name    string
 	network string // the criterion of its network, empty if the name has it

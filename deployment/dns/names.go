@@ -7,8 +7,8 @@ import (
 )
 
 // Names are the numbers that stand for groups, links, zones, networks and instances in
-// names, and what else the records of a deployment are made from. A name keeps its
-// number for ever, and no number is used again: a job may still have a name with it.
+// names, and the other inputs of the records of a deployment. A name keeps its number for
+// ever, and no number is given twice, because a job may still use an old DNS name.
 type Names struct {
 	// Groups and Links have common numbers. Links are named LINK-TYPE, with the name that
 	// the manifest gives the link.
@@ -50,8 +50,8 @@ type Known struct {
 	Dynamic map[string]string // as in Names
 }
 
-// With returns names in which all those of k have numbers. Instances that k does not
-// have lose theirs. n may be nil.
+// With returns names with a number for each name of k. Instances that are not in k lose
+// their numbers. n may be nil.
 func (n *Names) With(k Known) *Names {
 	next := n.clone()
 	for _, now := range slices.Sorted(maps.Keys(k.Renamed)) {
@@ -82,8 +82,8 @@ func (n *Names) With(k Known) *Names {
 	return next
 }
 
-// WithLinks returns names in which all provided links have numbers. provided has them by
-// group; the links of one group after the other, in the order of groups, get numbers.
+// WithLinks returns names with a number for each provided link. provided has the links by
+// group; new numbers are given in the order of groups.
 func (n *Names) WithLinks(groups []string, provided map[string][]string, aliases []LinkAlias) *Names {
 	next := n.clone()
 	next.Provided, next.Aliases = map[string][]string{}, aliases

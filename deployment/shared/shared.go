@@ -86,8 +86,8 @@ func (l Links) Save(e Entry, replaced []string) error {
 	return l.Remove(replaced...)
 }
 
-// Move makes the entry of a source that of another one: the state was moved. In a store,
-// the next deploy shares it with other machines.
+// Move changes the source of an entry, after the state was moved. If the new place is a
+// store, the next deploy shares the links with other machines.
 func (l Links) Move(from, to string) error {
 	e, err := l.read(l.path(from))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -143,8 +143,8 @@ func (w *Watcher) Changed(ctx context.Context, paths []string, from Files) (File
 	}
 }
 
-// written looks at files that differ from an earlier look until two looks are equal,
-// at most for the time settled.
+// written waits until nobody writes to changed files any more: until two looks at them
+// are equal, or the time settled has passed.
 func (w *Watcher) written(ctx context.Context, paths []string, from Files) (Files, error) {
 	now, end := w.Look(paths), time.Now().Add(settled)
 	for len(from.differ(now)) > 0 && time.Now().Before(end) {

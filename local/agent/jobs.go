@@ -224,8 +224,8 @@ func monitFiles(dir string) ([]string, error) {
 // stop is the message stop: from protocol 3 on, it waits until all processes have
 // ended.
 func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
-	// This comes first, so that the next agent does not start them again if this one is
-	// killed.
+	// The file is written first: if this agent is killed, the next one must not start the
+	// jobs again.
 	if err := atomicfile.WriteMode(j.stoppedFile(), nil, 0o644); err != nil {
 		return nil, failf("Stopping Monitored Services: Creating stopped File: %w", err)
 	}

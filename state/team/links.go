@@ -17,9 +17,9 @@ func (s *Store) Links(ctx context.Context) ([]byte, error) {
 	return d.Data, err
 }
 
-// LinksOfOther returns the same for another deployment. The error is a *ProofError, too, if
-// only the store itself vouches for its state key: who may write there could have put it
-// there, and links say where secrets are sent.
+// LinksOfOther returns the same for another deployment. The error is a *ProofError, too,
+// if only the store itself vouches for its state key: anybody who may write there could
+// have put it there, and links say where secrets are sent.
 func (s *Store) LinksOfOther(ctx context.Context) ([]byte, error) {
 	if err := s.trust.find(ctx); err != nil {
 		return nil, err

@@ -159,7 +159,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 	}
 	e.key, e.Fingerprint = *k, k.Fingerprint()
 	judge := &trust{store: s, pin: p, key: k}
-	if e.Fingerprint != e.Trusted { // The record of documents with another key proves nothing.
+	if e.Fingerprint != e.Trusted { // The generations that were seen with another key prove nothing.
 		judge.pin.Seen = nil
 	}
 	return e, s.examine(ctx, e, judge)
