@@ -254,6 +254,7 @@ func (c *call) fromStemcell(machine vm, spec *namespace.Spec) error {
 	tools := map[string]embed.FS{"tools": containerTools}
 	switch {
 	case hasUnits(image):
+		spec.Files = append(spec.Files, logFile)
 		tools["units"] = unitTools
 		spec.Boot = []string{"/" + path.Join(path.Dir(agentProgram), "boot-units")}
 	case regular(image, runitProgram):

@@ -190,7 +190,6 @@ func (c *call) bootWithSystemd(machine vm, spec *namespace.Spec) {
 	if unitFile(image, "monit.service") {
 		spec.Systemd.Units = append(spec.Systemd.Units, "monit.service")
 	}
-	spec.Files = append(spec.Files, logFile)
 	id := sha256.Sum256([]byte(machine.AgentID))
 	// An image without a machine id would count as booted for the first time, and systemd
 	// would enable all units.
@@ -220,8 +219,9 @@ func unitChanges() map[string]string {
 	return map[string]string{
 		"systemd-networkd.service": nothing,
 		"systemd-resolved.service": nothing,
-		// The CPI reads the agent's log from outside of the VM.
-		"bosh-agent.service.d/vm.conf": "[Service]\nStandardOutput=append:" + path.Join(namespace.Guest, logFile) + "\n",
+		// The CPI reads the agent's log from outside of the VM, and the agent where it looks for its logs.
+		"bosh-agent.service.d/vm.conf": "[Service]\nStandardOutput=append:" + path.Join(namespace.Guest, logFile) +
+			"\nExecStartPre=-/bin/bash " + path.Join("/", path.Dir(agentProgram), "link-agent-log") + "\n",
 		// Nothing guards the port of monit in the VM. The agent starts monit after it has mounted
 		// this folder: a job that runs earlier would write its pid file below the mount.
 		"monit.service.d/vm.conf": "[Service]\nExecStartPre=\nExecStopPost=\nExecCondition=/bin/mountpoint -q /var/vcap/data/sys/run\n",

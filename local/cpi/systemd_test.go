@@ -22,7 +22,7 @@ import (
 const (
 	systemdAgentUnit = `[Service]
 ExecStart=/bin/bash -c 'mkdir -p /var/vcap/data/sys/run; mountpoint -q /var/vcap/data/sys/run || mount -t tmpfs tmpfs /var/vcap/data/sys/run; \
-    systemctl start monit; bash /asks/control & \
+    echo the agent starts; systemctl start monit; bash /asks/control & \
     exec /var/vcap/bosh/bin/bosh-agent -P ubuntu -C /var/vcap/bosh/agent.json'
 Restart=always
 KillMode=process
@@ -115,7 +115,7 @@ func systemdVM(t *testing.T, init string, more ...tartest.Entry) *unitsVM {
 	t.Helper()
 	w := containers(t)
 	places := map[string]string{}
-	for _, name := range []string{"bash", "sh", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm", "mount", "umount", "mountpoint", "env", "true"} {
+	for _, name := range []string{"bash", "sh", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm", "mount", "umount", "mountpoint", "env", "true", "ln"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skip(err)
@@ -123,7 +123,7 @@ func systemdVM(t *testing.T, init string, more ...tartest.Entry) *unitsVM {
 		places["/usr/bin/"+name] = path
 	}
 	const units, wants = "./usr/lib/systemd/system/", "./etc/systemd/system/multi-user.target.wants/"
-	more = slices.Concat(programsOf(t, places), more, []tartest.Entry{
+	more = slices.Concat(programsOf(t, places), more, agentLog(), []tartest.Entry{
 		tartest.File(units+"bosh-agent.service", systemdAgentUnit), tartest.File(units+"monit.service", systemdMonitUnit),
 		tartest.File(units+"auditd.service", "[Service]\nExecStart=/bin/false\n"), tartest.File(units+"broken.service", "[Service]\nType=oneshot\nExecStart=/bin/bash -c 'exit 3'\n"),
 		tartest.File("./asks/control", strings.Replace(control, "/asks/running", "/var/vcap/data/sys/run/asks", 1)),
@@ -173,6 +173,7 @@ func TestSystemd(t *testing.T) {
 	}
 	m.ask("systemctl is-active monit bosh-agent", "active\nactive\n", 0)
 	m.ask("systemctl is-active auditd", "inactive", 3)
+	m.ask("cat /var/vcap/bosh/log/current", "the agent starts\n", 0)
 	m.ask("systemctl restart systemd-resolved systemd-networkd", "", 0)
 	m.ask("systemctl kill monit", "", 0)
 	until(t, "monit was started again", func() bool {
@@ -242,6 +243,7 @@ func TestSystemdFails(t *testing.T) {
 		t.Fatalf("the notes are %q, want %q", m.result.Notes, note)
 	}
 	m.ask("systemctl is-active monit", "active", 0)
+	m.ask("cat /var/vcap/bosh/log/current", "the agent starts\n", 0)
 	m.ask("systemctl start auditd", "this VM has no systemd", 5)
 	if err := m.client().RebootVM(t.Context(), m.vm); err != nil {
 		t.Fatal(err)

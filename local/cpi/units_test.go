@@ -28,7 +28,7 @@ Description=Bosh agent service
 Environment=WITH=units
 WorkingDirectory=/var/vcap/bosh
 ExecStart=/bin/bash -c 'PATH=/var/vcap/bosh/bin:$PATH \
-    systemctl start monit; bash /asks/control $WITH $PWD & \
+    echo the agent starts; systemctl start monit; bash /asks/control $WITH $PWD & \
     exec nice -n -15 /var/vcap/bosh/bin/bosh-agent \
     -P $(cat /var/vcap/bosh/etc/operating_system) -C /var/vcap/bosh/agent.json'
 Restart=always
@@ -68,6 +68,12 @@ Restart=on-failure
 	fakeService = "#!/bin/bash\ntrap 'echo hup >>/asks/${0##*/}' HUP\necho \"$@\" >>/asks/${0##*/}\nwhile :; do sleep 0.1; done\n"
 )
 
+// agentLog returns the place where the agent looks for its own log, as on ubuntu-noble: a
+// link to a file that rsyslog writes.
+func agentLog() []tartest.Entry {
+	return []tartest.Entry{tartest.Symlink("./var/vcap/bosh/log/current", "/var/log/bosh-agent.log"), tartest.File("./var/log/bosh-agent.log", "")}
+}
+
 // unitsVM is a VM of a stemcell whose agent and monit are units of systemd, with cron as a
 // service that it starts, and others that it does not.
 type unitsVM struct {
@@ -83,7 +89,7 @@ func newUnitsVM(t *testing.T) *unitsVM {
 	t.Helper()
 	w := containers(t)
 	places := map[string]string{}
-	for _, name := range []string{"bash", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm", "mount", "umount", "env"} {
+	for _, name := range []string{"bash", "sed", "cat", "sleep", "mkdir", "flock", "setsid", "tail", "nice", "rm", "mount", "umount", "env", "ln"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skip(err)
@@ -95,7 +101,7 @@ func newUnitsVM(t *testing.T) *unitsVM {
 		t.Fatal(err)
 	}
 	const units, wants = "./usr/lib/systemd/system/", "./etc/systemd/system/multi-user.target.wants/"
-	more := append(tools, tartest.Symlink("./bin", "usr/bin"),
+	more := append(slices.Concat(tools, agentLog()), tartest.Symlink("./bin", "usr/bin"),
 		tartest.File(units+"bosh-agent.service", agentUnit), tartest.File(units+"monit.service", monitUnit),
 		tartest.File("./var/vcap/bosh/etc/operating_system", "ubuntu"), tartest.File("./asks/control", control),
 		tartest.File(units+"cron.service", cronUnit), tartest.File("./etc/default/cron", "EXTRA_OPTS=-L2\n"),
@@ -205,6 +211,7 @@ func TestUnits(t *testing.T) {
 	ask("systemctl is-active agent", "active", 0)
 	ask("env PATH=/bin:/usr/bin:/sbin:/usr/sbin systemctl is-active monit", "active", 0) // as monit starts jobs
 	ask("/var/vcap/bosh/etc/bosh-enable-monit-access", "", 0)
+	ask("cat /var/vcap/bosh/log/current", "the agent starts\n", 0)
 
 	// The services that jobs use run as their units say.
 	crons := func() string {
