@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"bootstrap/deployment/dns"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -48,6 +49,7 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 	if err := r.look(ctx); err != nil {
 		return nil, err
 	}
+	r.continueNames(list)
 	only := r.lost()
 	if len(only) > 0 && !force && !r.continues {
 		return nil, &file.OwnsError{Path: at.Name, Owned: only}
@@ -123,6 +125,29 @@ func (r *restore) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lostVersions is how many versions of DNS records a run may have sent since the newest
+// kept version of the deployment, if its record is lost.
+const lostVersions = 1000
+
+// continueNames makes the restored record continue the numbers of DNS names, and the
+// versions of DNS records, after those of the present record and of all versions.
+func (r *restore) continueNames(list []*record.Version) {
+	var later []*dns.Names
+	if r.now != nil {
+		later = append(later, r.now.Names)
+	}
+	for _, v := range list {
+		if v.Err == nil {
+			later = append(later, v.Record.Names)
+		}
+	}
+	names := r.target.Names.After(later...)
+	if names != nil && r.now == nil {
+		names.Version, names.Digest = names.Version+lostVersions, ""
+	}
+	r.target.Names = names
 }
 
 // stateName returns how the restored record names the state of an instance: as the present

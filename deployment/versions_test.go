@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"bootstrap/deployment/dns"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -385,4 +386,57 @@ func TestVersionsStored(t *testing.T) {
 		t.Error(err)
 	}
 	unlockStored(t, l)
+}
+
+// Agents accept only newer DNS records, so a restore continues their versions and the numbers
+// of names, also if the present record is lost.
+func TestRestoreContinuesNames(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	name := func(vm string, version uint64) {
+		t.Helper()
+		write(t, at, map[string]string{"web/0": vm})
+		r, err := record.Load(at.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Names = &dns.Names{Version: version, Digest: fmt.Sprint(version), LastInstance: int(version)}
+		s, err := file.Open(t.Context(), r.StatePath(r.Instances[0]), file.Options{})
+		if err == nil {
+			err = errors.Join(s.Update(func(st *state.State) error { st.Own.DNSVersion = version; return nil }), r.Save())
+			s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(t, at)
+	}
+	name("vm-1", 3)
+	name("vm-1", 7)
+	restore := func(serial int) (record.Record, state.State) {
+		t.Helper()
+		if _, err := Restore(t.Context(), at, serial, true); err != nil {
+			t.Fatal(err)
+		}
+		r, err := record.Load(at.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, _, err := file.Read(r.StatePath(r.Instances[0]), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r, st
+	}
+	all := serials(t, at)
+	r, st := restore(all[len(all)-2]) // the first with names
+	if r.Names.Version != 7 || r.Names.Digest != "" || r.Names.LastInstance != 7 || st.Own.DNSVersion != 7 {
+		t.Errorf("%+v, %d", r.Names, st.Own.DNSVersion)
+	}
+	if err := os.Remove(filepath.Join(at.Dir(), record.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	if r, _ := restore(all[len(all)-2]); r.Names.Version <= 7 || r.Names.Digest != "" {
+		t.Errorf("%+v", r.Names)
+	}
 }

@@ -159,3 +159,36 @@ func TestNumbersStay(t *testing.T) {
 		}
 	}
 }
+
+// An older record gives no number a second time, and continues the versions.
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	var none *Names
+	if got := none.After(nil, nil); got != nil {
+		t.Errorf("%+v", got)
+	}
+	old := &Names{
+		Groups: map[string]int{"db": 1, "web": 2}, Links: map[string]int{"db-sql": 3}, Zones: map[string]int{"z1": 1}, Networks: map[string]int{"default": 1},
+		Instances: map[string]int{"a": 1}, LastGroup: 3, LastInstance: 1, Version: 4, Digest: "four",
+	}
+	now := &Names{
+		Groups: map[string]int{"db": 1, "site": 2, "cache": 4}, Zones: map[string]int{"z1": 1, "z2": 2},
+		Instances: map[string]int{"b": 2}, LastGroup: 4, LastInstance: 3, Version: 9, Digest: "nine",
+	}
+	want := &Names{
+		Groups: map[string]int{"db": 1, "web": 2, "cache": 4}, Links: map[string]int{"db-sql": 3}, Zones: map[string]int{"z1": 1, "z2": 2},
+		Networks: map[string]int{"default": 1}, Instances: map[string]int{"a": 1, "b": 2}, LastGroup: 4, LastInstance: 3, Version: 9,
+	}
+	if got := old.After(nil, now, old); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if old.LastGroup != 3 || len(old.Groups) != 2 {
+		t.Errorf("the older names have changed: %+v", old)
+	}
+	if got := old.After(old); got.Version != 4 || got.Digest != "four" {
+		t.Errorf("%+v", got)
+	}
+	if got := none.After(now); got.Version != 9 || got.Digest != "nine" || got.LastInstance != 3 {
+		t.Errorf("%+v", got)
+	}
+}

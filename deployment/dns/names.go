@@ -99,6 +99,45 @@ func (n *Names) WithLinks(groups []string, provided map[string][]string, aliases
 	return next
 }
 
+// After returns the names of a record that an older one replaces: n, those of the older
+// record, with all numbers of later ones that n has not given to others. Numbers and
+// versions continue after the highest of them: agents have names with these numbers, and
+// accept only higher versions. Each may be nil.
+func (n *Names) After(later ...*Names) *Names {
+	later = slices.DeleteFunc(slices.Clone(later), func(o *Names) bool { return o == nil })
+	if n == nil && len(later) == 0 {
+		return nil
+	}
+	if n == nil {
+		n = later[0]
+	}
+	next := n.clone()
+	for _, o := range later {
+		for _, of := range []struct {
+			to, from map[string]int
+			taken    []map[string]int // maps with numbers that to must not have
+		}{
+			{next.Groups, o.Groups, []map[string]int{next.Groups, next.Links}},
+			{next.Links, o.Links, []map[string]int{next.Groups, next.Links}},
+			{next.Zones, o.Zones, []map[string]int{next.Zones}},
+			{next.Networks, o.Networks, []map[string]int{next.Networks}},
+			{next.Instances, o.Instances, []map[string]int{next.Instances}},
+		} {
+			for name, number := range of.from {
+				taken := slices.ContainsFunc(of.taken, func(m map[string]int) bool { return slices.Contains(slices.Collect(maps.Values(m)), number) })
+				if _, known := of.to[name]; !known && !taken {
+					of.to[name] = number
+				}
+			}
+		}
+		next.LastGroup, next.LastInstance = max(next.LastGroup, o.LastGroup), max(next.LastInstance, o.LastInstance)
+		if o.Version > next.Version {
+			next.Version, next.Digest = o.Version, "" // agents have other records of this version
+		}
+	}
+	return next
+}
+
 // give gives a name a number, unless it has one or is empty.
 func give(of map[string]int, name string, last *int) {
 	if _, known := of[name]; known || name == "" {

@@ -74,8 +74,9 @@ func (s *Store) putAside() error {
 }
 
 // become writes a state under a serial number above the present one and the newest backup.
+// The version of DNS records continues, too: agents accept only newer ones.
 func (s *Store) become(ctx context.Context, with state.State, newest int) error {
-	have := s.current.Own.Serial
+	have, sent := s.current.Own.Serial, s.current.Own.DNSVersion
 	s.current = with
 	s.current.Own.Serial = have // the file's serial number, which becomes that of its backup
 	if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
@@ -83,6 +84,7 @@ func (s *Store) become(ctx context.Context, with state.State, newest int) error 
 	}
 	return s.Update(func(st *state.State) error {
 		st.Own.Serial = max(newest, have)
+		st.Own.DNSVersion = max(st.Own.DNSVersion, sent)
 		return nil
 	})
 }
