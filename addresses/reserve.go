@@ -19,7 +19,8 @@ func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instanc
 }
 
 // Reserve decides in one transaction which addresses the instances get, binds those
-// that they hold, and reserves new ones. The Held fields are as for Decide. It releases
+// that they hold, and reserves new ones. If an instance has another name than the ledger
+// has for it, the ledger gets its name. The Held fields are as for Decide. It releases
 // nothing. run is the id by which Undo finds the new reservations. A refusal is a
 // *network.Refused; then nothing is changed.
 func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
@@ -31,6 +32,11 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 			return err
 		}
 		for o, outcome := range outcomes {
+			if outcome.Was != "" {
+				if err := rename(t, instances[o].Owner); err != nil {
+					return err
+				}
+			}
 			for i := range outcome.Changes {
 				change := &outcome.Changes[i]
 				switch {
@@ -55,10 +61,16 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 // decide also returns the addresses of the instances that the ledger does not contain.
 func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, [][]network.Reservation, error) {
 	instances, claimed := slices.Clone(instances), make([][]network.Reservation, len(instances))
+	was := make([]string, len(instances))
 	for i, in := range instances {
 		held, err := t.list(ofOwner(in.Owner))
 		if err != nil {
 			return nil, nil, err
+		}
+		for j := range held {
+			if held[j].Owner.Instance != in.Owner.Instance {
+				was[i], held[j].Owner.Instance = held[j].Owner.Instance, in.Owner.Instance
+			}
 		}
 		if claimed[i], err = l.claims(t, held, in.Held); err != nil {
 			return nil, nil, err
@@ -73,6 +85,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 	}
 	outcomes, err := network.Decide(networks, instances, t)
 	for i, outcome := range outcomes {
+		outcomes[i].Was = was[i]
 		for j, change := range outcome.Changes {
 			switch {
 			case change.Action == network.Bind && isOneOf(claimed[i], change.Reservation):
@@ -83,6 +96,21 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 		}
 	}
 	return outcomes, claimed, err
+}
+
+// rename gives the reservations of the instance its present name.
+func rename(t records, owner network.Owner) error {
+	held, err := t.list(ofOwner(owner))
+	if err != nil {
+		return err
+	}
+	for _, r := range held {
+		r.Owner.Instance = owner.Instance
+		if err := t.update(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isOneOf reports whether the list has a reservation of the same block.

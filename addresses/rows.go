@@ -117,8 +117,8 @@ func (t *transaction) list(filter Filter) ([]network.Reservation, error) {
 	var where []string
 	var args []any
 	for _, field := range []struct{ column, want string }{
-		{"scope", filter.Scope}, {"deployment", filter.Deployment}, {"instance", filter.Instance},
-		{"network", filter.Network}, {"vm", filter.VM}, {"run", filter.Run},
+		{"scope", filter.Scope}, {"deployment", filter.Deployment}, {"network", filter.Network},
+		{"vm", filter.VM}, {"run", filter.Run},
 	} {
 		if field.want != "" {
 			args = append(args, field.want)

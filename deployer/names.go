@@ -104,11 +104,12 @@ func lastDNS(all *deployed.Record, home string) uint64 {
 	return last
 }
 
-// instancesOf returns the instances of a deployment as records have them. own returns the
+// instancesOf returns the instances of a deployment as records have them, in an order that
+// does not depend on that of the groups in the manifest. own returns the
 // addresses of an instance if they are not those of the record.
 func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*deployed.Instance) (map[string]string, bool)) []dns.Instance {
 	var list []dns.Instance
-	for _, in := range all.Instances {
+	for _, in := range all.Sorted() {
 		one := dns.Instance{
 			ID: in.ID, Group: in.Group, Deployment: all.Name, Zone: in.Zone, Index: in.Index, Addresses: map[string]string{},
 		}

@@ -12,11 +12,11 @@ import (
 )
 
 // ReserveSeveral reserves the addresses of several instances in the ledger, all of them in
-// one transaction. taken is true, and nothing is reserved, if the outcomes are not the
+// one transaction, in which addresses of renamed instances also get their new names. taken is true, and nothing is reserved, if the outcomes are not the
 // planned ones, because another deployment has reserved an address since.
 func ReserveSeveral(ctx context.Context, opts Options, networks []network.Network, asked []network.Instance, planned []network.Outcome) (taken bool, err error) {
 	reserves := func(o network.Outcome) bool {
-		return slices.ContainsFunc(o.Changes, func(c network.Change) bool { return c.Action == network.Reserve })
+		return o.Was != "" || slices.ContainsFunc(o.Changes, func(c network.Change) bool { return c.Action == network.Reserve })
 	}
 	if !slices.ContainsFunc(planned, reserves) {
 		return false, nil

@@ -117,6 +117,9 @@ func (r Reason) String() string {
 // Outcome is what happens to the addresses of one instance.
 type Outcome struct {
 	Owner Owner
+	// Was is the name that the ledger still has for the instance, because its group was
+	// renamed; empty: the ledger has its name, or no address of it.
+	Was string
 	// Changes has one entry for each wish, in the order of the wishes, and then one entry
 	// for each address that the instance gives up, sorted by address.
 	Changes []Change

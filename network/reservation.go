@@ -9,16 +9,15 @@ import (
 
 // Owner is the instance that holds addresses. It may have no VM.
 type Owner struct {
-	Deployment string // the installation id of the deployment's state
+	// Deployment is the installation id of the state. Each instance has a state of its own,
+	// so that this id identifies it.
+	Deployment string
 	Name       string // name of the deployment, for messages
-	Instance   string // for example bosh/0
+	Instance   string // for messages, for example bosh/0; it changes if the group is renamed
 }
 
-// Same reports whether both are the same instance. The names of the deployments may
-// differ.
-func (o Owner) Same(other Owner) bool {
-	return o.Deployment == other.Deployment && o.Instance == other.Instance
-}
+// Same reports whether both are the same instance. Their names may differ.
+func (o Owner) Same(other Owner) bool { return o.Deployment == other.Deployment }
 
 // Kind is the kind of a reservation.
 type Kind string

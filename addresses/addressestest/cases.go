@@ -162,7 +162,7 @@ func (w *world) set(c testCase) {
 
 // owner returns the owner of a deployment with the name.
 func owner(deployment, instance string) network.Owner {
-	return network.Owner{Deployment: "id-of-" + deployment, Name: deployment, Instance: instance}
+	return network.Owner{Deployment: "id-of-" + deployment + "-" + instance, Name: deployment, Instance: instance}
 }
 
 // block reads an address or a block.

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -322,14 +323,16 @@ func (in *Instance) check() error {
 	return nil
 }
 
+// Sorted returns the instances by group and index, as the file has them.
+func (r *Record) Sorted() []*Instance {
+	return slices.SortedStableFunc(slices.Values(r.Instances), func(a, b *Instance) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), a.Index-b.Index)
+	})
+}
+
 // Save writes the record.
 func (r *Record) Save() error {
-	slices.SortStableFunc(r.Instances, func(a, b *Instance) int {
-		if a.Group != b.Group {
-			return strings.Compare(a.Group, b.Group)
-		}
-		return a.Index - b.Index
-	})
+	r.Instances = r.Sorted()
 	if r.store != nil {
 		now, err := Load(r.dir)
 		if _, restoring := errors.AsType[*RestoringError](err); restoring {
