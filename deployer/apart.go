@@ -159,6 +159,7 @@ func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 		return err
 	}
 	if count, err := r.t.From.WorkersLeft(); count == 0 || err != nil {
+		r.t.From.ForgetWorkers()
 		return err
 	}
 	if err := r.deleteWorkers(ctx); err != nil {
@@ -243,6 +244,7 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 	}
 	count, err := r.t.From.WorkersLeft()
 	if err != nil || count == 0 {
+		r.t.From.ForgetWorkers()
 		return err
 	}
 	states, err := r.t.From.WorkersOf(count, r.t.About.Group)

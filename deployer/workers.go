@@ -190,11 +190,16 @@ func (a *workers) run(ctx context.Context) error {
 	begun := guard.Each(context.WithoutCancel(ctx), width, width, func(n int) {
 		errs[n] = (&worker{workers: a, n: n}).work(ctx)
 	})
-	err = errors.Join(append(errs, begun)...)
+	return a.outcome(ctx, errors.Join(append(errs, begun)...))
+}
+
+// outcome returns the error of a run. left says which VMs could not be deleted; it is
+// reported also if a package fails.
+func (a *workers) outcome(ctx context.Context, left error) error {
 	if ctx.Err() != nil {
-		return errors.Join(&report.InterruptedError{Row: "compile"}, err)
+		return errors.Join(&report.InterruptedError{Row: "compile"}, left)
 	}
-	return cmp.Or(a.failed, err)
+	return errors.Join(a.failed, left)
 }
 
 func (a *workers) wakeAll() {

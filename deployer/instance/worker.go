@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/artifact"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/lockfile"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -116,4 +117,16 @@ func (o Options) WorkersLeft() (count int, err error) {
 const mostWorkers = 1000
 
 // Forget removes the folder of the states if it is empty.
-func (w *Workers) Forget() { _ = os.Remove(w.all.Dir()) }
+func (w *Workers) Forget() { w.of.ForgetWorkers() }
+
+// ForgetWorkers removes the folder of the states if it has nothing but a lock that a killed
+// run has left.
+func (o Options) ForgetWorkers() {
+	dir := o.workersFolder()
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 1 && entries[0].Name() == record.StemcellLock {
+		lock, _ := lockfile.Try(filepath.Join(dir, record.StemcellLock)) // nil: another run uses it
+		lock.Remove()
+	}
+	_ = os.Remove(dir)
+}
