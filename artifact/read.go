@@ -339,7 +339,7 @@ func readJob(dir string, job *Job) error {
 	}
 	// Agents take jobs without a monit file, for which they start nothing.
 	if info, err := root.Stat("monit"); err == nil && !info.Mode().IsRegular() {
-		return errors.New("its monit is no file")
+		return errors.New("its monit is not a file")
 	}
 	for _, t := range job.Templates {
 		if info, err := root.Stat(filepath.Join("templates", filepath.FromSlash(t.Source))); err != nil || !info.Mode().IsRegular() {

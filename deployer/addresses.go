@@ -40,7 +40,7 @@ func (a *reservations) choose(ctx context.Context, replace, swap bool) (err erro
 
 // errTaken says that another deployment has reserved an address of the plan since
 // the plan was made.
-var errTaken = errors.New("an address of the plan was reserved by another deployment meanwhile")
+var errTaken = errors.New("another deployment has reserved an address of the plan")
 
 // alone warns of each new address that the ledger does not have, because other
 // deployments cannot know of it.

@@ -146,7 +146,7 @@ func (pk *packages) deliver(ctx context.Context, p *artifact.Package) error {
 			return fmt.Errorf("cannot upload package %s: %w", p.Name, err)
 		}
 		pk.spec[p.Name] = spec
-		return report.Skip("Another run has compiled it meanwhile")
+		return report.Skip("Another run has just compiled it")
 	}
 	if err := pk.compileOne(ctx, p, spec, done); err != nil {
 		return fmt.Errorf("cannot compile package %s: %w", p.Name, err)

@@ -243,7 +243,7 @@ const MostReplans = 50
 func (r *run) runPlan(ctx context.Context) error {
 	for range MostReplans {
 		err := r.runSteps(ctx, deploying)
-		text := "Another deployment has reserved an address of the plan meanwhile"
+		text := "Another deployment has reserved an address of the plan"
 		switch {
 		case errors.Is(err, errOnVM):
 			text = "Packages that contain the path of their VM's folder are compiled on that VM"

@@ -42,12 +42,12 @@ func RestoreSnapshot(ctx context.Context, opts Options, made string) error {
 
 // cannotSnapshot returns the error if the CPI cannot take a snapshot of a disk.
 func cannotSnapshot(disk string) error {
-	return fmt.Errorf("the CPI cannot take a snapshot of the disk %s, and nothing was changed", disk)
+	return fmt.Errorf("the CPI cannot take a snapshot of the disk %s, and nothing was changed; take one with the tools of the cloud", disk)
 }
 
 // cannotRestore returns the error if the CPI cannot make a disk from a snapshot.
 func cannotRestore(cid string) error {
-	return fmt.Errorf("the CPI cannot make a disk from the snapshot %s, and nothing was changed: make one in the cloud, with the size of the old disk and in its zone, and name it: `bootstrap disks snapshots restore MANIFEST %s --disk CID`", cid, cid)
+	return fmt.Errorf("the CPI cannot make a disk from the snapshot %s; nothing was changed. Make one in the cloud, with the size and the zone of the old disk, then run `bootstrap disks snapshots restore MANIFEST %s --disk CID`", cid, cid)
 }
 
 // snapshotRecord is a run about snapshots.
@@ -182,7 +182,7 @@ func (r *snapshotRecord) refuseMissing(ctx context.Context) error {
 		r.t.Out.Warning(fmt.Sprintf("the CPI cannot tell whether disk %s exists", r.made))
 		return nil
 	case err == nil && !there:
-		return fmt.Errorf("there is no disk %s in the cloud", r.made)
+		return fmt.Errorf("there is no disk %s in the cloud: correct --disk", r.made)
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func sizeOfSource(st state.State, s state.Snapshot) (size int, props map[string]
 	if d := st.Disk(); d != nil { // The disk of the snapshot was deleted.
 		return d.Size, d.CloudProperties, nil
 	}
-	return 0, nil, fmt.Errorf("the size of the snapshot %s is unknown: an earlier bootstrap has taken it, and its disk is not recorded any more", s.CID)
+	return 0, nil, fmt.Errorf("the size of the snapshot %s is unknown: an earlier bootstrap has taken it, and its disk is not recorded any more; make a disk from it in the cloud, then run `bootstrap disks snapshots restore MANIFEST %s --disk CID`", s.CID, s.CID)
 }
 
 func (r *snapshotRecord) restore(ctx context.Context) error {

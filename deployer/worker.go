@@ -194,7 +194,7 @@ func (w *worker) compile(ctx context.Context, p *toCompile) error {
 	defer done()
 	if _, found, err := w.find(ctx, p); err != nil || found {
 		if err == nil {
-			err = report.Skip("Another run has compiled it meanwhile")
+			err = report.Skip("Another run has just compiled it")
 		}
 		return err
 	}

@@ -171,7 +171,7 @@ func (s *State) AdoptLeftover(id, cid string, now time.Time) (Leftover, error) {
 	l.CID = cid
 	switch {
 	case cid == "":
-		return l, fmt.Errorf("the CID of what %s made is unknown: use --adopt ID CID", l.Method)
+		return l, fmt.Errorf("the CID that %s returned is unknown: look for the object in the cloud, and use --adopt ID CID", l.Method)
 	case s.Owns(cid):
 		return l, fmt.Errorf("%s is recorded already", cid)
 	case call.data:

@@ -96,7 +96,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		case errors.As(context.Cause(ctx), &panicked):
 			c.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: "a defect of bootstrap ends this run: finishing the running step; Ctrl-C stops at once"})
 		case errors.Is(context.Cause(ctx), ErrSaved):
-			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step"})
+			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Files have changed: finishing the running step before the next deploy"})
 		case !c.Signals.ends.Load() && !c.Signals.asking.Load():
 			c.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: interrupted(c.Signals.running.List(), time.Now())})
 		}

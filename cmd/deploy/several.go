@@ -223,7 +223,7 @@ func (s *several) deploy(saved string) (err error) {
 			if _, taken := errors.AsType[*deployment.TakenError](err); !taken || s.saved != nil {
 				break
 			}
-			opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Another deployment has reserved an address of the plan meanwhile: this is the new plan"})
+			opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: "Another deployment has reserved an address of the plan: this is the new plan"})
 		}
 		return err
 	})

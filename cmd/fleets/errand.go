@@ -29,7 +29,8 @@ The exit code is the highest one of the scripts. A run that was killed or failed
 continues with the same command, which leaves out members on which the errand has
 succeeded; after bootstrap fleet abort, it runs on all again.
 
-The first Ctrl-C starts it on no other member; a second one cancels it on the others.`,
+After the first Ctrl-C it starts on no other member; a second one cancels it where it
+runs.`,
 		Example: "  bootstrap fleet run-errand fleet.yml smoke-tests\n  bootstrap fleet run-errand fleet.yml status --only zone=z1 --when-changed",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {

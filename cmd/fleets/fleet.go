@@ -202,7 +202,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 	}
 	if a.before != "" {
 		if opts.CreatedBefore, err = time.Parse(time.RFC3339, a.before); err != nil {
-			return opts, cli.WrongUsage(cmd, fmt.Errorf("--created-before: %q is no time such as 2026-11-22T10:00:00Z", a.before))
+			return opts, cli.WrongUsage(cmd, fmt.Errorf("--created-before: %q is not a time such as 2026-11-22T10:00:00Z", a.before))
 		}
 	}
 	return opts, nil

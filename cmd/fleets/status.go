@@ -29,7 +29,7 @@ func newStatus(c *cli.Console) *cobra.Command {
 		Long: `Status shows the current or last run: the verdict of each member, how long it took,
 how long its service was down, and why it failed. It asks no VM.
 
-With --now, it asks every member instead, as bootstrap status does. The exit code is
+With --now, it asks every member, as bootstrap status does. The exit code is
 0 if all members run and are well, and 1 if not. Variables of the fleet file must be
 given.`,
 		Example: "  bootstrap fleet status fleet.yml\n  bootstrap fleet status fleet.yml --now\n  bootstrap fleet status fleet.yml --json",

@@ -189,8 +189,8 @@ func TestNothingIsWritten(t *testing.T) {
 		"give the digest of the release with --sha1":                                  {Release: "https://example.com/r.tgz"},
 		"the release r has several jobs: choose with --job":                           {Release: key},
 		"--job c: the release r has no such job, only a, b":                           {Release: key, Jobs: []string{"c"}},
-		`--var internal_cidr: "10.0.0" is no range such as 10.0.0.0/24`:               {Provider: "aws", Vars: []string{"internal_cidr=10.0.0"}},
-		`--var external_ip: "vm" is no IP address`:                                    {Provider: "aws", Vars: []string{"external_ip=vm"}},
+		`--var internal_cidr: "10.0.0" is not a range such as 10.0.0.0/24`:            {Provider: "aws", Vars: []string{"internal_cidr=10.0.0"}},
+		`--var external_ip: "vm" is not an IP address`:                                {Provider: "aws", Vars: []string{"external_ip=vm"}},
 		"secrets.yml already exists and nothing was written; name another folder, or": {Provider: "vsphere", Incomplete: true},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -78,11 +78,11 @@ func (s *setting) check(value string) error {
 	switch s.name {
 	case "internal_cidr":
 		if _, err := netip.ParsePrefix(value); err != nil {
-			return refuse("%s: %q is no range such as %s", s.name, value, s.standard)
+			return refuse("%s: %q is not a range such as %s", s.name, value, s.standard)
 		}
 	case "internal_gw", "internal_ip", "external_ip":
 		if _, err := netip.ParseAddr(value); err != nil {
-			return refuse("%s: %q is no IP address", s.name, value)
+			return refuse("%s: %q is not an IP address", s.name, value)
 		}
 	}
 	return nil

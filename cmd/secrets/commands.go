@@ -79,8 +79,8 @@ func (c commands) newEdit() *cobra.Command {
 		Short: "Edit an encrypted vars store with your editor",
 		Long: `Edit opens the values in $VISUAL or $EDITOR, in memory if this machine has such a
 folder, checks them, and encrypts them for the same recipients. It does not overwrite
-what another process has changed meanwhile: your text is then kept beside it,
-encrypted. Without STORE it is the vars store of bootstrap.yml in this folder.`,
+changes that another process makes during the edit: your text is then kept beside
+them, encrypted. Without STORE it is the vars store of bootstrap.yml in this folder.`,
 		Example: "  bootstrap secrets edit creds.yml.age\n  bootstrap secrets edit --state s3://team/prod",
 		Args:    c.oneStore,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -87,7 +87,7 @@ func (e Edit) save(ctx context.Context, f *store.File, text []byte) error {
 	}
 	defer f.Close()
 	if !f.Unchanged() {
-		return e.keep(ctx, f, text, "", fmt.Errorf("another process has changed %s meanwhile, and it was not overwritten", f.Shown))
+		return e.keep(ctx, f, text, "", fmt.Errorf("another process has changed %s during the edit, and it was not overwritten", f.Shown))
 	}
 	if err := f.Write(ctx, text); err != nil {
 		return e.keep(ctx, f, text, "", err)

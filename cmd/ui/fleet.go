@@ -117,9 +117,9 @@ func FleetNumbers(r *rollout.Record) string {
 	case 0:
 		return text
 	case 1:
-		return text + "; at the end, 1 member is deleted, which is no longer in the fleet file"
+		return text + "; at the end, 1 member that is no longer in the fleet file is deleted"
 	default:
-		return fmt.Sprintf("%s; at the end, %d members are deleted, which are no longer in the fleet file", text, n)
+		return fmt.Sprintf("%s; at the end, %d members that are no longer in the fleet file are deleted", text, n)
 	}
 }
 
@@ -133,7 +133,7 @@ func fleetNumbers(r *rollout.Record) string {
 	}
 	switch {
 	case failed > n.MaxFailures:
-		return fmt.Sprintf("%d of %s cannot be planned: none is started", failed, count(n.Members, "member"))
+		return fmt.Sprintf("%d of %s cannot be planned, so no member is started", failed, count(n.Members, "member"))
 	case n.ToDo == 0 && r.Errand != "":
 		return "No member has a VM on which the errand " + r.Errand + " could run"
 	case n.ToDo == 0 && (r.Deletes() || r.Action.OfJobs()):

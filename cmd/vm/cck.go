@@ -150,7 +150,7 @@ func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts 
 		}
 		if err != nil {
 			each[i].problems = append(each[i].problems, report.Problem{
-				Instance: several.List[i].Name(), Type: report.NotInspected, Description: "Cannot look at it: " + err.Error(),
+				Instance: several.List[i].Name(), Type: report.NotInspected, Description: "Cannot inspect it: " + err.Error(),
 				Resolutions: []report.Resolution{report.Ignore}, Auto: report.Ignore,
 			})
 		}
@@ -164,7 +164,7 @@ func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts 
 	var looked []inspected
 	for i, why := range left {
 		if why != "" {
-			k.c.Say(report.Info, several.List[i].Name()+" "+why+": not looked at")
+			k.c.Say(report.Info, several.List[i].Name()+" "+why+": not inspected")
 			continue
 		}
 		looked = append(looked, each[i])

@@ -60,7 +60,7 @@ func WriteAll(path, deployment string, list []Instance, clean func(string) strin
 // overwritten.
 func Save(path string, html func() ([]byte, error)) error {
 	if !atomicfile.InPlace(path) && !isReplaceable(path) {
-		return fmt.Errorf("cannot write the page: %s exists and is no page of bootstrap: remove it, or name another file", path)
+		return fmt.Errorf("cannot write the page: %s exists and is not a page of bootstrap: remove it, or name another file", path)
 	}
 	data, err := html()
 	if err == nil {

@@ -135,7 +135,7 @@ func (l Links) read(path string) (*Entry, error) {
 		return nil, fmt.Errorf("other users may read or write it; its mode must be 0600: chmod 600 %s; chmod 700 %s", path, l.dir)
 	}
 	if who := owner.Foreign(path, l.getenv); who != "" {
-		return nil, fmt.Errorf("it belongs to %s", who)
+		return nil, fmt.Errorf("it belongs to %s, and not to you: remove it if you do not trust them", who)
 	}
 	data, err := regular.Read(path)
 	if err != nil {

@@ -96,7 +96,7 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	if err := t.Push(ctx); err != nil {
 		return taken, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
 	}
-	s.note("What an earlier run on this machine had recorded is in %s now", t.Place())
+	s.note("The changes that an earlier run on this machine could not send are in %s now", t.Place())
 	return taken, nil
 }
 

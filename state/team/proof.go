@@ -203,7 +203,7 @@ func (e *ProofError) Error() string {
 	what := fmt.Sprintf("%s of %s is not trusted", e.Document, e.Place)
 	switch e.Why {
 	case Unproven:
-		return what + ": it carries no proof of its writer. Somebody who may write to the store has replaced or damaged it, or a version of bootstrap wrote it that made no proofs"
+		return what + ": it carries no proof of its writer. Somebody who may write to the store has replaced or damaged it, or an old bootstrap, which made no proofs, wrote it"
 	case UnknownKey:
 		return fmt.Sprintf("%s: it is signed, and this machine has no state key to check that with. On a machine of the team, `bootstrap secrets rekey --state … --add RECIPIENT` lets this one read it, or `bootstrap state key --secret` prints it for $BOOTSTRAP_STATE_KEY", what)
 	case OtherKey:
@@ -211,11 +211,11 @@ func (e *ProofError) Error() string {
 	case NotGiven:
 		return fmt.Sprintf("%s: the state key in it is %s, and the one that was given is %s", what, e.Found, e.Trusted)
 	case Unvouched:
-		return fmt.Sprintf("%s: only the store itself vouches for its state key %s, and who may write there could have put it there", what, e.Found)
+		return fmt.Sprintf("%s: only the store itself vouches for its state key %s, and anybody who may write there could have put it there", what, e.Found)
 	case Older:
 		return fmt.Sprintf("%s: it is of %s, and this machine has seen the one of %s: somebody has put an old one back", what, at(e.Is), at(e.Seen))
 	}
-	return what + ": its proof is not that of this document. Somebody who has no state key has changed, cut or swapped it"
+	return what + ": its proof is not that of this document. Somebody without the state key has changed, shortened or exchanged it"
 }
 
 func (e *ProofError) Name() string { return "state-proof" }
