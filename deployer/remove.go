@@ -201,7 +201,7 @@ func (ss *stemcells) deleteAll(ctx context.Context) error {
 }
 
 // uninstall removes the installed CPI and the state file. It keeps both if there are
-// orphans, which need them, or leftovers, which only the state file records.
+// orphans or snapshots, which need them, or leftovers, which only the state file records.
 func (rs *records) uninstall(ctx context.Context) error {
 	// If the state file is kept, its record of bootstrap stop is removed.
 	if err := rs.started(ctx); err != nil {
@@ -211,12 +211,13 @@ func (rs *records) uninstall(ctx context.Context) error {
 		rs.rec.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks MANIFEST`", plan.Count(n, "disk")))
 		return nil
 	}
+	if n := len(rs.rec.State.Get().Own.Snapshots); n > 0 {
+		rs.rec.Out.Info(fmt.Sprintf("%s kept: the state file and the installed CPI stay, for `bootstrap disks snapshots MANIFEST`", plan.Count(n, "snapshot")))
+		return nil
+	}
 	if n := len(rs.rec.State.Get().Own.Leftovers); n > 0 {
 		rs.rec.Out.Warning(fmt.Sprintf("%s of earlier runs may have left something in the cloud: the state file stays, for `bootstrap state leftovers MANIFEST`", plan.Count(n, "CPI call")))
 		return nil
-	}
-	for _, c := range rs.rec.State.Get().Own.Snapshots {
-		rs.rec.Out.Info(fmt.Sprintf("Snapshot '%s' of disk '%s' stays in the cloud without a record", c.CID, c.Disk))
 	}
 	return rs.rec.Out.Do("Uninstalling local artifacts for CPI and deployment", func(*report.Stage) error {
 		rs.cpi.CloseLog()
@@ -229,9 +230,7 @@ func (rs *records) uninstall(ctx context.Context) error {
 
 // uninstallRest removes the CPI and the state file if the state owns nothing any more.
 func (rs *records) uninstallRest(ctx context.Context) error {
-	st := rs.rec.State.Get()
-	st.Own.Snapshots = nil // bootstrap never deletes snapshots
-	if len(st.Owned()) > 0 {
+	if st := rs.rec.State.Get(); len(st.Owned()) > 0 {
 		return nil
 	}
 	return rs.uninstall(ctx)

@@ -365,8 +365,7 @@ func (s *several) delete() error {
 		}
 		err = s.run(ctx, opts, &deployment.Draft{Record: old}, p)
 		if err == nil && s.only == "" && opts.OrphanedDisks {
-			opts.OrphansBefore = time.Time{}
-			err = instances.DeleteOrphans(ctx, opts, old, old.Former)
+			err = instances.DeleteKept(ctx, opts, old)
 		}
 		if err == nil && len(old.Instances) == 0 {
 			err = deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir)

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"slices"
+	"time"
 
 	"bootstrap/deployer"
 	"bootstrap/deployer/report"
@@ -16,6 +17,30 @@ import (
 // instances that have no disks any more from the record.
 func DeleteOrphans(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance) error {
 	return OnStates(ctx, opts, all, list, deployer.DeleteDisk)
+}
+
+// DeleteKept is like DeleteOrphans for all former instances of a record, and reports that
+// snapshots remain.
+func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) error {
+	opts.OrphansBefore = time.Time{}
+	var list []*record.Instance
+	snapshots := false
+	for _, in := range all.Former {
+		st, found, err := file.Read(all.StatePath(in), opts.Home)
+		if err != nil {
+			return err
+		}
+		if !found || len(st.Own.Orphans) > 0 {
+			list = append(list, in)
+		}
+		snapshots = snapshots || len(st.Own.Snapshots) > 0
+	}
+	if err := DeleteOrphans(ctx, opts, all, list); err != nil || !snapshots {
+		return err
+	}
+	opts.Report(report.Event{Time: time.Now(), Kind: report.Info,
+		Message: "Snapshots of deleted instances are kept, with the states that record them: `bootstrap disks snapshots MANIFEST` lists them"})
+	return nil
 }
 
 // DropAttached removes orphans that are attached to another instance from the states of
