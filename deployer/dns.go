@@ -31,24 +31,36 @@ func (j *jobs) dnsAddresses() map[string]string {
 }
 
 // sendDNS sends the VM the DNS records of its instance, if the manifest asks for that,
-// and saves their version: agents accept only newer ones. It warns if the agent does not
-// support them.
+// and saves their version: agents accept only newer ones. The version of the records of
+// several instances is saved first, so that no other records get it after a kill. It warns
+// if the agent does not support them.
 func (j *jobs) sendDNS(ctx context.Context) error {
-	if !j.rec.About.UseDNS && j.numbers() == nil {
+	several := j.numbers() != nil
+	if !j.rec.About.UseDNS && !several {
 		return nil
 	}
 	records := j.records()
+	save := func() error {
+		return j.rec.State.Update(func(st *state.State) error {
+			st.Own.DNSVersion = records.Version
+			return nil
+		})
+	}
 	return j.rec.Out.Do("Sending DNS records", func(s *report.Stage) error {
+		if several {
+			if err := save(); err != nil {
+				return err
+			}
+		}
 		err := syncDNS(ctx, j.agent, j.rec.Dir, records, s.Progress)
 		unknown := agent.UnknownMessage(err)
 		if err != nil && !unknown {
 			return err
 		}
 		// The version is saved anyway, because the next run would fail in the same way.
-		err = j.rec.State.Update(func(st *state.State) error {
-			st.Own.DNSVersion = records.Version
-			return nil
-		})
+		if err = nil; !several {
+			err = save()
+		}
 		if err == nil && unknown {
 			s.Warning("The agent on the VM is too old to take DNS records: features.use_dns_addresses has no effect with this stemcell")
 			return report.Skip("the agent does not support DNS records")
@@ -66,7 +78,7 @@ func (j *jobs) records() dns.Records {
 		own := func(in *deployed.Instance) (map[string]string, bool) {
 			return j.dnsAddresses(), in == j.rec.From.Of.Instance
 		}
-		last := max(lastDNS(all, j.rec.Env.Home), st.Own.DNSVersion)
+		last := max(lastDNS(all, j.rec.Env.Home), names.Version, st.Own.DNSVersion)
 		return names.Records(last+1, instancesOf(all, names, j.rec.Env.Home, own)).For(j.rec.From.Of.Instance.ID)
 	}
 	id := j.rec.InstanceID(j.rec.About.Group)

@@ -16,7 +16,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/agent/agenttest"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployment/dns"
+	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/state"
 )
@@ -104,6 +106,33 @@ func TestSendDNS(t *testing.T) {
 			}
 			checkSync(t, requests, blobs, c.process != dns.Server)
 		})
+	}
+}
+
+// The version of records of several instances is saved before they are sent: a run that is
+// killed then leaves no doubt about what the agent may have.
+func TestSendDNSOfSeveral(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	defer server.Close()
+	r := scriptedRun(t, nil)
+	var err error
+	r.agent, err = agent.New(agent.Config{
+		URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
+		CA:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reads(&manifest.Manifest{Name: "page", Group: manifest.InstanceGroup{Name: "web"}})
+	in := &deployed.Instance{ID: "id-1", Group: "web", State: "state.json"}
+	r.t.From.Of = &instance.Member{Instance: in, Record: &deployed.Record{Name: "page", Instances: []*deployed.Instance{in}, Names: &dns.Names{Version: 7}}}
+	r.in.Deployment = &manifest.Deployment{Name: "page"}
+	if err := r.jobs.sendDNS(t.Context()); err == nil || !strings.Contains(err.Error(), "502") {
+		t.Errorf("got %v", err)
+	}
+	if got := r.t.State.Get().Own.DNSVersion; got != 8 {
+		t.Errorf("version %d is recorded", got)
 	}
 }
 

@@ -84,18 +84,16 @@ func (j *jobs) addNames(m *manifest.Manifest, networks map[string]any) (host str
 }
 
 // RecordsOf returns the DNS records of all instances of a deployment without a version, and
-// the highest version that an agent has got. home is ~/.bosh.
+// the highest version that a run about one instance has sent. home is ~/.bosh.
 func RecordsOf(all *deployed.Record, home string) (records dns.Records, last uint64) {
 	recorded := func(*deployed.Instance) (map[string]string, bool) { return nil, false }
 	return all.Names.Records(0, instancesOf(all, all.Names, home, recorded)), lastDNS(all, home)
 }
 
-// lastDNS returns the highest version of DNS records that an agent of a deployment has got.
+// lastDNS returns the highest version of DNS records that runs about one instance of a
+// deployment have sent.
 func lastDNS(all *deployed.Record, home string) uint64 {
 	last := uint64(0)
-	if all.Names != nil {
-		last = all.Names.Version
-	}
 	for _, in := range all.Instances {
 		if st, found, err := file.Read(all.StatePath(in), home); err == nil && found {
 			last = max(last, st.Own.DNSVersion)

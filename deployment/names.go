@@ -53,9 +53,10 @@ func digestOfRecords(records dns.Records) (string, error) {
 }
 
 // outdated reports whether the records of the deployment differ from those that were sent
-// last. last is the highest version that an agent has.
+// last. last is the highest version that a run about one instance has sent: it may have
+// sent other records with the version of the deployment, at the same time.
 func outdated(names *dns.Names, digest string, last uint64) bool {
-	return digest != names.Digest || last > names.Version
+	return digest != names.Digest || last >= names.Version
 }
 
 // lacking returns the instances whose VMs need DNS records: they have none, or older ones.
@@ -128,7 +129,7 @@ func (r *runner) syncNames(ctx context.Context, moved bool) error {
 	}
 	if outdated(all.Names, digest, last) {
 		next := *all.Names
-		next.Version, next.Digest = last+1, digest
+		next.Version, next.Digest = max(last, next.Version)+1, digest
 		all.Names = &next
 		if err := r.save(func() { r.record.Names = &next }); err != nil {
 			return err

@@ -49,7 +49,7 @@ func TestOutdated(t *testing.T) {
 		digest string
 		last   uint64
 		want   bool
-	}{{"now", 3, false}, {"now", 1, false}, {"other", 3, true}, {"now", 4, true}} {
+	}{{"now", 2, false}, {"now", 0, false}, {"other", 2, true}, {"now", 3, true}, {"now", 4, true}} {
 		if got := outdated(names, c.digest, c.last); got != c.want {
 			t.Errorf("%+v: got %v", c, got)
 		}
