@@ -36,13 +36,16 @@ func (e *evaluation) readUpdateModes() {
 }
 
 // converge finds the stored values that are to be generated again because the options of
-// their variables have changed, or the CA that signs them.
+// their variables have changed, or the CA that signs them. For an instance it finds its own
+// values.
 func (e *evaluation) converge() {
 	if e.store == nil || e.opts.Generate == Refuse {
 		return
 	}
 	for _, def := range e.distinct() {
-		def.stale = false
+		if def.each == (e.instance != nil) {
+			def.stale = false
+		}
 	}
 	seen := map[string]bool{}
 	for _, def := range e.distinct() {
@@ -52,30 +55,36 @@ func (e *evaluation) converge() {
 
 // findStale sets stale of a definition and, before, of those that it is generated from.
 func (e *evaluation) findStale(def *definition, seen map[string]bool) {
-	if seen[def.name] {
+	if seen[def.name] || def.each != (e.instance != nil) {
 		return
 	}
 	seen[def.name] = true
 	v := e.given(def.name)
-	if !def.converges || def.kind == "" || def.each || v == nil || v != e.store.get(def.name) {
+	if !def.converges || def.kind == "" || v == nil || v != e.store.get(e.key(def.name)) {
 		return
 	}
 	for _, name := range slices.Concat(def.requires(), def.uses()) {
 		if from := e.byName[name]; from != nil {
 			e.findStale(from, seen)
-			if from.stale {
+			if from.stale && from.value == nil {
 				def.stale = true
 				return
 			}
 		}
 	}
+	current := func(name string) *variable {
+		if from := e.byName[name]; from != nil && from.value != nil {
+			return from.value
+		}
+		return e.given(name)
+	}
 	ca := func(name string) (any, bool) {
-		if signer := e.given(name); signer != nil {
+		if signer := current(name); signer != nil {
 			return signer.value.plain(), true
 		}
 		return nil, false
 	}
-	def.stale = slices.ContainsFunc(gen.Check(e.wanted(def, e.given), v.value.plain(), ca, time.Now(), 0), func(f gen.Finding) bool {
+	def.stale = slices.ContainsFunc(e.check(def, v, current, ca, time.Now(), 0), func(f gen.Finding) bool {
 		return f.Kind == gen.Mismatch || f.Kind == gen.OtherCA
 	})
 }

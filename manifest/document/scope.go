@@ -141,9 +141,15 @@ func (e *evaluation) addHosts(def *definition, wanted *gen.Definition) {
 
 // findings returns the problems of a stored value.
 func (e *evaluation) findings(def *definition, v *variable, now time.Time, within time.Duration) []gen.Finding {
-	wanted := e.wanted(def, e.resolve)
+	return e.check(def, v, e.resolve, e.certificate, now, within)
+}
+
+// check returns the problems of a stored value, with the values of other variables and of
+// CAs.
+func (e *evaluation) check(def *definition, v *variable, value func(string) *variable, ca func(string) (any, bool), now time.Time, within time.Duration) []gen.Finding {
+	wanted := e.wanted(def, value)
 	wanted.Name = e.key(def.name)
-	list := gen.Check(wanted, v.value.plain(), e.certificate, now, within)
+	list := gen.Check(wanted, v.value.plain(), ca, now, within)
 	if !def.each {
 		// A certificate of the first of several instances is for its addresses, too, and
 		// stays when the others are deleted.
@@ -152,7 +158,7 @@ func (e *evaluation) findings(def *definition, v *variable, now time.Time, withi
 		})
 	}
 	e.addHosts(def, &wanted)
-	if full := gen.Check(wanted, v.value.plain(), e.certificate, now, within); !e.instance.Plain || len(full) <= len(list) {
+	if full := gen.Check(wanted, v.value.plain(), ca, now, within); !e.instance.Plain || len(full) <= len(list) {
 		return full
 	}
 	return list // The value was generated for a manifest with one instance, without its address.
@@ -199,6 +205,7 @@ func (d *Document) For(ctx context.Context, of Instance, check func(top Value)) 
 	if err := e.ask(ctx); err != nil {
 		return nil, err
 	}
+	e.converge()
 	e.resolveEach()
 	f := filler{document: e.document, lookup: e.lookup, missing: e.recordMissing, broken: e.pending}
 	e.root = f.copied(e.root, nil, 0)
@@ -249,7 +256,7 @@ func (e *evaluation) of(of Instance) *evaluation {
 	}
 	for _, def := range e.definitions {
 		if def.each {
-			def = &definition{name: def.name, kind: def.kind, place: def.place, each: true}
+			def = &definition{name: def.name, kind: def.kind, place: def.place, each: true, converges: def.converges}
 			delete(doc.pending, def.name)
 		}
 		own.definitions = append(own.definitions, def)
@@ -291,9 +298,9 @@ func (d *Document) Forget(ctx context.Context, in Instance) error {
 	return d.store.save(ctx)
 }
 
-// GenerateFor generates the values that instances lack of variables with scope: instance,
-// and writes them to the vars store, if the document was read with Write. It returns the
-// names of the variables, and of the instances. The error is a *Problems if values cannot
+// GenerateFor generates the values that instances lack of variables with scope: instance, and
+// those that do not match their options and converge. It writes them to the vars store, if
+// the document was read with Write. It returns the names of the variables, and of the instances. The error is a *Problems if values cannot
 // be generated.
 func (d *Document) GenerateFor(ctx context.Context, list []Instance) (names, of []string, err error) {
 	lacks := func() (lacking []*evaluation, err error) {
@@ -302,6 +309,7 @@ func (d *Document) GenerateFor(ctx context.Context, list []Instance) (names, of 
 			if err := e.ask(ctx); err != nil {
 				return nil, err
 			}
+			e.converge()
 			if len(e.incomplete()) > 0 {
 				e.opts.Generate = Write
 				lacking = append(lacking, e)

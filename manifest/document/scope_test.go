@@ -250,3 +250,71 @@ func TestRotateInstances(t *testing.T) {
 		}
 	}
 }
+
+// With update_mode: converge, a value of an instance is generated again if it does not match
+// its options, its addresses, or the CA that all share; other instances keep theirs.
+func TestScopeConverge(t *testing.T) {
+	t.Parallel()
+	const text = `instance_groups: [{name: web, instances: 3}]
+own: {url: "((pw))", kept: ((kept.certificate)), tls: ((tls.certificate))}
+variables:
+- {name: ca, type: certificate, update_mode: converge, options: {is_ca: true, common_name: CA, key_type: ecdsa}}
+- {name: pw, type: password, scope: instance, update_mode: converge}
+- {name: tls, type: certificate, scope: instance, update_mode: converge, options: {ca: ca, common_name: x, alternative_names: [NAME], key_type: ecdsa}}
+- {name: kept, type: certificate, scope: instance, options: {ca: ca, common_name: x, alternative_names: [NAME], key_type: ecdsa}}
+`
+	opts := Options{VarsStore: filepath.Join(t.TempDir(), "creds.yml")}
+	list := instances()
+	read := func(mode Mode, ca, name string) *Document {
+		t.Helper()
+		opts.Generate = mode
+		d, err := readScopes(t, strings.NewReplacer("CA", ca, "NAME", name).Replace(text), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if names, _, err := read(Write, "one", "a").GenerateFor(t.Context(), list); err != nil || len(names) != 3 {
+		t.Fatal(names, err)
+	}
+	moved := instances()
+	moved[2].Hosts = []string{"10.0.0.9"}
+	for _, c := range []struct {
+		ca, name string
+		list     []Instance
+		names    []string
+		of       []string
+	}{
+		{"one", "a", list, nil, nil},
+		{"one", "b", list, []string{"tls"}, []string{"web/0", "web/1", "web/2"}},
+		{"one", "b", moved, []string{"tls"}, []string{"web/2"}},
+		{"two", "b", moved, []string{"tls"}, []string{"web/0", "web/1", "web/2"}},
+		{"two", "b", moved, nil, nil},
+	} {
+		before := stored(t, opts.VarsStore)
+		planned, err := read(Plan, c.ca, c.name).For(t.Context(), c.list[2], func(Value) {})
+		if err != nil || !slices.Equal(planned.Generated, c.names) {
+			t.Errorf("%s %s: planned %v, %v", c.ca, c.name, planned.Generated, err)
+		}
+		if after := stored(t, opts.VarsStore); !reflect.DeepEqual(before, after) {
+			t.Errorf("%s %s: the plan has changed the store", c.ca, c.name)
+		}
+		d := read(Write, c.ca, c.name)
+		names, of, err := d.GenerateFor(t.Context(), c.list)
+		if err != nil || !slices.Equal(names, c.names) || !slices.Equal(of, c.of) {
+			t.Errorf("%s %s: generated %v of %v, %v", c.ca, c.name, names, of, err)
+		}
+		for _, in := range c.list {
+			own, err := d.For(t.Context(), in, func(Value) {})
+			if err != nil || len(own.Generated) > 0 {
+				t.Errorf("%s: %v, %v", in.Name, own.Generated, err)
+			}
+		}
+	}
+	opts.Generate = Refuse
+	if d, err := readScopes(t, strings.NewReplacer("CA", "three", "NAME", "c").Replace(text), opts); err != nil {
+		t.Fatal(err)
+	} else if own, err := d.For(t.Context(), list[0], func(Value) {}); err != nil || len(own.Generated) > 0 {
+		t.Errorf("%v, %v", own, err)
+	}
+}
