@@ -203,8 +203,8 @@ func (s *several) deploy(saved string) (err error) {
 	if err := s.refused(); err != nil {
 		return err
 	}
-	if pipe := s.opts.Inputs.Pipe(s.opts.Manifest); pipe != "" {
-		return &document.FileError{Err: fmt.Errorf("cannot %s several instances with %s: it is a pipe, and the process of each instance reads it again; write its content to a file, and name that", s.cmd.Name(), pipe)}
+	if err := instances.RefusePipes(s.cmd.Name()+" several instances", s.opts); err != nil {
+		return err
 	}
 	if saved != "" {
 		if s.saved, err = readSeveralPlan(saved); err != nil {
@@ -310,6 +310,9 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 // delete deletes the selected instances of the record.
 func (s *several) delete() error {
 	if err := s.refused(); err != nil {
+		return err
+	}
+	if err := instances.RefusePipes("delete several instances", s.opts); err != nil {
 		return err
 	}
 	s.deleteOrphans()

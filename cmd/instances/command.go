@@ -144,6 +144,9 @@ func (s *Command) Await(ctx context.Context, opts deployer.Options, r *record.Re
 
 // Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM.
 func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.Options, does deployment.Lifecycle) error {
+	if err := RefusePipes(string(does)+" several instances", opts); err != nil {
+		return err
+	}
 	return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 		all := &Command{Console: c, Cobra: cmd, Dir: s.Record.Dir()}
 		unlock, err := all.Lock(ctx, opts)

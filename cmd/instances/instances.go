@@ -12,6 +12,7 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
+	"bootstrap/manifest/document"
 	"bootstrap/state/file"
 )
 
@@ -65,6 +66,7 @@ func Select(ctx context.Context, c *cli.Console, opts *deployer.Options) (*Selec
 	}
 	s := &Selection{Record: all, List: list, Names: from.Instance}
 	from.Instance = ""
+	from.Inputs.Pipes = &document.Pipes{} // each instance reads all inputs
 	return s, nil
 }
 

@@ -41,6 +41,9 @@ func (e *errand) onGroups(ctx context.Context, all *instances.Command, opts depl
 	if len(groups) == 0 {
 		return none
 	}
+	if err := instances.RefusePipes("make a VM for the errand "+e.what.Name, opts); err != nil {
+		return err
+	}
 	var results []ErrandResult
 	for i := range groups {
 		result, err := e.onGroup(ctx, all, opts, &groups[i])
