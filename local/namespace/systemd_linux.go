@@ -42,15 +42,31 @@ const (
 )
 
 // openBooted opens the file for Booted, before the process enters the VM's root file system.
+// Without systemd, the file stays if systemd failed earlier: the next start does not try it
+// either.
 func openBooted(spec Spec) (*os.File, error) {
 	name := filepath.Join("..", InitFile)
 	if spec.Systemd == nil {
+		if failedBefore(name) {
+			return nil, nil
+		}
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 		return nil, nil
 	}
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// failedBefore reports whether a file with Booted says why systemd does not run.
+func failedBefore(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var booted Booted
+	return json.NewDecoder(io.LimitReader(f, reportLimit)).Decode(&booted) == nil && booted.Reason != ""
 }
 
 // startSystemd starts the stemcell's systemd.
