@@ -138,6 +138,14 @@ func Label(name string) string {
 	}, strings.ToLower(strings.TrimSpace(name)))
 }
 
+// Valid reports whether a name has only characters of domain names, of placeholders and of
+// wildcards: real agents write every name to /etc/hosts as it is.
+func Valid(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("-_.*", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
 // number returns a number as it is written in records and names.
 func number(of map[string]int, name string) string { return strconv.Itoa(of[name]) }
 

@@ -143,6 +143,9 @@ func (r row) queries(combined map[string][][]string) []string {
 func (r row) aliases(all map[string][]Alias) []string {
 	var out []string
 	for name, meanings := range all {
+		if !Valid(name) {
+			continue
+		}
 		for _, alias := range meanings {
 			if alias.Root != r.domain || !slices.Contains(r.groupIDs, alias.Group) || alias.HealthFilter != nil && *alias.HealthFilter == "unhealthy" {
 				continue

@@ -39,7 +39,11 @@ func TestForHosts(t *testing.T) {
 	before := len(three().Records)
 	d := three()
 	got := map[string][]string{}
+	d.Aliases["two.corp\n10.0.0.9 lines.corp"] = d.Aliases["all.corp"]
 	for _, pair := range d.forHosts().Records {
+		if !Valid(pair[1]) {
+			t.Errorf("%q would be in a hosts file", pair[1])
+		}
 		got[pair[1]] = append(got[pair[1]], pair[0])
 	}
 	if len(d.Records) != before {

@@ -79,6 +79,9 @@ func readAliases(value any) (list []dns.LinkAlias, why string) {
 		if a.Domain == "" {
 			return nil, "each alias must have a domain: aliases: [{domain: db.internal}]"
 		}
+		if !dns.Valid(a.Domain) {
+			return nil, fmt.Sprintf("the domain %q of an alias may only contain letters, digits, \"-\", \"_\", \".\" and \"*\"", a.Domain)
+		}
 		list = append(list, a)
 	}
 	return list, ""

@@ -90,10 +90,11 @@ func TestNumbersOfLinks(t *testing.T) {
 func TestWrongAliases(t *testing.T) {
 	t.Parallel()
 	for want, given := range map[string]any{
-		`its key "aliases" must be a list`:       "db.corp",
-		"each alias must have a domain":          []any{map[string]any{"health_filter": "all"}},
-		`the key "domain" of an alias`:           []any{map[string]any{"domain": 1}},
-		`in aliases it has the unknown key "to"`: []any{map[string]any{"domain": "db.corp", "to": "x"}},
+		`its key "aliases" must be a list`:            "db.corp",
+		"each alias must have a domain":               []any{map[string]any{"health_filter": "all"}},
+		`the key "domain" of an alias`:                []any{map[string]any{"domain": 1}},
+		`the domain "db\n10.0.0.1 x" of an alias may`: []any{map[string]any{"domain": "db\n10.0.0.1 x"}},
+		`in aliases it has the unknown key "to"`:      []any{map[string]any{"domain": "db.corp", "to": "x"}},
 	} {
 		_, err := Resolve("dep", deployment(func(g []Group) {
 			g[0].Jobs[0].Context.Provides = map[string]any{"conn": map[string]any{"aliases": given}}
