@@ -156,6 +156,9 @@ func readRow(row document.Value, allowed []string) (name document.Value, vars ma
 			value.FailKey("unknown key: a list gives only name and vars")
 		}
 	}
+	if vars := row.Get("vars"); !vars.IsNull() && !vars.IsMap() {
+		vars.Fail("must be a map of variables, not %s", document.Literal(vars.Describe()))
+	}
 	for key, value := range row.Get("vars").All() {
 		if !slices.Contains(allowed, key) {
 			value.FailKey("is not in from.vars of the fleet file, which names the variables that this list may give")

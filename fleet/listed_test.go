@@ -68,6 +68,7 @@ func TestWrongLists(t *testing.T) {
 		`[{"vars": {}}]`:                                       "[0].name: must be provided",
 		`["a"]`:                                                `must be a map such as {"name": "pg-1"`,
 		`[{"name": "a", "manifest": "/etc/passwd"}]`:           "[0].manifest: unknown key: a list gives only name and vars",
+		`[{"name": "a", "vars": ["index"]}]`:                   "[0].vars: must be a map of variables, not",
 		`[{"name": "a", "vars": {"mbus_password": "x"}}]`:      "[0].vars.mbus_password: is not in from.vars of the fleet file",
 		`[{"name": "a", "vars": {"index": ["((password))"]}}]`: "[0].vars.index: must not contain ((",
 		`[{"service_instance_id": "a", "plan_id": "((pw))"}]`:  "[0].plan_id: must not contain ((",
