@@ -113,6 +113,9 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	if opts.Action == fleet.DeleteStrategy {
 		removed := Members(old.RemovedFrom(opts.Fleet, opts.Home), all)
 		if opts.Choice.Removed {
+			if err := refuseUnreadable(opts.Fleet, opts.Home, removed); err != nil {
+				return nil, err
+			}
 			all = nil
 		}
 		all = append(slices.Clip(all), removed...)

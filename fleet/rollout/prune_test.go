@@ -5,6 +5,8 @@ package rollout
 import (
 	"strings"
 	"testing"
+
+	"bootstrap/fleet"
 )
 
 // Members that are no longer in the file are deleted at the end, if all others have ended
@@ -33,5 +35,28 @@ func TestPruneRemovedMembers(t *testing.T) {
 	}
 	if args := s.file("arguments-delete-c"); strings.Contains(args, "--fix") || !strings.Contains(args, "--yes") {
 		t.Errorf("%q", args)
+	}
+}
+
+// A removed member may be an old copy of one whose state cannot be read: it is not deleted.
+func TestDeleteRemovedUnreadable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "ab", "", nil)
+	s.deployedAs(t, "a", nil)
+	s.deployedAs(t, "b", nil)
+	if _, err := Deploy(t.Context(), s.options(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.write(t, "fleet.yml", "members:\n- manifest: a.yml\n")
+	state := s.file("a-state.json")
+	s.write(t, "a-state.json", "{")
+	opts := s.options(t)
+	opts.Action, opts.Choice.Removed = fleet.DeleteStrategy, true
+	if _, err := Deploy(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "whether b is an old copy of the member a") || s.calls("delete") != "" {
+		t.Fatalf("%v; deleted: %q", err, s.calls("delete"))
+	}
+	s.write(t, "a-state.json", state)
+	if _, err := Deploy(t.Context(), opts); err != nil || s.calls("delete") != "b" {
+		t.Fatalf("%v; deleted: %q", err, s.calls("delete"))
 	}
 }

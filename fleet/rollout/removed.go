@@ -182,6 +182,25 @@ func livingOf(f *fleet.Fleet, home string) func() map[string]bool {
 	})
 }
 
+// refuseUnreadable returns an error if the state of a member of the fleet file cannot be
+// read: a removed member may be an old copy of it.
+func refuseUnreadable(f *fleet.Fleet, home string, removed []fleet.Member) error {
+	if len(removed) == 0 {
+		return nil
+	}
+	for _, m := range f.Members {
+		_, err := instancesOf(m, home)
+		if err == nil {
+			_, _, err = readState(m, home)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot find out whether %s is an old copy of the member %s, whose state cannot be read: %w; to delete it nevertheless: \"bootstrap fleet delete %s --only %s\"",
+				removed[0].Name, m.Name, err, f.Path, removed[0].Name)
+		}
+	}
+	return nil
+}
+
 // readState reads the state of a member with one instance, or this machine's copy of it.
 func readState(m fleet.Member, home string) (st state.State, found bool, err error) {
 	path, err := m.StatePath(home)
