@@ -55,6 +55,7 @@ func (r *run) viewLinks(view *links.View, show bool) error {
 		}
 	}
 	for i := range view.Links {
+		delete(view.Links[i].Content, "query") // It only makes names.
 		if content := view.Links[i].Content; content != nil && !show {
 			view.Links[i].Content, _ = r.redacted(content).(map[string]any)
 		}

@@ -308,7 +308,8 @@ func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failur
 			continue
 		}
 		failed := &Failure{Release: job.Release, Job: job.Name, Template: f.source}
-		answer, err := e.ask(ctx, job, facts, request{File: f.path, Template: f.content})
+		answer, err := e.ask(ctx, job, facts, job.request(f))
+		job.correct(answer.Error)
 		var broken *templateError
 		switch {
 		case errors.As(err, &broken):

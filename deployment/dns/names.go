@@ -201,6 +201,24 @@ func (e *Encoder) Link(group, link, network string) string {
 	return Name("q-s0", group, network, e.Deployment)
 }
 
+// Query has the parts of Link from which a template makes the names of some of the
+// instances: those of zones, or one of the given ids.
+func (e *Encoder) Query(group, link, network string, ids []string) map[string]any {
+	zones, instances := map[string]any{}, map[string]any{}
+	for zone := range e.Names.Zones {
+		zones[zone] = number(e.Names.Zones, zone)
+	}
+	all := e.Link(group, link, network)
+	q := map[string]any{"azs": zones, "network": "", "group": all[strings.Index(all, ".")+1:]}
+	if e.Style.Short || e.Style.Links {
+		for _, id := range ids {
+			instances[id] = e.one(id)
+		}
+		q["network"], q["instances"] = "n"+number(e.Names.Networks, network), instances
+	}
+	return q
+}
+
 // one returns the part of a short name that selects one instance.
 func (e *Encoder) one(id string) string { return "m" + number(e.Names.Instances, id) }
 

@@ -38,7 +38,7 @@ func (r *resolver) number(groups []Group, names *DNS) {
 }
 
 // use writes the names of a link into its content, as the Director does: address is always
-// a name, and the addresses of instances are names if the job or the deployment wants them,
+// a name, with filters if a template wants that, and the addresses of instances are names if the job or the deployment wants them,
 // or if an address is not known.
 func (d *DNS) use(content map[string]any, p *Provider, network string, asked request) {
 	wanted := d.Addresses
@@ -47,11 +47,14 @@ func (d *DNS) use(content map[string]any, p *Provider, network string, asked req
 	}
 	content["address"] = d.Link(p.Group, p.numbered(), network)
 	list, _ := content["instances"].([]any)
+	var ids []string
 	for i, in := range p.Instances {
+		ids = append(ids, in.ID)
 		if one, ok := list[i].(map[string]any); ok && (wanted || in.Addresses[network] == "") {
 			one["address"] = d.OfLink(in.ID, p.Group, p.numbered(), network)
 		}
 	}
+	content["query"] = d.Query(p.Group, p.numbered(), network, ids)
 }
 
 // readAliases reads the aliases of a provided link. why says what is wrong with them;
