@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"bootstrap/deployment/dns"
 	"bootstrap/deployment/record"
@@ -182,7 +183,7 @@ func (r *restore) lost() []string {
 	for id := range r.version.States {
 		if st, err := file.Parse(r.version.States[id]); err == nil {
 			for _, what := range st.Owned() {
-				kept[what] = true
+				kept[resourceOf(what)] = true
 			}
 		}
 	}
@@ -194,14 +195,18 @@ func (r *restore) lost() []string {
 		}
 		st := s.Get()
 		for _, what := range st.Owned() {
-			if !kept[what] && !slices.Contains(r.ghosts, what) {
-				kept[what] = true // once, also for a stemcell of several
+			if name := resourceOf(what); !kept[name] && !slices.Contains(r.ghosts, name) {
+				kept[name] = true // once, also for a stemcell of several
 				lost = append(lost, what+" of "+in.Name())
 			}
 		}
 	}
 	return lost
 }
+
+// resourceOf returns an item of state.Owned without its use: an orphaned disk of one version
+// may be the current one of another.
+func resourceOf(what string) string { return strings.TrimSuffix(what, state.Kept) }
 
 // stays reports whether the version has an instance, but not its state: it was not created,
 // or its state was damaged. The present state stays.
@@ -313,10 +318,13 @@ func (r *restore) leave() error {
 
 // settle removes what is recorded again from the list of what only other versions record.
 func (r *restore) settle(ctx context.Context, list []*record.Version) error {
-	again := Owned(r.version)
+	again := map[string]bool{}
+	for _, what := range Owned(r.version) {
+		again[strings.Replace(what, state.Kept, "", 1)] = true
+	}
 	var changed []*record.Version
 	for _, v := range list {
-		left := slices.DeleteFunc(slices.Clone(v.Only), func(what string) bool { return slices.Contains(again, what) })
+		left := slices.DeleteFunc(slices.Clone(v.Only), func(what string) bool { return again[strings.Replace(what, state.Kept, "", 1)] })
 		if len(left) != len(v.Only) {
 			v.Only = left
 			changed = append(changed, v)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"bootstrap/deployment/dns"
 	"bootstrap/deployment/record"
@@ -290,6 +291,43 @@ func TestRestoreDamagedVersion(t *testing.T) {
 	}
 	if got := vmsOf(t, at); got["web/0"] != "vm-2" {
 		t.Error(got)
+	}
+}
+
+// A disk that is the current one in a version and orphaned in another is recorded in both.
+func TestRestoreOrphaned(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	change := func(do func(*state.State)) {
+		t.Helper()
+		r, err := record.Load(at.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := file.Open(t.Context(), r.StatePath(r.Instances[0]), file.Options{})
+		if err == nil {
+			err = s.Update(func(st *state.State) error { do(st); return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		keep(t, at)
+	}
+	write(t, at, map[string]string{"web/0": "vm-1"})
+	change(func(st *state.State) {
+		st.AddDisk("disk-1", 64, map[string]any{})
+		st.CurrentDiskID = st.Disks[0].ID
+	})
+	change(func(st *state.State) { st.Orphan(st.Disks[0], "it was replaced", time.Now()) })
+	for _, serial := range []int{2, 3} {
+		done, err := Restore(t.Context(), at, serial, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(done.Before.Only) > 0 {
+			t.Error(done.Before.Only)
+		}
 	}
 }
 

@@ -2,6 +2,9 @@ package state
 
 import "slices"
 
+// Kept ends an item of Owned that is an orphaned disk.
+const Kept = " (kept)"
+
 // Owned lists the resources in the cloud that the state records, in words for the user.
 func (s *State) Owned() []string {
 	var list []string
@@ -15,7 +18,7 @@ func (s *State) Owned() []string {
 		list = append(list, "disk "+d.CID)
 	}
 	for _, o := range s.Own.Orphans {
-		list = append(list, "disk "+o.CID+" (kept)")
+		list = append(list, "disk "+o.CID+Kept)
 	}
 	for _, r := range s.Stemcells {
 		list = append(list, "stemcell "+r.CID)

@@ -225,9 +225,12 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	}
 	s.readGone() // while the present version still exists, on which the list depends
 	var lost []string
-	kept := old.Owned()
+	kept := map[string]bool{} // also a disk that is orphaned in only one of the two
+	for _, owned := range old.Owned() {
+		kept[strings.TrimSuffix(owned, state.Kept)] = true
+	}
 	for _, owned := range s.current.Owned() {
-		if !slices.Contains(kept, owned) {
+		if !kept[strings.TrimSuffix(owned, state.Kept)] {
 			lost = append(lost, owned)
 		}
 	}
