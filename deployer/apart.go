@@ -158,7 +158,7 @@ func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 	if found || err != nil {
 		return err
 	}
-	if count, err := r.t.From.WorkersLeft(); count == 0 || err != nil {
+	if count, err := r.t.From.WorkersLeft(ctx); count == 0 || err != nil {
 		r.t.From.ForgetWorkers()
 		return err
 	}
@@ -242,7 +242,7 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 	if r.t.From.RecordDir != "" { // The run that has started this process has already deleted them.
 		return nil
 	}
-	count, err := r.t.From.WorkersLeft()
+	count, err := r.t.From.WorkersLeft(ctx)
 	if err != nil || count == 0 {
 		r.t.From.ForgetWorkers()
 		return err
@@ -262,6 +262,9 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 			}
 			errs = append(errs, err)
 		}
-		return errors.Join(errs...)
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		return states.End(ctx)
 	})
 }

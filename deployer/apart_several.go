@@ -150,7 +150,7 @@ func someVM(all *deployed.Record, home string) string {
 // DeleteWorkers deletes the VMs that compiled packages for a deployment when a run was
 // killed, and returns their ids.
 func DeleteWorkers(ctx context.Context, opts Options) (ids []string, err error) {
-	if count, err := opts.WorkersLeft(); count == 0 || err != nil {
+	if count, err := opts.WorkersLeft(ctx); count == 0 || err != nil {
 		return nil, err
 	}
 	r := newRun(opts)

@@ -15,7 +15,6 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest"
-	"bootstrap/manifest/document"
 )
 
 // worker is a VM that compiles packages. It is an instance with a state of its own, so that
@@ -259,7 +258,7 @@ func (a *workers) deleteLeft(ctx context.Context, n int) (id string, err error) 
 	if opts.Options, err = a.states.At(n); err != nil {
 		return "", err
 	}
-	opts.Inputs, opts.Usual, opts.Fix = document.Options{}, true, true
+	opts.Usual, opts.Fix = true, true
 	r := newRun(opts)
 	r.nested = true
 	if r.t.StatePath, err = filepath.Abs(opts.StateFile); err != nil {

@@ -184,13 +184,19 @@ func (a *workers) run(ctx context.Context) error {
 	if a.states, err = a.opts.WorkersOf(width, a.artifacts.Manifest.Group.Name); err != nil {
 		return err
 	}
+	if err := a.states.Begin(ctx); err != nil {
+		return err
+	}
 	defer a.states.Forget()
 	defer guard.AfterDone(ctx, a.wakeAll)()
 	errs := make([]error, width)
 	begun := guard.Each(context.WithoutCancel(ctx), width, width, func(n int) {
 		errs[n] = (&worker{workers: a, n: n}).work(ctx)
 	})
-	return a.outcome(ctx, errors.Join(append(errs, begun)...))
+	if err = errors.Join(append(errs, begun)...); err == nil {
+		err = a.states.End(context.WithoutCancel(ctx))
+	}
+	return a.outcome(ctx, err)
 }
 
 // outcome returns the error of a run. left says which VMs could not be deleted; it is

@@ -322,7 +322,7 @@ func (s *several) delete() error {
 			return err
 		}
 		if !old.Needed() {
-			if count, err := opts.WorkersLeft(); count > 0 && err == nil {
+			if count, err := opts.WorkersLeft(ctx); count > 0 && err == nil {
 				_, err := deployer.DeleteWorkers(ctx, opts)
 				return err
 			}

@@ -288,6 +288,11 @@ func (req *Request) load(ctx context.Context, inputs document.Options) (*Inputs,
 		}
 		return &Inputs{Request: req, Manifest: m, Deployment: d}, nil
 	}
+	if one.Group == manifest.CompilationGroup && one.Going == record.DeploymentDeleted {
+		// The VM compiled packages, and another machine has made it: the CPI is installed to
+		// delete it.
+		return &Inputs{Request: req, Manifest: d.Common, Deployment: d}, nil
+	}
 	return nil, &GroupGoneError{Instance: one.Name()}
 }
 

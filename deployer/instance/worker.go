@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,6 +79,22 @@ func (o *Options) workersFolder() string {
 	return o.RecordFolder()
 }
 
+// Begin records that the VMs may exist, before there are any.
+func (w *Workers) Begin(ctx context.Context) error {
+	if w.of.Team == nil {
+		return nil
+	}
+	return w.of.Team.SaveWorkers(ctx, len(w.list))
+}
+
+// End records that all VMs are deleted.
+func (w *Workers) End(ctx context.Context) error {
+	if w.of.Team == nil {
+		return nil
+	}
+	return w.of.Team.RemoveWorkers(ctx)
+}
+
 // At returns the options of VM n.
 func (w *Workers) At(n int) (Options, error) {
 	o := w.of
@@ -94,9 +111,15 @@ func (w *Workers) At(n int) (Options, error) {
 // only a lock.
 var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json(\.lock)?)?$`)
 
-// WorkersLeft returns how many VMs that compile packages may have states on this machine,
-// because a run was killed or is in progress.
-func (o Options) WorkersLeft() (count int, err error) {
+// WorkersLeft returns how many VMs that compile packages may have states on this machine or
+// in the store, because a run was killed or is in progress.
+func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
+	if o.Team != nil {
+		if count, err = o.Team.Workers(ctx); err != nil {
+			return 0, err
+		}
+		count = min(count, mostWorkers)
+	}
 	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("cannot look for VMs that compile packages: %w", err)

@@ -44,7 +44,7 @@ func InstanceState(name string) string {
 // full returns the name of a document of the store at the place.
 func (s *Store) full(name string) string {
 	switch {
-	case name == keyName, name == varsName, name == linksName:
+	case name == keyName, name == varsName, name == linksName, name == workersName:
 		return name
 	case name == stateName && s.main != "":
 		name = s.main

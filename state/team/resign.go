@@ -166,7 +166,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 }
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
-	names := []string{stateName, varsName, keptName, linksName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
+	names := []string{stateName, varsName, keptName, linksName, workersName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
 	return eachNamed(names, func(name string) ([]byte, error) {
 		d, err := s.raw(ctx, name)
 		if err != nil || d.Version == "" {

@@ -1,0 +1,61 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// workersName is the document that says how many VMs compile packages. Their states are in
+// the store, too, but a store cannot list its documents: without this one, only the machine
+// of a killed run would find them. It belongs to the whole store.
+const workersName = "compilation.json"
+
+// workersDocument is the content of the document.
+type workersDocument struct {
+	VMs int `json:"vms"`
+}
+
+// Workers returns of how many VMs that compile packages the store may have states: a run was
+// killed, or runs.
+func (c *Copy) Workers(ctx context.Context) (count int, err error) {
+	s := c.whole().Store
+	d, err := s.load(ctx, workersName)
+	if err != nil || d.Version == "" {
+		return 0, err
+	}
+	var w workersDocument
+	if err := json.Unmarshal(d.Data, &w); err != nil {
+		return 0, fmt.Errorf("cannot read %s of %s: %w", workersName, s.place, err)
+	}
+	return w.VMs, nil
+}
+
+// SaveWorkers records how many VMs will compile packages. This run must hold the lock of the
+// deployment.
+func (c *Copy) SaveWorkers(ctx context.Context, count int) error {
+	s := c.locked()
+	d, err := s.raw(ctx, workersName)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(workersDocument{VMs: count})
+	if err != nil {
+		return err
+	}
+	_, err = s.save(ctx, workersName, data, d.Version)
+	return err
+}
+
+// RemoveWorkers records that no VM compiles packages any more, if the store says otherwise.
+func (c *Copy) RemoveWorkers(ctx context.Context) error {
+	s := c.whole().Store
+	d, err := s.raw(ctx, workersName)
+	if err != nil || d.Version == "" {
+		return err
+	}
+	if err := s.remove(ctx, workersName); err != nil {
+		return fmt.Errorf("cannot remove %s from %s: %w", workersName, s.place, err)
+	}
+	return nil
+}
