@@ -31,6 +31,12 @@ func (p *Plan) nameLinks(o Options, draft *Draft) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Action == Delete || p.getsVM(row) }) {
+		digest = "" // the records will have other agents or fewer instances
+	}
+	p.DNSLater = slices.ContainsFunc(p.Rows, func(row Row) bool {
+		return row.Action == Delete && !slices.Contains(p.Gone, row.Name) || row.Action == Change && p.getsVM(row)
+	})
 	for _, in := range lacking(all, o.Base.Home, digest, last) {
 		i := slices.IndexFunc(p.Rows, func(row Row) bool { return row.ID == in.ID })
 		if a := p.Rows[i].Action; a != Unreachable && a != Delete {
@@ -38,6 +44,12 @@ func (p *Plan) nameLinks(o Options, draft *Draft) error {
 		}
 	}
 	return nil
+}
+
+// getsVM reports whether an instance gets a new VM.
+func (p *Plan) getsVM(row Row) bool {
+	planned, ok := p.plans[row.ID]
+	return ok && planned.Plan.NewVM()
 }
 
 // digestOfRecords returns a digest of DNS records, and of which VMs have a server for them.

@@ -108,9 +108,11 @@ type Plan struct {
 	// PostDeploy are the instances whose post-deploy scripts run at the end: all that
 	// have some, if any instance changes, or those that the last run has not reached.
 	PostDeploy []string `json:"post_deploy,omitempty"`
-	// DNSRecords are the instances whose VMs get DNS records, because names or addresses have
-	// changed or because the last run could not reach their agents.
+	// DNSRecords are the instances whose VMs get DNS records, because names, addresses or
+	// agents change or because the last run could not reach their agents.
 	DNSRecords []string `json:"dns_records,omitempty"`
+	// DNSLater is true if they get them after the stages.
+	DNSLater bool `json:"-"`
 
 	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
 	rules map[string]manifest.Rules    // by group

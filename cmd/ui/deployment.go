@@ -40,8 +40,12 @@ func instanceOrder(p *deployment.Plan) []string {
 	if n := len(p.Create); n > 0 {
 		lines = append(lines, "create the VMs of "+count(n, "instance")+", which get their jobs afterwards")
 	}
+	var names []string
 	if len(p.DNSRecords) > 0 {
-		lines = append(lines, "send DNS records to "+few(p.DNSRecords))
+		names = append(names, "send DNS records to "+few(p.DNSRecords))
+	}
+	if !p.DNSLater {
+		lines = append(lines, names...)
 	}
 	for _, stage := range p.Stages {
 		var groups []string
@@ -49,6 +53,9 @@ func instanceOrder(p *deployment.Plan) []string {
 			groups = append(groups, groupOrder(turn))
 		}
 		lines = append(lines, strings.Join(groups, "; at the same time "))
+	}
+	if p.DNSLater {
+		lines = append(lines, names...)
 	}
 	if len(p.PostDeploy) > 0 {
 		lines = append(lines, "post-deploy of "+strings.Join(p.PostDeploy, ", "))
