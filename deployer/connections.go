@@ -23,7 +23,7 @@ type Connections struct {
 	others  map[string]other // by the name of the deployment
 }
 
-// other is what another deployment shares, or why that is not known.
+// other is the entry of another deployment, or why it is unknown.
 type other struct {
 	entry *shared.Entry
 	err   error
@@ -40,7 +40,7 @@ func NewConnections() *Connections {
 	return &Connections{made: map[string]made{}, others: map[string]other{}}
 }
 
-// read keeps what another deployment shares. It calls do to read that, only once.
+// read keeps the entry of another deployment. It calls do for it, only once.
 func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -50,7 +50,7 @@ func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) 
 	}
 }
 
-// other returns what another deployment shares, after read.
+// other returns the entry of another deployment that read has kept.
 func (c *Connections) other(deployment string) (*shared.Entry, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()

@@ -41,7 +41,7 @@ func (r *run) leavesSharing() bool {
 	return t != nil && r.t.From.Of != nil && !t.LocksDeployment()
 }
 
-// unshareInStore removes what a deployment shares from its store; nil: it has none.
+// unshareInStore removes the links of a deployment from its store; nil: it has none.
 func unshareInStore(ctx context.Context, t *team.Copy) error {
 	if t == nil {
 		return nil
@@ -80,8 +80,8 @@ func (j *jobs) consumed() (names []string) {
 	return slices.Compact(names)
 }
 
-// readOther reads what another deployment shares: in the store that the options name, or in
-// the one of a deployment that this machine knows, else from this machine's record.
+// readOther reads the links that another deployment shares: from the store that the
+// options name, or that this machine has recorded for it, else from this machine's entry.
 func (j *jobs) readOther(ctx context.Context, name string) (*shared.Entry, error) {
 	address, named := "", false
 	for _, pair := range j.rec.From.Inputs.Sources.Links {
@@ -132,7 +132,7 @@ func advised(doubt *team.ProofError, name string) error {
 	return fmt.Errorf("%w; find out who has written to that store, and deploy %s again", doubt, name)
 }
 
-// others returns what other deployments share. Their secrets are never shown.
+// others returns the links that other deployments share. Their secrets are never shown.
 func (j *jobs) others() links.Others {
 	find := func(deployment string) ([]links.Provider, error) {
 		e, err := j.connections.other(deployment)

@@ -73,7 +73,7 @@ func keepOldDisk(cmd *cobra.Command, opts *deployer.Options) {
 	}
 }
 
-// command returns what the command has in common with others that change instances.
+// command returns the command in the form that package instances takes.
 func (s *several) command() *instances.Command {
 	if s.changes == nil {
 		s.changes = &instances.Command{Console: s.c, Cobra: s.cmd, Dir: s.dir}

@@ -266,7 +266,7 @@ func (k *cck) choose(ctx context.Context, p report.Problem) (report.Resolution, 
 	d.Show(func(out *ui.Writer) {
 		fmt.Fprintf(out, "\n%s\n", p.Description)
 		for i, r := range p.Resolutions {
-			fmt.Fprintf(out, "  %d  %s (%s)\n", i+1, r.Says(), r)
+			fmt.Fprintf(out, "  %d  %s (%s)\n", i+1, r.Words(), r)
 			names = append(names, string(r))
 		}
 	})

@@ -30,7 +30,7 @@ func (t *Instance) Beside(m *manifest.Manifest) *Inputs {
 	return &Inputs{Request: t.Request, Manifest: m}
 }
 
-// HostOf returns what this machine knows of a VM with another manifest.
+// HostOf returns this machine's facts about a VM with another manifest.
 func (t *Instance) HostOf(m *manifest.Manifest, stemcell *artifact.Stemcell) *Host {
 	return NewHost(t.Beside(m), t.Record, stemcell)
 }

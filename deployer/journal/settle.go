@@ -195,7 +195,7 @@ func badReply(err error) string {
 // leaveBehind warns of a call with an unknown result and keeps it as a leftover.
 func (j *Journal) leaveBehind(in state.Intent, why string) error {
 	why += "; " + j.searchFor(in)
-	j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. bootstrap leaves alone what the call may have made, and the state file keeps the call as a leftover", in.Method, report.Minute(in.Started), why))
+	j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. An object that the call may have made stays in the cloud, and the state file lists the call as a leftover", in.Method, report.Minute(in.Started), why))
 	return j.keepLeftover(in, why)
 }
 

@@ -262,8 +262,8 @@ func (l list) create() []Step {
 		l.finish())
 }
 
-// createOnly returns the first steps of create, up to those that need the jobs: what is
-// left is the same as after a create that was killed then.
+// createOnly returns the first steps of create, up to those that need the jobs. The next
+// deploy continues as after a create that was killed there.
 func (l list) createOnly() []Step {
 	return slices.Concat(
 		l.reserve(), l.checkCloud(), l.uploadStemcell(), l.render(), l.compileApart(), clearRecord(),

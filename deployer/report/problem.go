@@ -27,8 +27,8 @@ const (
 	ReattachDisk        Resolution = "reattach_disk"
 )
 
-// Says returns what the resolution does, in words.
-func (r Resolution) Says() string {
+// Words describes the resolution, as a Director does.
+func (r Resolution) Words() string {
 	switch r {
 	case RebootVM:
 		return "Reboot VM"

@@ -84,11 +84,12 @@ type Connected struct {
 	Names *dns.Names
 }
 
-// Others is what is known of other deployments.
+// Others finds the links that other deployments share.
 type Others struct {
-	// Shared returns what a deployment shares. The error says why that is not known.
+	// Shared returns the links that a deployment shares. The error says why they are
+	// unknown.
 	Shared func(deployment string) ([]Provider, error)
-	// Typed returns what all of them share of a type.
+	// Typed returns the links of a type that any deployment shares.
 	Typed func(kind string) []Provider
 }
 

@@ -68,7 +68,8 @@ func isShortID(text string) bool {
 	return len(text) >= shortID && (len(text) >= len("00000000") || strings.ContainsAny(text, "abcdef"))
 }
 
-// States returns how the record names the states of the instances, and of former ones.
+// States returns the names that the record has for the states of instances and former
+// instances.
 func (r *Record) States() []string {
 	var list []string
 	for _, in := range slices.Concat(r.Instances, r.Former) {

@@ -106,7 +106,7 @@ func (v *Version) Same(other *Version) bool {
 	return v.Err == nil && other.Err == nil && bytes.Equal(v.content(), other.content())
 }
 
-// content returns what a version contains, in one form.
+// content returns the record and the states of a version as bytes, to compare versions.
 func (v *Version) content() []byte {
 	r := *v.Record
 	r.Serial = 0 // A run raises it to take the lock from another one.

@@ -175,8 +175,8 @@ func (e Entry) SameText(data []byte) bool {
 	return sameContent(*old, e)
 }
 
-// Typed returns what all deployments share of a type of links, for suggestions: entries
-// that cannot be read are left out.
+// Typed returns the links of a type that any deployment shares, for suggestions. It
+// leaves out entries that cannot be read.
 func (l Links) Typed(kind string) []links.Provider {
 	files, _ := filepath.Glob(filepath.Join(l.dir, "*.json"))
 	var all []links.Provider
@@ -197,7 +197,7 @@ func (l Links) Typed(kind string) []links.Provider {
 	return all
 }
 
-// Find returns what the deployment with the name shares.
+// Find returns the entry of the deployment with the name.
 func (l Links) Find(name string) (*Entry, error) {
 	files, err := filepath.Glob(filepath.Join(l.dir, "*.json"))
 	if err != nil {

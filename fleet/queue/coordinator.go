@@ -168,7 +168,7 @@ func (c *Coordinator) loop(ctx context.Context) {
 			return
 		case err != nil:
 			if !c.away {
-				c.say(rollout.Progress{Notice: fmt.Sprintf("Cannot reach the database %s: %s; running members continue, and none is started until it answers", c.db.place, c.db.explain(err))})
+				c.say(rollout.Progress{Notice: fmt.Sprintf("Cannot reach the database %s: %s; running members continue, and no other starts until it answers", c.db.place, c.db.explain(err))})
 			}
 			c.away = true
 			c.disconnect()

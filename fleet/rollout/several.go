@@ -35,7 +35,7 @@ type instancesPlan struct {
 }
 
 // view returns the plan as one of a member: each change once, and as its downtime the
-// steps of an instance whose group has no other one that serves meanwhile.
+// steps of instances during which no other instance of the group serves.
 func (p *instancesPlan) view() *plan.View {
 	v := &plan.View{Changes: slices.Clone(p.Shared)}
 	add := func(c plan.Line) {

@@ -44,7 +44,7 @@ func Read(name string) ([]byte, error) {
 		data.Grow(int(size) + bytes.MinRead)
 		_, err = data.ReadFrom(io.LimitReader(f, limit+1))
 	}
-	if err == nil && (info.Size() > limit || data.Len() > limit) { // the file may grow meanwhile
+	if err == nil && (info.Size() > limit || data.Len() > limit) { // the file may grow while it is read
 		err = refused(name, fmt.Sprintf("it is larger than %d MiB", limit>>20))
 	}
 	if err != nil {

@@ -261,7 +261,7 @@ func (t *tree) goUp(f, above *folder) error {
 	}
 	var stat unix.Stat_t
 	if err = unix.Fstat(fd, &stat); err == nil && (uint64(stat.Dev) != above.dev || stat.Ino != above.ino) { // #nosec G115 -- only compared
-		err = errors.New("another process has moved the folder meanwhile")
+		err = errors.New("another process has moved the folder during the removal")
 	}
 	if err != nil {
 		_ = unix.Close(fd)

@@ -54,7 +54,7 @@ func systemdOf(image string) string {
 	return ""
 }
 
-// initOf returns what is to boot a VM.
+// initOf returns the value of the cloud property init for a VM.
 func initOf(machine vm) string {
 	if asked, ok := machine.CloudProperties[initProperty].(string); ok {
 		return asked
@@ -120,7 +120,7 @@ func systemdHome() (cgroup.Home, error) {
 // mostBooted is the largest accepted size of the file namespace.InitFile.
 const mostBooted = 64 << 10
 
-// bootedBy returns what has booted a VM.
+// bootedBy reads the namespace.InitFile of a VM.
 func (c *call) bootedBy(vm string) (namespace.Booted, error) {
 	var booted namespace.Booted
 	f, err := os.Open(filepath.Join(c.root.path(vms(), vm), namespace.InitFile))

@@ -193,7 +193,7 @@ func (i *initProcess) run(ctx context.Context) error {
 		status, ended := i.collect()
 		switch {
 		case ended && ctx.Err() == nil && (again(status) || len(i.spec.Boot) > 0):
-			fmt.Fprintf(i.log, "%s crashed or was killed, and is started again\n", i.what())
+			fmt.Fprintf(i.log, "%s crashed or was killed, and is started again\n", i.firstProgram())
 			if time.Since(i.began) > longestPause {
 				pauses.Reset()
 			}
@@ -215,8 +215,8 @@ func (i *initProcess) run(ctx context.Context) error {
 	}
 }
 
-// what names the first program for the log.
-func (i *initProcess) what() string {
+// firstProgram returns the name of the first program, for the log.
+func (i *initProcess) firstProgram() string {
 	if i.systemd {
 		return "the stemcell's systemd"
 	}

@@ -307,7 +307,7 @@ func readDocument(ctx context.Context, path string, opts Options) (file string, 
 	if opts.Stdin == nil {
 		return "", nil, errors.New("cannot read the manifest: there is no standard input")
 	}
-	data, err = opts.Pipes.once(path, func() ([]byte, error) {
+	data, err = opts.Pipes.readOnce(path, func() ([]byte, error) {
 		return waited(ctx, func() ([]byte, error) { return readAll("the manifest", "from standard input", opts.Stdin) })
 	})
 	return stdinName, data, err

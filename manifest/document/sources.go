@@ -269,8 +269,8 @@ type Pipes struct {
 	data map[string][]byte // by path
 }
 
-// once returns what was read at the path before, or reads it. A nil p keeps nothing.
-func (p *Pipes) once(path string, read func() ([]byte, error)) ([]byte, error) {
+// readOnce returns what was read at the path before, or reads it. A nil p keeps nothing.
+func (p *Pipes) readOnce(path string, read func() ([]byte, error)) ([]byte, error) {
 	if p == nil {
 		return read()
 	}
@@ -295,7 +295,7 @@ func (p *Pipes) readFile(ctx context.Context, what, path string) ([]byte, error)
 	if !isPipe(path) {
 		return readFile(ctx, what, path)
 	}
-	return p.once(path, func() ([]byte, error) { return readFile(ctx, what, path) })
+	return p.readOnce(path, func() ([]byte, error) { return readFile(ctx, what, path) })
 }
 
 // isPipe reports whether a path, which may begin with ~, names a pipe or another file that
