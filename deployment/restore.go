@@ -57,7 +57,7 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 	}
 	done := &Restored{}
 	if r.now != nil {
-		if done.Before, err = vs.keepAs(ctx, nil, &record.Version{Only: only}); err != nil {
+		if done.Before, err = vs.keepAs(ctx, nil, &record.Version{Only: only}, serial); err != nil {
 			return nil, err
 		}
 	}
@@ -241,7 +241,7 @@ func (r *restore) write(ctx context.Context, list []*record.Version) (*record.Ve
 	if err := r.settle(ctx, list); err != nil {
 		return nil, err
 	}
-	return r.vs.keepAs(ctx, &r.at.Opts.Holder, &record.Version{Deleted: deleted})
+	return r.vs.keepAs(ctx, &r.at.Opts.Holder, &record.Version{Deleted: deleted}, 0)
 }
 
 // deleted lists the resources of the version that were deleted since.

@@ -48,13 +48,15 @@ func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *sta
 	if opts.Team != nil && opts.Team.Record().Lost() != nil {
 		return nil // The run that has the lock keeps it.
 	}
-	_, err := versionsOf(dir, opts).keepAs(ctx, holder, &record.Version{})
+	_, err := versionsOf(dir, opts).keepAs(ctx, holder, &record.Version{}, 0)
 	return err
 }
 
 // keepAs is like KeepVersion. It returns the newest version, with the lists of resources
 // of the given one.
-func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *record.Version) (*record.Version, error) {
+// spare is the number of a version that is not removed although there are too many: a
+// restore needs it, also after a kill; 0: none.
+func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *record.Version, spare int) (*record.Version, error) {
 	now, err := vs.present()
 	if err != nil || now == nil {
 		return nil, err
@@ -86,14 +88,14 @@ func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *recor
 			return nil, err
 		}
 		v := team.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Only: now.Only}
-		if err := t.Record().KeepVersion(ctx, v, data, nil, nil); err != nil {
+		if err := t.Record().KeepVersion(ctx, v, data, nil, nil, spare); err != nil {
 			return nil, err
 		}
 	}
 	if err := record.KeepVersion(vs.folder, now, vs.like()); err != nil {
 		return nil, err
 	}
-	return now, record.PruneVersions(vs.folder)
+	return now, record.PruneVersions(vs.folder, spare)
 }
 
 // present returns the record and the states as they are; nil: there is no record, or a
@@ -292,7 +294,7 @@ func bringVersions(ctx context.Context, from, to Place) error {
 		}
 		if t := to.Opts.Team; t != nil {
 			of := team.Version{Serial: v.Serial, Written: v.Written, By: v.By, Command: v.Command, Only: v.Only}
-			if err := t.Record().KeepVersion(ctx, of, data, nil, nil); err != nil {
+			if err := t.Record().KeepVersion(ctx, of, data, nil, nil, 0); err != nil {
 				return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.folder)
 			}
 		}

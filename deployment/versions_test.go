@@ -331,6 +331,39 @@ func TestRestoreOrphaned(t *testing.T) {
 	}
 }
 
+// The oldest version is not removed while it is restored: after a kill, the restore needs it.
+func TestRestoreOldest(t *testing.T) {
+	t.Parallel()
+	at := placeOf(t.TempDir())
+	for i := range record.KeptVersions {
+		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-%d", i)})
+	}
+	r, err := record.Load(at.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Instances[0].Ignored = true // a command about one instance
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	// Its last step fails, as if it was killed before.
+	if err := os.Mkdir(filepath.Join(record.VersionsIn(at.Dir()), strconv.Itoa(record.KeptVersions+2)+".json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), at, 1, true); err == nil {
+		t.Fatal("the version that it restored could be kept")
+	}
+	if got := serials(t, at); !slices.Contains(got, 1) {
+		t.Errorf("the versions are %v", got)
+	}
+	if _, err := Restore(t.Context(), at, 1, true); err == nil {
+		t.Fatal("the version that it restored could be kept")
+	}
+	if got := vmsOf(t, at); got["web/0"] != "vm-0" {
+		t.Error(got)
+	}
+}
+
 func loadError(at Place) error {
 	_, err := record.Load(at.Dir())
 	return err

@@ -125,11 +125,11 @@ func KeepVersion(folder string, v *Version, like string) error {
 }
 
 // PruneVersions removes the oldest versions, except those that are the only record of
-// something.
-func PruneVersions(folder string) error {
+// something, and the one with the number spare.
+func PruneVersions(folder string, spare int) error {
 	var errs []error
 	for i, v := range Versions(folder) {
-		if i >= KeptVersions && len(v.Only) == 0 {
+		if i >= KeptVersions && len(v.Only) == 0 && v.Serial != spare {
 			errs = append(errs, os.Remove(v.Path))
 		}
 	}

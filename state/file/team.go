@@ -378,7 +378,7 @@ func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 		}
 		v := team.Version{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command}
 		present := slices.Concat(s.current.Resources(), st.Resources())
-		if err := to.KeepVersion(ctx, v, data, slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) }), gone); err != nil {
+		if err := to.KeepVersion(ctx, v, data, slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) }), gone, 0); err != nil {
 			return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, s.backups())
 		}
 	}

@@ -72,12 +72,13 @@ func (s *Store) Earlier(ctx context.Context, serial int) ([]byte, error) {
 // in the history's list.
 func (s *Store) Keep(ctx context.Context, serial int, data []byte, present, gone []string) error {
 	v := Version{Serial: serial, Written: time.Now().UTC().Truncate(time.Second), By: s.cfg.Holder.Who(), Command: s.cfg.Holder.Command}
-	return s.KeepVersion(ctx, v, data, present, gone)
+	return s.KeepVersion(ctx, v, data, present, gone, 0)
 }
 
 // KeepVersion is like Keep, for a version that another run may have written before the
-// state was moved to this store.
-func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present, gone []string) error {
+// state was moved to this store. spare is the number of a version that is not removed
+// although there are too many; 0: none.
+func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present, gone []string, spare int) error {
 	h, version, err := s.history(ctx)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 	}
 	if len(h.Versions) > most {
 		for _, v := range h.Versions[most:] {
-			if len(v.Only) == 0 {
+			if len(v.Only) == 0 && (spare == 0 || v.Serial != spare) {
 				old = append(old, v)
 			}
 		}
