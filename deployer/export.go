@@ -134,6 +134,7 @@ func (r *run) planExport(ctx context.Context, w *workers, path string) (*exports
 // that the deployment's own VMs have compiled are not enough: others must not trust
 // these.
 func (w *workers) wantAll(ctx context.Context) error {
+	w.exports = true
 	for _, id := range w.order {
 		p := w.packages[id]
 		if p.wanted || p.Package.Compiled() {

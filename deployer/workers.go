@@ -37,6 +37,9 @@ type workers struct {
 	// have.
 	deployment *manifest.Deployment
 	group      string
+	// exports is true if others get the packages: only what VMs without jobs have compiled
+	// counts.
+	exports bool
 	// deliver plans the delivery of the packages again; nil: there is none.
 	deliver func(context.Context) error
 
@@ -116,7 +119,10 @@ func (a *workers) add(d *delivery, owners []string) {
 func (a *workers) find(ctx context.Context, p *toCompile) (artifact.Compiled, bool, error) {
 	t := trust{own: p.own}
 	if slices.Contains(p.key.Sources, "") {
-		t.owners = a.owners
+		t.owners = a.jobless()
+		if !a.exports {
+			t.owners = append(t.owners, a.owners...)
+		}
 	}
 	found, ok, err := t.find(ctx, a.store, p.key)
 	if err != nil {
@@ -130,10 +136,21 @@ func (a *workers) keys(p *toCompile) []artifact.CompiledKey {
 	if !slices.Contains(p.key.Sources, "") {
 		return []artifact.CompiledKey{p.key}
 	}
-	list := make([]artifact.CompiledKey, len(a.owners))
+	var list []artifact.CompiledKey
+	for _, owner := range slices.Concat(a.owners, a.jobless()) {
+		key := p.key
+		key.Owner = owner
+		list = append(list, key)
+	}
+	return list
+}
+
+// jobless returns the names under which the cache keeps, for the owners, only what VMs
+// without jobs have compiled: their own VMs use the other names, too.
+func (a *workers) jobless() []string {
+	list := make([]string, len(a.owners))
 	for i, owner := range a.owners {
-		list[i] = p.key
-		list[i].Owner = owner
+		list[i] = "VMs without jobs of " + owner
 	}
 	return list
 }
