@@ -23,6 +23,8 @@ type crowd struct {
 	t               *testing.T
 	bin, dir        string
 	env             []string // more variables of the commands
+	subnet          string   // the first three numbers of the addresses
+	errand          bool     // there is also a group tests with lifecycle errand
 	rng             *rand.Rand
 	instances, port int
 	atOnce, disk    int // max_in_flight; MiB
@@ -39,7 +41,7 @@ func newCrowd(t *testing.T) *crowd {
 	bin, cache := program(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), rng: rand.New(rand.NewPCG(seed, 0)), atOnce: 2, disk: 16, killed: map[string]int{}, up: map[string]bool{}}
+	c := &crowd{t: t, bin: filepath.Join(bin, "bootstrap"), dir: t.TempDir(), subnet: "127.44.0", rng: rand.New(rand.NewPCG(seed, 0)), atOnce: 2, disk: 16, killed: map[string]int{}, up: map[string]bool{}}
 	for _, dir := range []string{"home/.bosh", "tmp"} {
 		check(t, os.MkdirAll(c.path(dir), 0o700))
 	}
@@ -57,13 +59,13 @@ func (c *crowd) path(name string) string { return filepath.Join(c.dir, name) }
 func (c *crowd) write() {
 	var names []string
 	for i := 10; i < 60; i++ {
-		names = append(names, fmt.Sprintf("127.44.0.%d", i))
+		names = append(names, fmt.Sprintf("%s.%d", c.subnet, i))
 	}
 	for name, text := range map[string]string{
 		"cloud.yml": `azs: [{name: z1}]
 networks:
 - name: default
-  subnets: [{range: 127.44.0.0/24, gateway: 127.44.0.1, azs: [z1], reserved: [127.44.0.2-127.44.0.9]}]
+  subnets: [{range: ` + c.subnet + `.0/24, gateway: ` + c.subnet + `.1, azs: [z1], reserved: [` + c.subnet + `.2-` + c.subnet + `.9]}]
 vm_types: [{name: small, cloud_properties: {machine: folder}}]
 disk_types: [{name: small, disk_size: ` + strconv.Itoa(c.disk) + `}]
 `,
@@ -82,7 +84,7 @@ instance_groups:
   networks: [{name: default}]
   env: {bosh: {mbus: {cert: ((mbus_tls))}}}
   jobs: [{name: web, release: cluster, properties: {title: ((title)), dir: %[5]q}}]
-update: {canaries: 1, max_in_flight: %[1]d, canary_watch_time: 0-60000, update_watch_time: 0-60000}
+%[6]supdate: {canaries: 1, max_in_flight: %[1]d, canary_watch_time: 0-60000, update_watch_time: 0-60000}
 variables:
 - {name: mbus_password, type: password}
 - {name: mbus_ca, type: certificate, options: {is_ca: true, common_name: ca}}
@@ -92,10 +94,13 @@ cloud_provider:
   mbus: https://mbus:((mbus_password))@0.0.0.0:%[3]d
   cert: ((mbus_tls))
   properties: {agent: {mbus: "https://mbus:((mbus_password))@0.0.0.0:%[3]d"}}
-`, c.atOnce, strings.Join(names, ", "), c.port, c.instances, c.dir),
+`, c.atOnce, strings.Join(names, ", "), c.port, c.instances, c.dir, c.errandGroup()),
 		"release/config/final.yml":                   "name: cluster\n",
 		"release/jobs/web/monit":                     "check process web\n  with pidfile /var/vcap/sys/run/web/web.pid\n  start program \"/var/vcap/jobs/web/bin/ctl start\"\n  stop program \"/var/vcap/jobs/web/bin/ctl stop\"\n  group vcap\n",
 		"release/jobs/web/spec":                      "name: web\ntemplates: {config.erb: config, ctl: bin/ctl, pre-start.erb: bin/pre-start, post-start.erb: bin/post-start, drain.erb: bin/drain, post-deploy.erb: bin/post-deploy}\npackages: []\nconsumes: [{name: web, type: web}]\nprovides: [{name: web, type: web}]\nproperties: {title: {}, dir: {}}\n",
+		"release/jobs/check/monit":                   "",
+		"release/jobs/check/spec":                    "name: check\ntemplates: {run.erb: bin/run}\npackages: []\nproperties: {dir: {}}\n",
+		"release/jobs/check/templates/run.erb":       script("errand") + "echo checked\n",
 		"release/jobs/web/templates/ctl":             "#!/bin/bash\ndir=$VCAP_ROOT/sys/run/web\nmkdir -p $dir\ncase $1 in\nstart) sleep 100000 </dev/null >/dev/null 2>&1 & echo $! >$dir/web.pid ;;\nstop) kill $(cat $dir/web.pid); rm -f $dir/web.pid ;;\nesac\n",
 		"release/jobs/web/templates/config.erb":      "title <%= p('title') %> of <%= link('web').instances.size %>\n",
 		"release/jobs/web/templates/pre-start.erb":   script("pre-start"),
@@ -172,7 +177,7 @@ func (c *crowd) checkAll(title string, flags []string) {
 		}
 	}
 	out, err := exec.Command("env", "HOME="+c.path("home"), c.bin, "addresses", "list").CombinedOutput()
-	if n := strings.Count(string(out), "127.44.0."); err != nil || n != c.instances {
+	if n := strings.Count(string(out), c.subnet+"."); err != nil || n != c.instances {
 		c.t.Errorf("%s: %d addresses are reserved, not %d: %v\n%s", title, n, c.instances, err, out)
 	}
 }
@@ -272,7 +277,7 @@ func (c *crowd) nothingLeft() {
 		c.t.Error("the folder of the states is left")
 	}
 	out, err := exec.Command("env", "HOME="+c.path("home"), c.bin, "addresses", "list").CombinedOutput()
-	if err != nil || strings.Contains(string(out), "127.44.") {
+	if err != nil || strings.Contains(string(out), c.subnet+".") {
 		c.t.Errorf("addresses are left: %v\n%s", err, out)
 	}
 }
