@@ -19,8 +19,8 @@ import (
 )
 
 // namedCommand matches a command in a message. MANIFEST is the placeholder for
-// the arguments that name the deployment.
-var namedCommand = regexp.MustCompile(`\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2}) MANIFEST\b`)
+// the arguments that name the deployment. An instance may follow.
+var namedCommand = regexp.MustCompile("\\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2}) MANIFEST\\b(?: --instance ([^\\s`\"]+))?")
 
 // quotedCommand matches a command in a hint, which is in quotes.
 var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
@@ -46,14 +46,23 @@ func (c *Console) WithTarget(text string) string {
 	if c.line.target == nil {
 		return text
 	}
+	own := c.line.target
+	defer c.NameTarget(own)
 	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
-		words := strings.TrimSuffix(named, " MANIFEST")
-		if cmd, _, err := c.line.root.Find(strings.Fields(words)[1:]); err == nil && cmd != c.line.root {
+		parts := namedCommand.FindStringSubmatch(named)
+		words, instance := strings.Fields(parts[1]), parts[2]
+		c.NameTarget(own)
+		if instance != "" {
+			of := *own
+			of.Instance = instance
+			c.NameTarget(&of)
+		}
+		if cmd, _, err := c.line.root.Find(words); err == nil && cmd != c.line.root {
 			if args := c.memberArgs(cmd); args != "" {
 				return "bootstrap " + args
 			}
 		}
-		return strings.TrimSuffix(words+" "+c.targetArgs(strings.Fields(words)[1:]), " ")
+		return strings.TrimSuffix("bootstrap"+parts[1]+" "+c.targetArgs(words), " ")
 	})
 }
 

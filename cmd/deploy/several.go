@@ -128,12 +128,26 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
-	for _, name := range []string{"previous", "templates", "adopt-from", "adopt-vm"} {
+	if f := s.cmd.Flags().Lookup("previous"); f != nil && f.Changed {
+		return cli.WrongUsage(s.cmd, fmt.Errorf("--previous is for one instance: `bootstrap %s MANIFEST --instance %s --previous`, and then the others in the same way; for all together, deploy the earlier version of the manifest", s.cmd.Name(), s.example()))
+	}
+	for _, name := range []string{"templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
 		}
 	}
 	return nil
+}
+
+// example returns the name of the first selected instance that is deployed, for a next
+// command.
+func (s *several) example() string {
+	if all, err := record.Load(s.dir); err == nil {
+		if list, _ := all.Select(s.only); len(list) > 0 {
+			return list[0].Name()
+		}
+	}
+	return "GROUP/INDEX"
 }
 
 // planOutput is how a plan is printed, and the files that it is also written to.

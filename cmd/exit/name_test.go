@@ -210,6 +210,7 @@ func byScripts() []sample {
 		plain("state-unwritable", "cannot lock the deployment: this user cannot write to the folder x-state (permission denied); run the same command as its owner, or make the folder writable"),
 		plain("record-lost", "the record of the deployment, x, is missing, but versions of it are kept in y"),
 		{"record-lost", Failed, &record.RestoringError{Dir: "x", Serial: 3}},
+		{"record-lost", Failed, &instance.LostStateError{Instance: "web/1", State: "x", Serial: 3, Owned: []string{"VM vm-1"}}},
 		plain("record-lost", "the record of the deployment, x, is missing, but its folder has states of instances, such as y: put a copy of it back"),
 		plain("record-lost", "cannot read the record of the deployment, x: unexpected end of JSON input; put a copy of it back"),
 		plain("state-damaged", "cannot use the deployment state x: it is not a state file"),

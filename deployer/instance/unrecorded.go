@@ -51,14 +51,17 @@ func (l *Look) lacksVM() bool {
 // running agent answers at once.
 const unrecordedTimeout = 3 * time.Second
 
-// RefuseUnrecorded refuses to create a VM if an unrecorded one is running. An agent with
-// other credentials belongs to another deployment.
+// RefuseUnrecorded refuses to create a VM if an unrecorded one is running, or if the state
+// that recorded it was lost. An agent with other credentials belongs to another deployment.
 func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if !l.lacksVM() {
 		return nil
 	}
 	if l.rec.From.RecordDir != "" {
 		return nil // The run of all instances has asked before it started this process. An address without a VM may take all of the time.
+	}
+	if err := l.refuseLost(); err != nil {
+		return err
 	}
 	if host.NewNetwork(ctx).Own {
 		return nil // The agent listens inside of the VM's own network, and the CPI refuses an address in use.
@@ -135,7 +138,7 @@ func (l *Look) restores(client *agent.Client, now agent.State) ([]string, error)
 		if v.Err != nil || v.Present || st.CurrentVMCID == "" || OwnAgent(client, now, st.Own.AgentID) != nil {
 			continue
 		}
-		list = append(list, fmt.Sprintf("bootstrap state restore MANIFEST %d   (a backup of %s, which records %s)", v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
+		list = append(list, fmt.Sprintf("bootstrap state restore MANIFEST%s %d   (a backup of %s, which records %s)", l.ofInstance(), v.Serial, report.Minute(v.Written), strings.Join(st.Owned(), ", ")))
 	}
 	return list, nil
 }
@@ -158,7 +161,7 @@ func (l *Look) importing(ctx context.Context, client *agent.Client, now agent.St
 		}
 		in.VM, in.Stemcell, why = kept.VM, kept.Stemcell, "as this machine remembers it"
 	}
-	command, size := "bootstrap state import MANIFEST --vm-cid "+cmp.Or(in.VM, "CID"), ""
+	command, size := "bootstrap state import MANIFEST"+l.ofInstance()+" --vm-cid "+cmp.Or(in.VM, "CID"), ""
 	if in.DiskSize > 0 {
 		size = strconv.Itoa(in.DiskSize)
 	}
