@@ -242,6 +242,12 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 	if r.t.From.RecordDir != "" { // The run that has started this process has already deleted them.
 		return nil
 	}
+	return r.deleteStates(ctx, "deleting VMs of a killed run")
+}
+
+// deleteStates deletes the states of VMs that compiled packages, with everything that they
+// record. title is for the output.
+func (r *run) deleteStates(ctx context.Context, title string) error {
 	count, err := r.t.From.WorkersLeft(ctx)
 	if err != nil || count == 0 {
 		r.t.From.ForgetWorkers()
@@ -252,7 +258,7 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 		return err
 	}
 	defer states.Forget()
-	return r.t.Out.InGroup("deleting VMs of a killed run", func() error {
+	return r.t.Out.InGroup(title, func() error {
 		a := &workers{opts: r.asked, report: r.t.Out.Open, states: states, ledger: r.t.Addresses.LedgerAddress()}
 		var errs []error
 		for n := range count {

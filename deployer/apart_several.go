@@ -12,8 +12,9 @@ import (
 )
 
 // CompileSeveral is Compile for instance groups of a manifest with several instances, all if
-// groups is nil. all are the recorded instances. The manifest was read to generate values.
-func CompileSeveral(ctx context.Context, opts Options, d *manifest.Deployment, all *deployed.Record, groups []string) (result compilation.Result, err error) {
+// groups is nil. all are the recorded instances. The manifest was read to generate values. With
+// keepStemcell, the last stemcell that VMs upload stays for the instances, until EndCompile.
+func CompileSeveral(ctx context.Context, opts Options, d *manifest.Deployment, all *deployed.Record, groups []string, keepStemcell bool) (result compilation.Result, err error) {
 	r := newRun(opts)
 	defer r.t.Env.Close()
 	if err := r.t.Env.Open(ctx); err != nil {
@@ -48,7 +49,9 @@ func CompileSeveral(ctx context.Context, opts Options, d *manifest.Deployment, a
 			return result, err
 		}
 	}
-	for _, p := range pools {
+	for i, p := range pools {
+		// The VMs of the next pool have the same states.
+		p.workers.keepStemcell = keepStemcell && p.workers.original == nil && i == len(pools)-1
 		if err := p.compile(ctx, someVM(all, opts.Home), &result); err != nil {
 			return result, err
 		}
@@ -160,6 +163,22 @@ func DeleteWorkers(ctx context.Context, opts Options) (ids []string, err error) 
 	}
 	err = r.deleteWorkers(ctx)
 	return r.gone, err
+}
+
+// EndCompile removes the states that CompileSeveral has kept, and deletes their stemcells
+// unless instances use them, also after the end of the context.
+func EndCompile(ctx context.Context, opts Options) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteWorkerFor)
+	defer cancel()
+	if count, err := opts.WorkersLeft(ctx); count == 0 || err != nil {
+		return err
+	}
+	r := newRun(opts)
+	defer r.t.Env.Close()
+	if err := r.t.Env.Open(ctx); err != nil {
+		return err
+	}
+	return r.deleteStates(ctx, "removing states of VMs that compiled packages")
 }
 
 // ForgetWorkers removes the values of deleted VMs from the vars store.

@@ -166,18 +166,21 @@ func (w *worker) end(ctx context.Context) error {
 	if w.r.t.State == nil || w.r.t.State.Fresh() {
 		return nil
 	}
-	return w.r.endWorker(ctx)
+	if w.keepStemcell {
+		return w.r.endWorker(ctx, plan.RestWorkerSteps)
+	}
+	return w.r.endWorker(ctx, plan.EndWorkerSteps)
 }
 
-// endWorker deletes everything of a VM that compiles.
-func (r *run) endWorker(ctx context.Context) error {
+// endWorker runs the steps that delete a VM that compiles.
+func (r *run) endWorker(ctx context.Context, steps func(d plan.Decision, ledger bool) []plan.Step) error {
 	if r.t.CPI.Connected() || r.t.Known.Name != "" {
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
 	}
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()
-	err := r.runList(ctx, "", func(d plan.Decision) []plan.Step { return plan.EndWorkerSteps(d, ledger) })
+	err := r.runList(ctx, "", func(d plan.Decision) []plan.Step { return steps(d, ledger) })
 	if err != nil {
 		return fmt.Errorf("a VM that compiled packages may be left: %w; the same command deletes it", err)
 	}
@@ -278,5 +281,5 @@ func (a *workers) deleteLeft(ctx context.Context, n int) (id string, err error) 
 		}
 	}
 	id = r.t.State.Get().InstallationID
-	return id, r.endWorker(ctx)
+	return id, r.endWorker(ctx, plan.EndWorkerSteps)
 }

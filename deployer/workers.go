@@ -33,6 +33,10 @@ type workers struct {
 	// another one; nil: they have the manifest's.
 	original *artifact.Stemcell
 
+	// keepStemcell is true if the states of the VMs stay with the stemcell that they have
+	// uploaded, until EndCompile.
+	keepStemcell bool
+
 	// Of several instances: the deployment, and the instance group whose settings the VMs
 	// have.
 	deployment *manifest.Deployment
@@ -210,7 +214,7 @@ func (a *workers) run(ctx context.Context) error {
 	begun := guard.Each(context.WithoutCancel(ctx), width, width, func(n int) {
 		errs[n] = (&worker{workers: a, n: n}).work(ctx)
 	})
-	if err = errors.Join(append(errs, begun)...); err == nil {
+	if err = errors.Join(append(errs, begun)...); err == nil && !a.keepStemcell {
 		err = a.states.End(context.WithoutCancel(ctx))
 	}
 	return a.outcome(ctx, err)

@@ -131,7 +131,8 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		return err
 	}
 	if p.Compile != nil {
-		if _, err := deployer.CompileSeveral(ctx, o.Base, draft.deployment, draft.Record, p.Compile.groups); err != nil {
+		if _, err := deployer.CompileSeveral(ctx, o.Base, draft.deployment, draft.Record, p.Compile.groups, true); err != nil {
+			o.endCompile(ctx)
 			return err
 		}
 	}
@@ -152,6 +153,9 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	})
 	defer stop()
 	err := r.run(ctx, p)
+	if p.Compile != nil {
+		o.endCompile(ctx)
+	}
 	if err != nil {
 		err = errors.Join(err, r.syncNames(ctx, false))
 	}
@@ -171,6 +175,14 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		r.record.Deployed = &now
 	}
 	return r.record.Save()
+}
+
+// endCompile deletes what compiling packages has kept for the instances and no instance uses.
+func (o *Options) endCompile(ctx context.Context) {
+	if err := deployer.EndCompile(ctx, o.Base); err != nil {
+		message := fmt.Sprintf("cannot remove the states of VMs that compiled packages: %v; the next deploy or delete removes them", err)
+		o.Base.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
+	}
 }
 
 // keepFound keeps what a run has found as a version of the deployment, if commands about

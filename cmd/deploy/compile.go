@@ -90,7 +90,7 @@ func (s *several) compile() error {
 			if err := deployer.ForgetWorkers(ctx, of.Deployment, gone); err != nil {
 				return err
 			}
-			result, err := deployer.CompileSeveral(ctx, opts, of.Deployment, old, nil)
+			result, err := deployer.CompileSeveral(ctx, opts, of.Deployment, old, nil, false)
 			if err == nil {
 				printCompiled(s.c, result)
 			}

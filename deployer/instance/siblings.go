@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bootstrap/deployment/record"
@@ -51,18 +52,24 @@ func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error)
 }
 
 // siblings calls do with the state of each other instance of the deployment, until do
-// returns true. Instances without a state are left out. err says why a state cannot be
-// read.
+// returns true; then with those of VMs that compiled packages: they keep their stemcell for
+// the instances. Instances without a state are left out. err says why a state cannot be read.
 func (rec *Record) siblings(do func(name string, st state.State, err error) bool) {
 	if rec.From.Of == nil {
 		return
 	}
-	for _, other := range rec.From.Of.Record.Instances {
+	all := rec.From.Of.Record
+	others := slices.Clone(all.Instances)
+	for _, in := range workersIn(all.Dir()) {
+		if !slices.ContainsFunc(others, func(other *record.Instance) bool { return other.State == in.State }) {
+			others = append(others, in)
+		}
+	}
+	for _, other := range others {
 		if other == rec.From.Of.Instance {
 			continue
 		}
-		path := rec.From.Of.Record.StatePath(other)
-		st, found, err := file.Read(path, rec.Env.Home)
+		st, found, err := file.Read(all.StatePath(other), rec.Env.Home)
 		if (err != nil || found) && do(other.Name(), st, err) {
 			return
 		}

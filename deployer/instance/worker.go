@@ -136,6 +136,26 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
+// workersIn returns the VMs that compiled packages whose states are in the folder of a
+// deployment's record.
+func workersIn(dir string) (list []*record.Instance) {
+	entries, _ := os.ReadDir(dir) // the folder need not exist
+	for _, e := range entries {
+		m := stateOfWorker.FindStringSubmatch(e.Name())
+		if m == nil || m[3] != "" { // a lock
+			continue
+		}
+		state := e.Name()
+		if e.IsDir() {
+			state = team.InstanceState(state)
+		}
+		if n, err := strconv.Atoi(m[1]); err == nil && n < mostWorkers {
+			list = append(list, &record.Instance{Group: manifest.CompilationGroup, Index: n, State: state})
+		}
+	}
+	return list
+}
+
 // mostWorkers limits the numbers of VMs.
 const mostWorkers = 1000
 

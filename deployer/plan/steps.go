@@ -435,6 +435,12 @@ func LeaveWorkerSteps(d Decision) []Step {
 	return slices.Concat(clearRecord(), list{d}.deleteCurrent(), []Step{{Kind: LookAtLeftovers}})
 }
 
+// RestWorkerSteps returns the steps that delete the VM of EndWorkerSteps, and leave its
+// stemcell for the instances of the deployment.
+func RestWorkerSteps(d Decision, ledger bool) []Step {
+	return slices.Concat(list{d}.deleteCurrent(), one(ledger, Step{Kind: ReleaseAddress}), []Step{{Kind: LookAtLeftovers}})
+}
+
 // EndWorkerSteps returns the steps that delete everything of a VM that only compiles
 // packages. ledger is true if a ledger may contain addresses of it.
 func EndWorkerSteps(d Decision, ledger bool) []Step {
