@@ -342,6 +342,11 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
+	if !kept {
+		if err := file.RemoveLock(r.record.StatePath(row.in)); err != nil {
+			return err
+		}
+	}
 	// The data on an orphaned disk may need the values.
 	if d := r.Base.Deployment; d != nil && !kept {
 		if err := d.Forget(ctx, instance.MemberOf(row.in)); err != nil {

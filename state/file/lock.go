@@ -131,6 +131,21 @@ func lockRefused(what, path string, err error) error {
 	return failure.Named("state-unwritable", fmt.Errorf("cannot write %s: this user cannot write to %s (%w); choose another place with --state FILE", what, filepath.Dir(path), cause))
 }
 
+// RemoveLock removes the lock of a state that does not exist, which a run that was killed
+// before it wrote the state has left. It does nothing while another process holds it.
+func RemoveLock(statePath string) error {
+	path := statePath + ".lock"
+	if !fileExists(path) {
+		return nil
+	}
+	lock, err := lockfile.Try(path)
+	if err != nil {
+		return lockRefused(theState, path, err)
+	}
+	lock.Remove()
+	return nil
+}
+
 // Fleet is the name of a fleet's run in a *LockedError.
 const Fleet = "the fleet"
 
