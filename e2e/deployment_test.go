@@ -30,6 +30,7 @@ type crowd struct {
 	atOnce, disk    int // max_in_flight; MiB
 	starts          int
 	killed          map[string]int // what was killed, and how often
+	forgotten       []string       // states of deleted instances whose leftovers were forgotten
 
 	began time.Time       // the last start of the command
 	ends  map[string]int  // how often something of an instance was killed, by id
@@ -226,6 +227,7 @@ func (c *crowd) remove(flags ...string) {
 func (c *crowd) checkFolder(title string) {
 	c.t.Helper()
 	names := []string{"deployment.json", "lock", "logs", "stemcells.lock"}
+	names = append(names, c.forgotten...)
 	for _, in := range c.recorded() {
 		names = append(names, in.State)
 	}

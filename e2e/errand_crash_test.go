@@ -4,14 +4,18 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/state"
 )
 
 // errandGroup returns the instance group of the errand in the manifest; empty: there is none.
@@ -71,8 +75,7 @@ func TestErrandCrash(t *testing.T) {
 	switch ask := os.Getenv("CRASH"); ask {
 	case "all":
 	case "":
-		// After some of the other kills, a file of the state is left in the folder of the states.
-		list = slices.DeleteFunc(slices.Clone(list), func(k errandKill) bool { return k.how != "all" })
+		list = slices.Clone(list)
 		c.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		list = list[:min(len(list), 4)]
 	default:
@@ -126,7 +129,7 @@ func (c *crowd) killErrand(k errandKill) {
 		select {
 		case err := <-done:
 			c.t.Logf("%s: %v: %s", k, err, lastError(out.String()))
-			c.errandAgain(k.String())
+			c.errandAgain(k)
 			return
 		case <-limit:
 			c.t.Fatalf("%s: the run did not end within %v", k, runLimit)
@@ -147,8 +150,8 @@ func (c *crowd) errandProcesses() []process {
 }
 
 // errandAgain runs the errand, which must succeed, have run since the last kill, and leave
-// nothing but listed disks.
-func (c *crowd) errandAgain(after string) {
+// nothing but listed disks and, if the CPI was killed, a recorded call.
+func (c *crowd) errandAgain(after errandKill) {
 	c.t.Helper()
 	most, stop := c.watchVMs()
 	out, err := c.command("run-errand", "check", "-v", "title=errand").CombinedOutput()
@@ -174,10 +177,40 @@ func (c *crowd) errandAgain(after string) {
 	if vms, _ := filepath.Glob(c.path("home/.bosh/local/vms/vm-*")); len(vms) != c.instances {
 		c.t.Errorf("after %s: left: %q\n%s", after, vms, out)
 	}
+	if after.how == "CPI" {
+		c.forgetLeftover()
+	}
 	c.deleteOrphans()
 	c.checkAll("errand", []string{"-v", "title=errand"})
 	if c.t.Failed() {
 		c.t.FailNow()
+	}
+}
+
+// forgetLeftover removes the call of a killed CPI from the state of a former instance, like
+// a user who has looked in the cloud.
+func (c *crowd) forgetLeftover() {
+	c.t.Helper()
+	list, _ := filepath.Glob(c.path("page-state/tests-*.json"))
+	forgotten := 0
+	for _, path := range list {
+		data, err := os.ReadFile(path)
+		check(c.t, err)
+		var st state.State
+		check(c.t, json.Unmarshal(data, &st))
+		for _, l := range st.Own.Leftovers {
+			cmd := exec.Command(c.bin, "state", "leftovers", "--state", path, "--forget", l.ID)
+			cmd.Env = []string{"HOME=" + c.path("home")}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				c.t.Fatalf("%s: %v\n%s", l.Method, err, out)
+			}
+			c.forgotten = append(c.forgotten, filepath.Base(path))
+			forgotten++
+		}
+	}
+	if forgotten > 1 {
+		c.t.Errorf("%d calls are recorded", forgotten)
 	}
 }
 

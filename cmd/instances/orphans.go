@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,11 +20,12 @@ func DeleteOrphans(ctx context.Context, opts deployer.Options, all *record.Recor
 	return OnStates(ctx, opts, all, list, deployer.DeleteDisk)
 }
 
-// DeleteKept is like DeleteOrphans for all former instances of a record, and reports that
-// snapshots remain.
+// DeleteKept is like DeleteOrphans for all former instances of a record. It removes states
+// without resources, too, and reports which states remain: those with snapshots, or with CPI
+// calls of an unknown outcome.
 func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) error {
 	opts.OrphansBefore = time.Time{}
-	var list []*record.Instance
+	var list, empty []*record.Instance
 	snapshots := false
 	for _, in := range all.Former {
 		st, found, err := file.Read(all.StatePath(in), opts.Home)
@@ -32,8 +34,17 @@ func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) 
 		}
 		if !found || len(st.Own.Orphans) > 0 {
 			list = append(list, in)
+		} else if len(st.Owned()) == 0 { // a person has forgotten what it recorded
+			empty = append(empty, in)
 		}
 		snapshots = snapshots || len(st.Own.Snapshots) > 0
+		if len(st.Own.Leftovers) > 0 {
+			opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: fmt.Sprintf(
+				"CPI calls of the deleted instance %s may have left something in the cloud: its state stays, for `bootstrap state leftovers --state %s`", in.Name(), all.StatePath(in))})
+		}
+	}
+	if err := OnStates(ctx, opts, all, empty, deployer.DropOrphans); err != nil {
+		return err
 	}
 	if err := DeleteOrphans(ctx, opts, all, list); err != nil || !snapshots {
 		return err
