@@ -247,7 +247,7 @@ func TestReleaseRefuses(t *testing.T) {
 		"unknown dependency":  {replace("dependencies: [base]", "dependencies: [gone]"), []string{`"gone"`, "does not contain"}},
 		"broken digest":       {replace(sha1Of(compiled), "xyz"), []string{"compiled_packages/base.tgz", "digest"}},
 		"no job.MF":           {withJob(monit), []string{`job "web"`, "no job.MF"}},
-		"monit a folder":      {withJob(spec, ctl, conf, tartest.File("monit/x", "")), []string{`job "web"`, "monit is no file"}},
+		"monit a folder":      {withJob(spec, ctl, conf, tartest.File("monit/x", "")), []string{`job "web"`, "monit is not a file"}},
 		"no template":         {withJob(spec, monit, ctl), []string{`no template "web.yml.erb"`}},
 		"template out":        {withJob(tartest.File("job.MF", "templates: {../x: y}"), monit), []string{`"../x" leads out`}},
 		"destination out":     {withJob(tartest.File("job.MF", "templates: {x: /etc/x}"), monit), []string{`"/etc/x" leads out`}},
