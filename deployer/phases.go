@@ -25,7 +25,7 @@ func (r *run) deployPhases() []phase {
 		{name: "check inputs", do: r.checkInputs},
 		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "lock state", group: instance.Validating, do: r.lock},
-		{name: "delete vms of a killed run", do: r.deleteWorkers},
+		{name: "delete vms of a killed run", group: instance.Validating, do: r.deleteWorkers},
 		{name: "choose addresses", group: instance.Validating, do: r.chooseAddresses},
 	}, r.lookPhases(), []phase{
 		{name: "plan", do: r.announcePlan},
@@ -41,7 +41,7 @@ func (r *run) compilePhases(do func(context.Context) error) []phase {
 	return []phase{
 		{name: "read manifest", group: instance.Validating, do: r.readManifest},
 		{name: "lock state", group: instance.Validating, do: r.lock},
-		{name: "delete vms of a killed run", do: r.deleteWorkers},
+		{name: "delete vms of a killed run", group: instance.Validating, do: r.deleteWorkers},
 		{name: "fetch artifacts", group: instance.Validating, do: r.fetchPackages},
 		{name: "compile", do: do},
 	}

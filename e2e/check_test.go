@@ -161,11 +161,17 @@ func (l *lab) tidy(st state.State) error {
 	return nil
 }
 
-// gone checks that nothing is left after a delete.
+// gone checks that nothing is left after a delete, and after deleting the snapshots, for
+// which delete keeps the state.
 func (l *lab) gone() error {
+	if st, err := l.state(); err == nil && len(st.Own.Snapshots) > 0 {
+		if err := l.deleteSnapshots(); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	kinds := []string{"vms", "disks", "stemcells"}
-	if len(l.cids("snapshots")) == 0 { // no command deletes these
+	if len(l.cids("snapshots")) == 0 { // otherwise a killed run has taken them
 		kinds = append(kinds, "")
 	}
 	for _, kind := range kinds {

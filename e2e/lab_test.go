@@ -611,7 +611,17 @@ func (l *lab) must(args ...string) error {
 
 // forget removes a leftover from the list.
 func (l *lab) forget(id string) error {
-	cmd := exec.Command(l.bin, "state", "leftovers", "--state", l.stateArgument(), "--forget", id)
+	return l.ofState("state", "leftovers", "--forget", id)
+}
+
+// deleteSnapshots deletes all snapshots that the state records.
+func (l *lab) deleteSnapshots() error {
+	return l.ofState("disks", "snapshots", "delete", "--older-than", "0s", "--yes")
+}
+
+// ofState runs a command that needs only the state, and must succeed.
+func (l *lab) ofState(args ...string) error {
+	cmd := exec.Command(l.bin, append(args, "--state", l.stateArgument())...)
 	cmd.Env = append([]string{"HOME=" + l.path("home")}, l.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w:\n%s", cmd.Args, err, out)
