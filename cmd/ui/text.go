@@ -422,6 +422,18 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, suffix)
 }
 
+// count returns a number of things in words.
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "y"):
+		what = strings.TrimSuffix(what, "y") + "ies"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // duration returns a duration in tenths of seconds below a minute, and in its two
 // largest units above: 0.4s, 1m 12s.
 func duration(seconds float64) string {
