@@ -101,7 +101,8 @@ func (x *exports) isFile() bool {
 	return strings.HasSuffix(x.path, ".tgz") || strings.HasSuffix(x.path, ".tar.gz")
 }
 
-// check refuses a path for one file if there are several releases, or none.
+// check refuses a path for one file if there are several releases, two releases with the same
+// file, and an empty list.
 func (x *exports) check() error {
 	switch {
 	case len(x.list) == 0:
@@ -113,7 +114,20 @@ func (x *exports) check() error {
 		}
 		return &ExportError{Why: fmt.Sprintf("%s is a file, but there are %d releases: %s; name a folder", x.path, len(names), strings.Join(names, ", ")), Usage: true}
 	}
+	files := map[string]bool{}
+	for _, e := range x.list {
+		name := e.file()
+		if files[name] {
+			return &ExportError{Why: fmt.Sprintf("%s would be written twice, because groups with jobs of the release %s have different stemcells that are all %s; give these groups the same stemcell", name, e.release.Name, e.stemcell)}
+		}
+		files[name] = true
+	}
 	return nil
+}
+
+// file returns the name of the file in a folder.
+func (e *exported) file() string {
+	return export.FileName(e.release.Name, e.release.Version, e.stemcell)
 }
 
 // planExport returns the releases that Compile exports to a path, and makes w compile
@@ -173,7 +187,7 @@ func (x *exports) write(ctx context.Context, w *workers, out *report.Output) ([]
 		}
 		done := compilation.Exported{Release: r.Name, Version: r.Version, Stemcell: e.stemcell, Path: path}
 		if !x.isFile() {
-			done.Path = filepath.Join(dir, export.FileName(r.Name, r.Version, e.stemcell))
+			done.Path = filepath.Join(dir, e.file())
 		}
 		err = out.Do(fmt.Sprintf("Writing compiled release '%s/%s'", r.Name, r.Version), func(*report.Stage) error {
 			done.Digest, err = export.Write(ctx, done.Path, r)
