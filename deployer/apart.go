@@ -73,7 +73,7 @@ func (r *run) chooseWorkers(ctx context.Context) (*workers, error) {
 	return r.newWorkers(r.compilation()), nil
 }
 
-// newWorkers returns workers that compile packages for the instances of a deployment, on
+// newWorkers returns compilation VMs for the instances of a deployment, on
 // the VMs that how describes.
 func (r *run) newWorkers(how manifest.Compilation) *workers {
 	a := &workers{
@@ -152,7 +152,7 @@ func (r *run) fetchPackages(ctx context.Context) error {
 }
 
 // deleteOnlyWorkers does something only if there is no deployment yet and a killed run
-// has left VMs that compiled packages: it deletes them and ends the run.
+// has left compilation VMs: it deletes them and ends the run.
 func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 	found, err := file.Exists(r.t.StatePath)
 	if found || err != nil {
@@ -168,7 +168,7 @@ func (r *run) deleteOnlyWorkers(ctx context.Context) error {
 	return errDone
 }
 
-// planWorkers plans VMs that compile the missing packages of a delivery, if the cloud
+// planWorkers plans compilation VMs for the missing packages of a delivery, if the cloud
 // config has a section compilation, or the run compiles on this machine. machine is the
 // kind of the instance's VM. deliver plans the delivery again. note is the reason why the
 // section is not used; empty: it is used.
@@ -211,7 +211,7 @@ func (r *run) compiledApart() (list []string, width int) {
 // errOnVM says that packages must be compiled on the VM of the instance.
 var errOnVM = errors.New("packages contain the path of their VM's folder")
 
-// compileBefore compiles packages on VMs made for that, before the VM of the instance is
+// compileBefore compiles packages on compilation VMs, before the VM of the instance is
 // changed.
 func (r *run) compileBefore(ctx context.Context) error {
 	if err := r.workers.compileMissing(ctx, ""); err != nil {
@@ -236,7 +236,7 @@ func idOf(key artifact.CompiledKey, p *artifact.Package) string {
 	return id
 }
 
-// deleteWorkers deletes the VMs that compiled packages for the deployment when a run was
+// deleteWorkers deletes the compilation VMs of the deployment when a run was
 // killed.
 func (r *run) deleteWorkers(ctx context.Context) error {
 	if r.t.From.RecordDir != "" { // The run that has started this process has already deleted them.
@@ -245,7 +245,7 @@ func (r *run) deleteWorkers(ctx context.Context) error {
 	return r.deleteStates(ctx, "deleting VMs of a killed run")
 }
 
-// deleteStates deletes the states of VMs that compiled packages, with everything that they
+// deleteStates deletes the states of compilation VMs, with everything that they
 // record. title is for the output.
 func (r *run) deleteStates(ctx context.Context, title string) error {
 	count, err := r.t.From.WorkersLeft(ctx)

@@ -150,7 +150,7 @@ func someVM(all *deployed.Record, home string) string {
 	return ""
 }
 
-// DeleteWorkers deletes the VMs that compiled packages for a deployment when a run was
+// DeleteWorkers deletes the compilation VMs of a deployment when a run was
 // killed, and returns their ids.
 func DeleteWorkers(ctx context.Context, opts Options) (ids []string, err error) {
 	if count, err := opts.WorkersLeft(ctx); count == 0 || err != nil {
@@ -178,7 +178,7 @@ func EndCompile(ctx context.Context, opts Options) error {
 	if err := r.t.Env.Open(ctx); err != nil {
 		return err
 	}
-	return r.deleteStates(ctx, "removing states of VMs that compiled packages")
+	return r.deleteStates(ctx, "removing states of compilation VMs")
 }
 
 // ForgetWorkers removes the values of deleted VMs from the vars store.
@@ -210,6 +210,6 @@ func (w *worker) forget(ctx context.Context) {
 		return
 	}
 	if err := w.deployment.Forget(ctx, manifest.Member{Group: manifest.CompilationGroup, Identity: *w.r.in.Manifest.Identity}); err != nil {
-		w.report.Warning(fmt.Sprintf("values of a VM that compiled packages stay in the vars store: %v", err))
+		w.report.Warning(fmt.Sprintf("values of a compilation VM stay in the vars store: %v", err))
 	}
 }

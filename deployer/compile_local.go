@@ -49,7 +49,7 @@ func (e *LocalStemcellError) Name() string { return "compile-local" }
 
 func (e *LocalStemcellError) Unwrap() error { return e.Err }
 
-// localManifest is the manifest of a VM on this machine that compiles packages.
+// localManifest is the manifest of a compilation VM on this machine.
 //
 //go:embed compile_local.yml
 var localManifest string
@@ -71,7 +71,7 @@ func (r *run) localWorkers(ctx context.Context, source string) (*workers, error)
 	}
 	m, err := readLocalManifest(ctx, found.URL, found.SHA1)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the manifest of a VM that compiles packages: %w", err)
+		return nil, fmt.Errorf("cannot make the manifest of a compilation VM: %w", err)
 	}
 	a, err := r.t.Beside(m).Fetch(ctx, m.Releases, m.CPI.Templates, true)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *run) localWorkers(ctx context.Context, source string) (*workers, error)
 	return w, nil
 }
 
-// planLocally plans VMs on this machine that compile the missing packages of a delivery.
+// planLocally plans compilation VMs on this machine for the missing packages of a delivery.
 // deliver plans the delivery again.
 func (r *run) planLocally(ctx context.Context, source string, deliver func(context.Context) error) error {
 	w, err := r.localWorkers(ctx, source)

@@ -29,7 +29,7 @@ type PlanFile struct {
 	Plan         plan.Plan  `json:"plan"`
 	View         plan.View  `json:"-"` // as it was printed
 	PostDeploy   bool       `json:"-"` // the jobs have post-deploy scripts
-	// Apart are the packages that are compiled on VMs made for that, as name/version, and
+	// Apart are the packages for compilation VMs, as name/version, and
 	// Workers is how many VMs compile at the same time.
 	Apart   []string `json:"-"`
 	Workers int      `json:"-"`

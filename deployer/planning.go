@@ -172,7 +172,7 @@ func (r *run) details(ctx context.Context, c *plan.Choice) (x plan.Details, err 
 }
 
 // planPackages decides how packages get to a VM of the kind machine, which already has
-// the packages have. Missing ones are compiled on VMs made for that, or on this VM.
+// the packages have. Missing ones are compiled on compilation VMs, or on this VM.
 func (r *run) planPackages(ctx context.Context, x *plan.Details, missing *int, have map[string]agent.SpecPackage, machine string) error {
 	deliver := func(ctx context.Context) error { return r.packages.planDelivery(ctx, have, machine) }
 	if err := deliver(ctx); err != nil {

@@ -62,7 +62,7 @@ type run struct {
 	adopted *manifest.Manifest // the manifest from which another tool created the VM; nil: not given
 
 	workers *workers // plan: compile packages before the VM is changed; nil: nothing is compiled there
-	gone    []string // ids of deleted VMs that compiled packages for a killed run
+	gone    []string // ids of deleted compilation VMs of a killed run
 	onVM    bool     // packages must be compiled on the VM of the instance
 
 	vms       *vms

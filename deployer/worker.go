@@ -17,7 +17,7 @@ import (
 	"bootstrap/manifest"
 )
 
-// worker is a VM that compiles packages. It is an instance with a state of its own, so that
+// worker is a compilation VM. It is an instance with a state of its own, so that
 // the next command finds what a killed run has left.
 type worker struct {
 	*workers
@@ -150,7 +150,7 @@ func (w *worker) leave(ctx context.Context) error {
 	return w.r.runList(context.WithoutCancel(ctx), "", plan.LeaveWorkerSteps)
 }
 
-// deleteWorkerFor limits how long deleting a VM that compiles may take.
+// deleteWorkerFor limits how long deleting a compilation VM may take.
 const deleteWorkerFor = 30 * time.Minute
 
 // end deletes the VM and its state, also after the end of the context.
@@ -172,7 +172,7 @@ func (w *worker) end(ctx context.Context) error {
 	return w.r.endWorker(ctx, plan.EndWorkerSteps)
 }
 
-// endWorker runs the steps that delete a VM that compiles.
+// endWorker runs the steps that delete a compilation VM.
 func (r *run) endWorker(ctx context.Context, steps func(d plan.Decision, ledger bool) []plan.Step) error {
 	if r.t.CPI.Connected() || r.t.Known.Name != "" {
 		if err := r.settle(ctx); err != nil {
@@ -182,7 +182,7 @@ func (r *run) endWorker(ctx context.Context, steps func(d plan.Decision, ledger 
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()
 	err := r.runList(ctx, "", func(d plan.Decision) []plan.Step { return steps(d, ledger) })
 	if err != nil {
-		return fmt.Errorf("a VM that compiled packages may be left: %w; the same command deletes it", err)
+		return fmt.Errorf("a compilation VM may be left: %w; the same command deletes it", err)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"bootstrap/manifest"
 )
 
-// workers compile packages on VMs that are made only for that, on at most how.Workers of
-// them at the same time.
+// workers compile packages on compilation VMs, on at most how.Workers of them at the
+// same time.
 type workers struct {
 	opts      Options // of the run that needs the packages
 	out       *report.Output
@@ -69,18 +69,18 @@ type toCompile struct {
 	bound    bool // it contains the path of its VM: each VM must compile it
 }
 
-// ApartError says that packages cannot be compiled on a VM that is made only for that.
+// ApartError says that packages cannot be compiled on a compilation VM.
 type ApartError struct {
 	Why string // with what to do
 }
 
 func (e *ApartError) Error() string {
-	return "cannot compile packages on a VM of their own: " + e.Why
+	return "cannot compile packages on a compilation VM: " + e.Why
 }
 
 func (e *ApartError) Name() string { return "compile-apart" }
 
-// refuse returns an *ApartError if there can be no VM that compiles. vm is the CID of the
+// refuse returns an *ApartError if there can be no compilation VM. vm is the CID of the
 // instance's VM; empty: it has none.
 func (a *workers) refuse(vm string) error {
 	switch {

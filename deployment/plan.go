@@ -99,7 +99,7 @@ type Plan struct {
 	Groups []Service     `json:"groups,omitempty"`
 	// Disks are the disks that a delete deletes.
 	Disks []GoneDisk `json:"disks,omitempty"`
-	// Compile says which packages are compiled on VMs made for that, before anything else;
+	// Compile says which packages are compiled on compilation VMs, before anything else;
 	// nil: none.
 	Compile *Compile `json:"compile,omitempty"`
 	// Create are the instances whose VMs are created before the stages, all at the same

@@ -180,7 +180,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 // endCompile deletes what compiling packages has kept for the instances and no instance uses.
 func (o *Options) endCompile(ctx context.Context) {
 	if err := deployer.EndCompile(ctx, o.Base); err != nil {
-		message := fmt.Sprintf("cannot remove the states of VMs that compiled packages: %v; the next deploy or delete removes them", err)
+		message := fmt.Sprintf("cannot remove the states of compilation VMs: %v; the next deploy or delete removes them", err)
 		o.Base.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"bootstrap/network"
 )
 
-// CompilationGroup is the name of the instance group of VMs that only compile packages.
+// CompilationGroup is the name of the instance group of compilation VMs.
 const CompilationGroup = "compilation"
 
 // Compilation says on which VMs packages are compiled apart from those of instances.
@@ -131,7 +131,7 @@ func anywhere(mbus *url.URL) *url.URL {
 	return &open
 }
 
-// workerEnv returns the settings of the agent of a VM that compiles: those of the group
+// workerEnv returns the settings of the agent of a compilation VM: those of the group
 // that say how the agent is reached, and given ones; or all of the group, if none are
 // given. It leaves out what removes compilers.
 func workerEnv(group, given map[string]any) map[string]any {

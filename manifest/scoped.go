@@ -43,7 +43,7 @@ func (d *Deployment) Identify(ctx context.Context, g *Group, who Identity, zone 
 	return nil, fmt.Errorf("cannot read the instance group %s with the values of the instance %s", g.Name, who.of(g.Name).Name)
 }
 
-// WorkerOf returns the manifest of a VM that compiles packages of an instance group, with its
+// WorkerOf returns the manifest of a compilation VM of an instance group, with its
 // values of variables with scope: instance.
 func (d *Deployment) WorkerOf(ctx context.Context, group string, who Identity) (*Manifest, error) {
 	own := d
@@ -61,7 +61,7 @@ func (d *Deployment) WorkerOf(ctx context.Context, group string, who Identity) (
 			return &m, nil
 		}
 	}
-	return nil, fmt.Errorf("cannot read the settings of a VM that compiles packages of the instance group %s", group)
+	return nil, fmt.Errorf("cannot read the settings of a compilation VM of the instance group %s", group)
 }
 
 // Member is an instance of a group.

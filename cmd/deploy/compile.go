@@ -19,10 +19,10 @@ func newCompile(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	cmd := &cobra.Command{
 		Use:   "compile MANIFEST",
-		Short: "Compile packages on VMs that are made only for that",
+		Short: "Compile the packages of a manifest before a deploy",
 		Long: `Compile compiles the packages that the manifest needs and that were not compiled yet,
-on VMs that it makes for that and deletes afterwards, also after a failure. No VM that
-serves is changed. The packages are kept in ~/.bosh/cache/packages, for every deployment
+on compilation VMs, which it deletes afterwards, also after a failure. No VM that serves
+is changed. The packages are kept in ~/.bosh/cache/packages, for every deployment
 of this machine with the same stemcell. The section compilation of the cloud config says
 how many VMs there are, and of which kind. Without one, it is one VM like that of the
 manifest, with another address; with --compile local, it is one of this machine.

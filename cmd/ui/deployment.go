@@ -32,7 +32,7 @@ func sortedValues(m map[string]string) []string {
 func instanceOrder(p *deployment.Plan) []string {
 	var lines []string
 	if c := p.Compile; c != nil {
-		lines = append(lines, "compile "+count(len(c.Packages), "package")+" on "+count(c.VMs, "VM")+" made for that")
+		lines = append(lines, "compile "+count(len(c.Packages), "package")+" on "+count(c.VMs, "compilation VM"))
 	}
 	if len(p.Gone) > 0 {
 		lines = append(lines, "delete "+strings.Join(p.Gone, ", "))

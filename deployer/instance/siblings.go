@@ -52,7 +52,7 @@ func (rec *Record) LockSiblings(ctx context.Context) (release func(), err error)
 }
 
 // siblings calls do with the state of each other instance of the deployment, until do
-// returns true; then with those of VMs that compiled packages: they keep their stemcell for
+// returns true; then with those of compilation VMs: they keep their stemcell for
 // the instances. Instances without a state are left out. err says why a state cannot be read.
 func (rec *Record) siblings(do func(name string, st state.State, err error) bool) {
 	if rec.From.Of == nil {

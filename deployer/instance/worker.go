@@ -35,7 +35,7 @@ func (t *Instance) HostOf(m *manifest.Manifest, stemcell *artifact.Stemcell) *Ho
 	return NewHost(t.Beside(m), t.Record, stemcell)
 }
 
-// Workers are the states of VMs that compile packages for a deployment. They are in the
+// Workers are the states of the compilation VMs of a deployment. They are in the
 // folder of the states of several instances, also for a deployment with one.
 type Workers struct {
 	of   Options
@@ -43,7 +43,7 @@ type Workers struct {
 	all  *record.Record // has them and the other instances: all share stemcells
 }
 
-// WorkersOf returns the states of count VMs that compile packages for the deployment.
+// WorkersOf returns the states of count compilation VMs of the deployment.
 // group is the instance group of a deployment with one instance.
 func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	w := &Workers{of: o}
@@ -111,7 +111,7 @@ func (w *Workers) At(n int) (Options, error) {
 // only a lock.
 var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9]+)(\.json(\.lock)?)?$`)
 
-// WorkersLeft returns how many VMs that compile packages may have states on this machine or
+// WorkersLeft returns how many compilation VMs may have states on this machine or
 // in the store, because a run was killed or is in progress.
 func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 	if o.Team != nil {
@@ -122,7 +122,7 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 	}
 	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {
-		return 0, fmt.Errorf("cannot look for VMs that compile packages: %w", err)
+		return 0, fmt.Errorf("cannot look for compilation VMs: %w", err)
 	}
 	for _, e := range entries {
 		m := stateOfWorker.FindStringSubmatch(e.Name())
@@ -136,7 +136,7 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
-// workersIn returns the VMs that compiled packages whose states are in the folder of a
+// workersIn returns the compilation VMs whose states are in the folder of a
 // deployment's record.
 func workersIn(dir string) (list []*record.Instance) {
 	entries, _ := os.ReadDir(dir) // the folder need not exist

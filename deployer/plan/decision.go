@@ -35,7 +35,7 @@ type Decision struct {
 	Dynamic       bool `json:"dynamic,omitempty"`
 	Address       bool `json:"address,omitempty"` // the address is known before a new VM reports it
 	Light         bool `json:"light,omitempty"`
-	Apart         int  `json:"apart,omitempty"` // packages that are compiled on VMs made for that
+	Apart         int  `json:"apart,omitempty"` // packages for compilation VMs
 	CompilesAny   bool `json:"compiles_any,omitempty"`
 	API           int  `json:"api,omitempty"`
 	Fix           bool `json:"fix,omitempty"`

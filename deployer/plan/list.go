@@ -124,7 +124,7 @@ func (l list) compile() []Step {
 	return []Step{s}
 }
 
-// compileApart returns the step that compiles packages on VMs made for that.
+// compileApart returns the step that compiles packages on compilation VMs.
 func (l list) compileApart() []Step {
 	return one(l.Apart > 0, Step{
 		Kind: CompileApart, Calls: []string{"cpi create_vm", "cpi set_vm_metadata", "cpi delete_vm", "agent ping", "agent get_state", "agent apply", "agent compile_package"},

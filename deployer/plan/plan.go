@@ -36,7 +36,7 @@ const (
 	Disk      = "disk"
 	Jobs      = "jobs"
 	Packages  = "packages"
-	Workers   = "compilation" // VMs that only compile packages
+	Workers   = "compilation" // VMs that compile packages and run no jobs
 	Tags      = "tags"
 	Agent     = "agent"
 	DNS       = "dns"

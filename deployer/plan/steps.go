@@ -429,8 +429,8 @@ func DeleteSteps(d Decision, keepDisk, ledger, whole bool, orphans []string) []S
 		l.deleteDisks(keepDisk), deleteOrphans, []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
 }
 
-// LeaveWorkerSteps returns the steps that delete a VM that only compiles packages, so that
-// another one can be created.
+// LeaveWorkerSteps returns the steps that delete a compilation VM, so that another one
+// can be created.
 func LeaveWorkerSteps(d Decision) []Step {
 	return slices.Concat(clearRecord(), list{d}.deleteCurrent(), []Step{{Kind: LookAtLeftovers}})
 }
@@ -441,8 +441,7 @@ func RestWorkerSteps(d Decision, ledger bool) []Step {
 	return slices.Concat(list{d}.deleteCurrent(), one(ledger, Step{Kind: ReleaseAddress}), []Step{{Kind: LookAtLeftovers}})
 }
 
-// EndWorkerSteps returns the steps that delete everything of a VM that only compiles
-// packages. ledger is true if a ledger may contain addresses of it.
+// EndWorkerSteps returns the steps that delete everything of a compilation VM. ledger is true if a ledger may contain addresses of it.
 func EndWorkerSteps(d Decision, ledger bool) []Step {
 	l := list{d}
 	return slices.Concat(l.deleteCurrent(), one(ledger, Step{Kind: ReleaseAddress}),

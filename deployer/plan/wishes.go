@@ -64,7 +64,7 @@ type Details struct {
 
 	Missing    int // packages that would be compiled in place
 	MissingNew int // packages that would be compiled on a new VM
-	Apart      int // packages that are compiled on VMs made for that; not among the others
+	Apart      int // packages for compilation VMs; not among the others
 	Workers    int // how many VMs compile them at the same time
 
 	OldScripts []string // scripts of the running jobs, or scripts that they may have: names of Scripts

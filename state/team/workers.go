@@ -16,7 +16,7 @@ type workersDocument struct {
 	VMs int `json:"vms"`
 }
 
-// Workers returns of how many VMs that compile packages the store may have states: a run was
+// Workers returns of how many compilation VMs the store may have states: a run was
 // killed, or runs.
 func (c *Copy) Workers(ctx context.Context) (count int, err error) {
 	s := c.whole().Store
