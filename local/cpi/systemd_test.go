@@ -225,6 +225,26 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
+// A monit that ends during the boot does not count as started: create_vm waits until systemd
+// has started it again.
+func TestSystemdStartsMonitAgain(t *testing.T) {
+	t.Parallel()
+	if _, err := systemdHome(); err != nil {
+		t.Skip(err)
+	}
+	const first = "if [ ! -e /asks/ended ]; then sleep 1; echo >/asks/ended; exit 1; fi; exec /var/vcap/bosh/bin/monit -I"
+	unit := strings.Replace(systemdMonitUnit, "exec /var/vcap/bosh/bin/monit -I", first, 1) + "RestartSec=5\n"
+	// The boot is not done before the first monit has ended.
+	const slow = "[Service]\nType=oneshot\nExecStart=/bin/bash -c 'until [ -e /asks/ended ] && [[ $(systemctl is-active monit) != active ]]; do sleep 0.1; done'\n"
+	m := systemdVM(t, systemdInit, append(ofSystemd(t), tartest.File("./usr/lib/systemd/system/monit.service", unit),
+		tartest.File("./usr/lib/systemd/system/slow.service", slow), tartest.Symlink("./etc/systemd/system/multi-user.target.wants/slow.service", "/lib/systemd/system/slow.service"))...)
+	if len(m.result.Notes) != 1 || !strings.HasPrefix(m.result.Notes[0], "The stemcell's systemd boots this VM and is ") {
+		t.Errorf("the notes are %q", m.result.Notes)
+	}
+	m.ask("systemctl is-active monit bosh-agent", "active\nactive\n", 0)
+	m.end()
+}
+
 // If the stemcell's systemd ends before agent and monit run, the VM's first process starts
 // them as without systemd, and create_vm says so. With "init: auto", no restart tries it
 // again.

@@ -22,7 +22,8 @@ const (
 	askPause    = 50 * time.Millisecond
 )
 
-// askSystemd waits until units are active, and reports the state of systemd.
+// askSystemd waits until units are active and stay so until the boot is done, and reports
+// the state of systemd.
 func askSystemd(ctx context.Context, units string) (Booted, error) {
 	var asked asking
 	defer asked.close()
@@ -31,13 +32,14 @@ func askSystemd(ctx context.Context, units string) (Booted, error) {
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, systemdTime, fmt.Errorf("it took longer than %s", systemdTime))
 	defer cancel()
-	if err := wait.Poll(limited, askPause, func() (bool, error) { return asked.active(limited), nil }); err != nil {
-		return Booted{Reason: asked.explain(err)}, nil
+	for {
+		if err := wait.Poll(limited, askPause, func() (bool, error) { return asked.active(limited), nil }); err != nil {
+			return Booted{Reason: asked.explain(err)}, nil
+		}
+		if asked.stayActive(ctx) {
+			return Booted{Systemd: asked.state, Failed: asked.failed}, nil
+		}
 	}
-	settled, stop := context.WithTimeout(ctx, settleTime)
-	defer stop()
-	_ = wait.Poll(settled, askPause, func() (bool, error) { return asked.settled(settled), nil }) // a slow unit does not matter
-	return Booted{Systemd: asked.state, Failed: asked.failed}, nil
 }
 
 // systemdSocket is the socket of systemd itself, which needs no bus.
@@ -97,6 +99,22 @@ func (a *asking) active(ctx context.Context) bool {
 		return false
 	}
 	return len(a.states) == len(a.wanted) && !slices.ContainsFunc(a.states, func(s unitState) bool { return s.Active != "active" })
+}
+
+// stayActive waits until systemd has done all jobs of the boot, but not for a slow unit, and
+// reports whether all wanted units are active then: one that ends at once was so for a moment.
+func (a *asking) stayActive(ctx context.Context) bool {
+	settled, stop := context.WithTimeout(ctx, settleTime)
+	defer stop()
+	_ = wait.Poll(settled, askPause, func() (bool, error) { return a.settled(settled), nil })
+	limited, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	active := false
+	_ = wait.Poll(limited, askPause, func() (bool, error) {
+		active = a.active(limited)
+		return a.err == nil, nil // a connection ends with the context that it was made with
+	})
+	return active
 }
 
 // settled reports whether systemd has done all jobs of the boot. It sets state and failed.
