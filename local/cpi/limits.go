@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"bootstrap/agent"
+	"bootstrap/cpi"
 	"bootstrap/local/cgroup"
 	"bootstrap/local/namespace"
 )
@@ -131,13 +132,15 @@ func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, e
 	}
 	held := namespace.Held{PIDs: h.pids}
 	dir := c.root.path(vms(), machine.CID)
-	if systemd, err := c.bootsSystemd(machine); h.none && err == nil && systemd {
-		if h.home, err = systemdHome(); err == nil { // it enforces no limits
-			h.none = false
-		}
+	systemd, err := c.bootsSystemd(machine)
+	if err != nil {
+		return held, err
+	}
+	if h.none && systemd {
+		h.home, err = systemdHome() // it enforces no limits
+		h.none = err != nil
 	}
 	if !h.none {
-		var err error
 		uid, gid := namespace.Owner()
 		recorded.Cgroup, err = h.home.Hold(ctx, machine.CID, pid, h.limits, uid, gid)
 		switch {
@@ -145,7 +148,9 @@ func (c *call) hold(ctx context.Context, machine vm, pid int) (namespace.Held, e
 			held.Cgroup = filepath.Join(recorded.Cgroup, cgroup.InnerDir)
 		case len(asked) > 0:
 			return held, err
-		default: // no limits were requested
+		case systemd && initOf(machine) == systemdInit:
+			return held, fail(cpi.TypeCloudError, "cannot use '%s: %s' in the VM's cloud_properties: systemd needs a cgroup of its own: %v", initProperty, systemdInit, err)
+		default: // neither limits nor systemd were requested
 			recorded.NotHeld = []string{err.Error()}
 			held.PIDs = limits.PIDs
 		}

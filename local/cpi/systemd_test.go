@@ -277,6 +277,41 @@ func TestSystemdFails(t *testing.T) {
 	m.end()
 }
 
+// If the cgroup of a VM cannot be made, a VM that must have systemd does not start; others
+// start without a cgroup.
+func TestSystemdNeedsItsCgroup(t *testing.T) {
+	t.Parallel()
+	if _, err := systemdHome(); err != nil {
+		t.Skip(err)
+	}
+	c := &call{root: &root{dir: t.TempDir()}}
+	for _, name := range []string{"usr/lib/systemd/systemd", "usr/lib/systemd/system/bosh-agent.service", "usr/bin/systemctl"} {
+		name = filepath.Join(c.root.imageDir("image"), name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, name, nil, 0o600)
+	}
+	for init, want := range map[string]string{
+		systemdInit: "cannot use 'init: systemd' in the VM's cloud_properties: systemd needs a cgroup of its own: cannot ",
+		autoInit:    "",
+	} {
+		cid, dir, err := c.root.create(vms())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const none = 1 << 30 // larger than the id of any process
+		machine := vm{CID: cid, Machine: agent.MachineContainer, Image: "image", CloudProperties: map[string]any{initProperty: init}}
+		held, err := c.hold(t.Context(), machine, none)
+		if want == "" && (err != nil || held.Cgroup != "") || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: got %+v and the error %v, want %q", init, held, err, want)
+		}
+		if err := release(t.Context(), dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A VM that cannot have a systemd is refused if its cloud_properties ask for one, and boots
 // without it if they leave the choice.
 func TestInitProperty(t *testing.T) {
