@@ -170,7 +170,7 @@ func (r *run) lock(ctx context.Context) error {
 	err := r.t.Lock(ctx)
 	if err == nil {
 		st := r.t.State.Get()
-		r.had = st.Resources()
+		r.locked, r.had = true, st.Resources()
 		r.journal = r.newJournal()
 	}
 	return err

@@ -234,7 +234,7 @@ func (r *snapshotRecord) restorePhases() []phase {
 		{name: "find snapshot", do: r.findOne},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "settle intents", do: r.settle},
-		{name: "find disk", group: instance.Validating, do: r.refuseMissing},
+		{name: "find disk", do: r.refuseMissing},
 		{name: "restore snapshot", do: r.restore},
 	}...)
 }
@@ -247,7 +247,7 @@ func (r *run) dropPhases() []phase {
 // forgetPhases returns the phases of disks forget.
 func (r *diskRecord) forgetPhases() []phase {
 	return append(r.statePhases(), []phase{
-		{name: "find disk", do: r.find},
+		{name: "find disk", group: instance.Validating, do: r.find},
 		{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "settle intents", do: r.settle},

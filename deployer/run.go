@@ -54,7 +54,9 @@ type run struct {
 	at    string    // the running phase or step
 	plan  plan.Plan // the doers get their steps from it
 	view  plan.View // the last reported plan
-	had   []string  // lock: what the state recorded in the cloud
+	// locked is true after the state was locked, and had is what it recorded in the cloud.
+	locked bool
+	had    []string
 	// nested is true if it is a part of another run, which reports the steps.
 	nested bool
 

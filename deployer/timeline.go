@@ -46,7 +46,8 @@ func statusOf(ctx context.Context, err error) timeline.Status {
 }
 
 // keepTimeline returns the timeline of a run that has ended, and stores it if a step of a
-// plan has begun. After a delete, there is no folder for it.
+// plan has begun. It records an event if the run has changed something. After a delete,
+// there is no folder for them.
 func (r *run) keepTimeline(status timeline.Status, failure error) *timeline.Timeline {
 	t := r.t.Env.Timeline.Timeline(status, r.t.Env.Redact)
 	by := r.t.Env.Holder
@@ -55,16 +56,26 @@ func (r *run) keepTimeline(status timeline.Status, failure error) *timeline.Time
 		return t
 	}
 	t.VM = r.t.State.Get().CurrentVMCID
-	if _, steps := r.t.Env.Timeline.Elapsed(); steps == 0 || r.t.State.Fresh() || !instance.Exists(r.t.Dir) {
+	_, steps := r.t.Env.Timeline.Elapsed()
+	if steps == 0 && !r.hasChanged() || r.t.State.Fresh() || !instance.Exists(r.t.Dir) {
 		return t
 	}
-	if err := r.t.Folder().AddTimeline(t); err != nil {
-		r.t.Out.Warning(err.Error())
+	if steps > 0 {
+		if err := r.t.Folder().AddTimeline(t); err != nil {
+			r.t.Out.Warning(err.Error())
+		}
 	}
 	if err := r.t.Folder().AddEvent(r.event(t, failure)); err != nil {
 		r.t.Out.Warning(err.Error())
 	}
 	return t
+}
+
+// hasChanged reports whether the state records other resources than when it was locked.
+// Commands about disks and snapshots have no steps.
+func (r *run) hasChanged() bool {
+	st := r.t.State.Get()
+	return r.locked && !slices.Equal(r.had, st.Resources())
 }
 
 // maxEventError limits the error of an event, in bytes.
