@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	"bootstrap/deployer"
@@ -45,4 +47,32 @@ func TestWithTarget(t *testing.T) {
 			t.Errorf("%q became %q, not %q", c.text, console.WithTarget(c.text), c.want)
 		}
 	}
+}
+
+// TestWithTargetAtTheSameTime completes texts about different instances in goroutines, as
+// commands about several do.
+func TestWithTargetAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	console := newConsole(nil, nil, nil, nil, nil)
+	newRoot(console)
+	console.NameTarget(&deployer.Options{Options: instance.Options{Manifest: "m.yml"}})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			name := fmt.Sprintf("web/%d", i)
+			other := &deployer.Options{Options: instance.Options{Manifest: "other.yml", Instance: name}}
+			for range 50 {
+				for got, want := range map[string]string{
+					console.WithTarget("bootstrap logs MANIFEST --instance " + name): "bootstrap logs m.yml --instance " + name,
+					console.WithTargetOf(other, "bootstrap logs MANIFEST"):           "bootstrap logs other.yml --instance " + name,
+					console.WithTarget("bootstrap deploy MANIFEST"):                  "bootstrap deploy m.yml",
+				} {
+					if got != want {
+						t.Errorf("got %q, not %q", got, want)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
 }

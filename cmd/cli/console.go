@@ -4,6 +4,7 @@ package cli
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,7 @@ type line struct {
 	understood bool              // its flags and arguments are valid
 	shown      string            // without values, for runs that wait for the lock
 	target     *deployer.Options // the deployment that commands in messages must name; nil: none
+	completing sync.Mutex        // for finding commands, by which cobra changes them
 }
 
 // end is printed at the end of the command.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,50 +42,42 @@ func (c *Console) nextAfter(code int, hint string) (list []string) {
 	return list
 }
 
-// WithTarget completes the commands in a text so that they can be pasted.
+// WithTarget completes the commands in a text so that they can be pasted. It may be called
+// at the same time.
 func (c *Console) WithTarget(text string) string {
-	if c.line.target == nil {
-		return text
-	}
-	own := c.line.target
-	defer c.NameTarget(own)
-	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
-		parts := namedCommand.FindStringSubmatch(named)
-		words, instance := strings.Fields(parts[1]), parts[2]
-		c.NameTarget(own)
-		if instance != "" {
-			of := *own
-			of.Instance = instance
-			c.NameTarget(&of)
-		}
-		if cmd, _, err := c.line.root.Find(words); err == nil && cmd != c.line.root {
-			if args := c.memberArgs(cmd); args != "" {
-				return "bootstrap " + args
-			}
-		}
-		return strings.TrimSuffix("bootstrap"+parts[1]+" "+c.targetArgs(words), " ")
-	})
+	return c.WithTargetOf(c.line.target, text)
 }
 
 // WithTargetOf completes the commands in a text about another deployment or one of its
-// instances.
-func (c *Console) WithTargetOf(opts *deployer.Options, text string) string {
-	own := c.line.target
-	defer c.NameTarget(own)
-	c.NameTarget(opts)
-	return c.WithTarget(text)
+// instances; nil: they stay as they are.
+func (c *Console) WithTargetOf(target *deployer.Options, text string) string {
+	if target == nil {
+		return text
+	}
+	c.line.completing.Lock()
+	defer c.line.completing.Unlock()
+	return namedCommand.ReplaceAllStringFunc(text, func(named string) string {
+		parts := namedCommand.FindStringSubmatch(named)
+		words, of := strings.Fields(parts[1]), *target
+		of.Instance = cmp.Or(parts[2], of.Instance)
+		if cmd, _, err := c.line.root.Find(words); err == nil && cmd != c.line.root {
+			if args := c.memberArgs(cmd, &of); args != "" {
+				return "bootstrap " + args
+			}
+		}
+		return strings.TrimSuffix("bootstrap"+parts[1]+" "+c.targetArgs(words, &of), " ")
+	})
 }
 
-// targetArgs returns the arguments that name this run's deployment for another command,
+// targetArgs returns the arguments that name a deployment for another command,
 // as far as that accepts them. Values of variables may be secrets: they are replaced by
 // an ellipsis, which no shell accepts as a value.
-func (c *Console) targetArgs(command []string) string {
+func (c *Console) targetArgs(command []string, t *deployer.Options) string {
 	cmd, _, err := c.line.root.Find(command)
 	if err != nil || cmd == c.line.root {
 		return "MANIFEST"
 	}
 	var args []string
-	t := c.line.target
 	line := c.line.full.For(cmd, t.Manifest)
 	// The next command has the same environment.
 	add := func(flag, name string, values ...string) {
@@ -173,10 +166,10 @@ func (e *completed) Error() string { return e.text }
 
 func (e *completed) Unwrap() error { return e.error }
 
-// memberArgs returns the arguments of a command about this run's deployment, if it is a
+// memberArgs returns the arguments of a command about a run's deployment t, if it is a
 // member of a fleet; empty: it is not, or the command needs more. The fleet file, which
 // names the member, has its variables.
-func (c *Console) memberArgs(cmd *cobra.Command) string {
+func (c *Console) memberArgs(cmd *cobra.Command, t *deployer.Options) string {
 	member, fleet, found := strings.Cut(c.Getenv(rollout.MemberVariable), "=")
 	if !found {
 		return ""
@@ -185,9 +178,9 @@ func (c *Console) memberArgs(cmd *cobra.Command) string {
 	case slices.Contains([]string{"deploy", "recreate", "plan", "delete"}, cmd.Name()) && cmd.Parent() == c.line.root:
 		return "fleet " + cmd.Name() + " " + fleet + " --only " + member
 	case strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
-		path := c.line.target.StateArgument()
+		path := t.StateArgument()
 		if path == "" {
-			path = file.Beside(c.line.target.Manifest)
+			path = file.Beside(t.Manifest)
 		}
 		if absolute, err := filepath.Abs(path); err == nil {
 			path = absolute
