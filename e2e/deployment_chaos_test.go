@@ -58,13 +58,30 @@ func numberFrom(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
+// killedFile is the file in which programs that are killed at a point write their
+// arguments.
+const killedFile = "killed"
+
 // converge deploys a title while so many things are killed, until the command succeeds,
 // and checks the result.
 func (c *crowd) converge(title string, kills int) {
 	c.t.Helper()
-	flags := []string{"-v", "title=" + title}
+	c.begin()
+	c.reach(title, kills)
+}
+
+// begin forgets what scripts have written and what was killed.
+func (c *crowd) begin() {
+	c.t.Helper()
 	c.ends = map[string]int{}
 	c.forget("scripts")
+	c.forget(killedFile)
+}
+
+// reach is converge for a title whose deploy may have begun.
+func (c *crowd) reach(title string, kills int) {
+	c.t.Helper()
+	flags := []string{"-v", "title=" + title}
 	for deadline := time.Now().Add(time.Duration(5+c.instances) * time.Minute); ; {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("%s: the deployment does not get there", title)
@@ -398,9 +415,17 @@ func (c *crowd) checkRepeated(title string) {
 			drains[l.id]++
 		}
 	}
+	killed := maps.Clone(c.ends)
+	data, err := os.ReadFile(c.path(killedFile))
+	if err != nil && !os.IsNotExist(err) {
+		c.t.Fatal(err)
+	}
+	for command := range strings.Lines(string(data)) {
+		killed[instanceOf(process{command: strings.TrimSpace(command)})]++
+	}
 	for id, n := range drains {
-		if n > 1+c.ends[id] {
-			c.t.Errorf("%s: web/%s was stopped %d times, and killed %d times", title, id, n, c.ends[id])
+		if n > 1+killed[id] {
+			c.t.Errorf("%s: web/%s was stopped %d times, and killed %d times", title, id, n, killed[id])
 		}
 	}
 }

@@ -347,9 +347,12 @@ func (c *crowd) killedAt(step string, instances int, point string) {
 	c.instances = instances
 	c.write()
 	title := step + " " + strings.ReplaceAll(point, " ", "-")
-	c.env = []string{"BOOTSTRAP_KILL_AT=" + point}
+	c.begin()
+	// A killed process may leave a script that begins later, and the killed coordinator a
+	// process that is killed later: the drains and kills of both commands are counted.
+	c.env = []string{"BOOTSTRAP_KILL_AT=" + point, "BOOTSTRAP_KILLED=" + c.path(killedFile)}
 	out, err := c.command("deploy", "-v", "title="+title).CombinedOutput()
 	c.t.Logf("%s killed at %q: %v: %s", step, point, err, lastError(string(out)))
 	c.env = nil
-	c.converge(title, 0)
+	c.reach(title, 0)
 }

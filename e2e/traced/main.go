@@ -10,6 +10,7 @@
 //	BOOTSTRAP_KILL_AFTER=50ms      kill it that long after the point
 //	BOOTSTRAP_KILL_CPI=1           kill the CPI's process group, too; only at a point of
 //	                               the moment "running"
+//	BOOTSTRAP_KILLED=FILE          append the arguments there before it is killed
 //	BOOTSTRAP_WAIT_AT=LINE,
 //	BOOTSTRAP_WAIT_FILE=FILE       create the file there, and continue when it is removed
 //

@@ -23,6 +23,7 @@ type tracer struct {
 	killAt    string        // the point at which this process is killed
 	killAfter time.Duration // the delay between the point and the kill
 	killCPI   bool          // kill the running CPI's process group, too
+	killed    string        // the file to which a killed program appends its arguments; empty: none
 	waitAt    string        // the point at which it waits
 	waitFile  string        // at point waitAt, the program creates this file and waits until the file is removed
 }
@@ -33,6 +34,7 @@ func traceFrom(getenv func(string) string) (func(instance.Point), error) {
 		seen:     map[string]int{},
 		killAt:   getenv("BOOTSTRAP_KILL_AT"),
 		killCPI:  getenv("BOOTSTRAP_KILL_CPI") != "",
+		killed:   getenv("BOOTSTRAP_KILLED"),
 		waitAt:   getenv("BOOTSTRAP_WAIT_AT"),
 		waitFile: getenv("BOOTSTRAP_WAIT_FILE"),
 	}
@@ -64,6 +66,7 @@ func (t *tracer) point(p instance.Point) {
 		return
 	}
 	<-time.After(t.killAfter)
+	t.recordKill()
 	if t.killCPI {
 		p.Kill()
 	}
@@ -71,6 +74,20 @@ func (t *tracer) point(p instance.Point) {
 		_ = self.Kill()
 	}
 	select {} // do nothing more until the process is killed
+}
+
+// recordKill appends the arguments of this program to the file of killed ones.
+func (t *tracer) recordKill() {
+	if t.killed == "" {
+		return
+	}
+	// The test that reads the file notices a missing line.
+	f, err := os.OpenFile(t.killed, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	_, _ = fmt.Fprintln(f, strings.Join(os.Args, " "))
+	_ = f.Close()
 }
 
 // count returns the name of the point and appends it to the trace.
