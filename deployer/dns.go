@@ -78,8 +78,9 @@ func (j *jobs) records() dns.Records {
 		own := func(in *deployed.Instance) (map[string]string, bool) {
 			return j.dnsAddresses(), in == j.rec.From.Of.Instance
 		}
-		last := max(lastDNS(all, j.rec.Env.Home), names.Version, st.Own.DNSVersion)
-		return names.Records(last+1, instancesOf(all, names, j.rec.Env.Home, own)).For(j.rec.From.Of.Instance.ID)
+		list, sent := instancesOf(all, names, j.rec.Env.Home, own)
+		last := max(sent, names.Version, st.Own.DNSVersion)
+		return names.Records(last+1, list).For(j.rec.From.Of.Instance.ID)
 	}
 	id := j.rec.InstanceID(j.rec.About.Group)
 	return dns.RecordsOf(st.Own.DNSVersion+1, dns.Instance{

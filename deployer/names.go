@@ -87,26 +87,15 @@ func (j *jobs) addNames(m *manifest.Manifest, networks map[string]any) (host str
 // the highest version that a run about one instance has sent. home is ~/.bosh.
 func RecordsOf(all *deployed.Record, home string) (records dns.Records, last uint64) {
 	recorded := func(*deployed.Instance) (map[string]string, bool) { return nil, false }
-	return all.Names.Records(0, instancesOf(all, all.Names, home, recorded)), lastDNS(all, home)
-}
-
-// lastDNS returns the highest version of DNS records that runs about one instance of a
-// deployment have sent.
-func lastDNS(all *deployed.Record, home string) uint64 {
-	last := uint64(0)
-	for _, in := range all.Instances {
-		if st, found, err := file.Read(all.StatePath(in), home); err == nil && found {
-			last = max(last, st.Own.DNSVersion)
-		}
-	}
-	return last
+	list, last := instancesOf(all, all.Names, home, recorded)
+	return all.Names.Records(0, list), last
 }
 
 // instancesOf returns the instances of a deployment as records have them, in an order that
 // does not depend on that of the groups in the manifest. own returns the
-// addresses of an instance if they are not those of the record.
-func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*deployed.Instance) (map[string]string, bool)) []dns.Instance {
-	var list []dns.Instance
+// addresses of an instance if they are not those of the record. last is the highest version
+// of DNS records that runs about one instance have sent.
+func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*deployed.Instance) (map[string]string, bool)) (list []dns.Instance, last uint64) {
 	for _, in := range all.Sorted() {
 		one := dns.Instance{
 			ID: in.ID, Group: in.Group, Deployment: all.Name, Zone: in.Zone, Index: in.Index, Addresses: map[string]string{},
@@ -115,6 +104,7 @@ func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*
 		if err != nil || !found {
 			st = state.State{} // The command about the instance reports what is wrong with its state.
 		}
+		last = max(last, st.Own.DNSVersion)
 		one.AgentID, one.Served = st.Own.AgentID, hasServer(st)
 		for network, block := range in.Addresses {
 			one.Addresses[network] = block.Addr().String()
@@ -127,7 +117,7 @@ func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*
 		}
 		list = append(list, one)
 	}
-	return list
+	return list, last
 }
 
 // SendRecords sends the DNS records of a deployment to the VM of one of its instances. It
