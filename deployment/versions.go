@@ -134,10 +134,7 @@ func (vs versions) present() (*record.Version, error) {
 func (vs versions) newest(ctx context.Context) (*record.Version, error) {
 	t := vs.opts.Team
 	if t == nil {
-		if list := record.Versions(vs.folder); len(list) > 0 {
-			return list[0], nil
-		}
-		return nil, nil
+		return record.NewestVersion(vs.folder), nil
 	}
 	h, err := t.Record().History(ctx)
 	if err != nil || len(h.Versions) == 0 {

@@ -51,22 +51,40 @@ func versionPath(folder string, serial int) string {
 	return filepath.Join(folder, strconv.Itoa(serial)+".json")
 }
 
-// Versions reads the versions in a folder, the newest first.
-func Versions(folder string) []*Version {
+// serials lists the numbers of the versions in a folder, the newest first.
+func serials(folder string) []int {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil
 	}
-	var list []*Version
+	var list []int
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".json")
 		serial, err := strconv.Atoi(name)
 		if ok && err == nil && serial > 0 && e.Type().IsRegular() {
-			list = append(list, ReadVersion(folder, serial))
+			list = append(list, serial)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Version) int { return cmp.Compare(b.Serial, a.Serial) })
+	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
 	return list
+}
+
+// Versions reads the versions in a folder, the newest first.
+func Versions(folder string) []*Version {
+	var list []*Version
+	for _, serial := range serials(folder) {
+		list = append(list, ReadVersion(folder, serial))
+	}
+	return list
+}
+
+// NewestVersion reads the newest version in a folder; nil: there is none.
+func NewestVersion(folder string) *Version {
+	list := serials(folder)
+	if len(list) == 0 {
+		return nil
+	}
+	return ReadVersion(folder, list[0])
 }
 
 // ReadVersion reads one of the versions in a folder.
@@ -127,9 +145,10 @@ func KeepVersion(folder string, v *Version, like string) error {
 // PruneVersions removes the oldest versions, except those that are the only record of
 // something, and the one with the number spare.
 func PruneVersions(folder string, spare int) error {
+	list := serials(folder)
 	var errs []error
-	for i, v := range Versions(folder) {
-		if i >= KeptVersions && len(v.Only) == 0 && v.Serial != spare {
+	for _, serial := range list[min(KeptVersions, len(list)):] {
+		if v := ReadVersion(folder, serial); len(v.Only) == 0 && serial != spare {
 			errs = append(errs, os.Remove(v.Path))
 		}
 	}
