@@ -36,6 +36,19 @@ func answers(t *testing.T, exchange string) string {
 	return ""
 }
 
+// agentAt returns a client of the agent that a server answers for.
+func agentAt(t *testing.T, server *httptest.Server) *agent.Client {
+	t.Helper()
+	c, err := agent.New(agent.Config{
+		URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
+		CA:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestSendDNS(t *testing.T) {
 	t.Parallel()
 	unknown := strings.ReplaceAll(answers(t, "not registered: noop"), "noop", "sync_dns")
@@ -72,14 +85,7 @@ func TestSendDNS(t *testing.T) {
 			}))
 			defer server.Close()
 			r := scriptedRun(t, nil)
-			var err error
-			r.agent, err = agent.New(agent.Config{
-				URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
-				CA:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r.agent = agentAt(t, server)
 			if err := r.t.State.Update(func(st *state.State) error { st.Own.DNSVersion, st.Own.Processes = 4, []string{c.process}; return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +94,7 @@ func TestSendDNS(t *testing.T) {
 				Name: "page", UseDNS: c.use, Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 				Group: manifest.InstanceGroup{Name: "web", Networks: []manifest.GroupNetwork{{Name: "default"}}},
 			})
-			err = r.jobs.sendDNS(t.Context())
+			err := r.jobs.sendDNS(t.Context())
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, want %q", err, c.err)
 			}
@@ -116,14 +122,7 @@ func TestSendDNSOfSeveral(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	defer server.Close()
 	r := scriptedRun(t, nil)
-	var err error
-	r.agent, err = agent.New(agent.Config{
-		URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
-		CA:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.agent = agentAt(t, server)
 	r.reads(&manifest.Manifest{Name: "page", Group: manifest.InstanceGroup{Name: "web"}})
 	in := &deployed.Instance{ID: "id-1", Group: "web", State: "state.json"}
 	r.t.From.Of = &instance.Member{Instance: in, Record: &deployed.Record{Name: "page", Instances: []*deployed.Instance{in}, Names: &dns.Names{Version: 7}}}

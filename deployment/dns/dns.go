@@ -3,7 +3,6 @@
 package dns
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -150,12 +149,10 @@ func Valid(name string) bool {
 func number(of map[string]int, name string) string { return strconv.Itoa(of[name]) }
 
 // highest returns the highest number.
-func highest(lists ...map[string]int) int {
+func highest(of map[string]int) int {
 	most := 0
-	for _, of := range lists {
-		for _, n := range of {
-			most = max(most, n)
-		}
+	for _, n := range of {
+		most = max(most, n)
 	}
-	return cmp.Or(most, 0)
+	return most
 }
