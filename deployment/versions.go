@@ -28,7 +28,7 @@ type versions struct {
 func versionsOf(dir string, opts file.Options) versions {
 	v := versions{dir: dir, folder: record.VersionsIn(dir), opts: opts}
 	if opts.Team != nil {
-		v.folder = filepath.Join(dir, "history")
+		v.folder = record.CopiesIn(dir)
 	}
 	return v
 }
@@ -160,7 +160,8 @@ func (vs versions) pulled(ctx context.Context, of team.Version) (*record.Version
 	return here, nil
 }
 
-// list returns all versions, the newest first.
+// list returns all versions, the newest first. It removes copies of versions that the store
+// has pruned.
 func (vs versions) list(ctx context.Context) ([]*record.Version, error) {
 	t := vs.opts.Team
 	if t == nil {
@@ -177,6 +178,9 @@ func (vs versions) list(ctx context.Context) ([]*record.Version, error) {
 			return nil, err
 		}
 		list = append(list, v)
+	}
+	if len(list) < record.KeptVersions {
+		return list, nil // A store does not prune so few: other copies may be all that is left of an emptied store.
 	}
 	for _, v := range record.Versions(vs.folder) {
 		if !slices.ContainsFunc(list, func(of *record.Version) bool { return of.Serial == v.Serial }) {

@@ -459,6 +459,53 @@ func TestVersionsStored(t *testing.T) {
 	unlockStored(t, l)
 }
 
+// A machine keeps its copies of versions if somebody has emptied the store, and removes those
+// that the store has pruned.
+func TestCopiesOfVersions(t *testing.T) {
+	t.Parallel()
+	open := storeOf(t)
+	in := func(home string) Place {
+		c := open(home, "anna")
+		at := placeOf(home)
+		at.Path, at.Opts.Team = c.StatePath(), c
+		return at
+	}
+	a, b := in(t.TempDir()), in(t.TempDir())
+	keepNext := func(instances ...string) {
+		t.Helper()
+		r, l := lockStored(t, a.Opts.Team)
+		saveStored(t, r, instances...)
+		keep(t, a)
+		unlockStored(t, l)
+	}
+	copies := func() (list []int) {
+		for _, v := range record.Versions(record.CopiesIn(b.Dir())) {
+			list = append(list, v.Serial)
+		}
+		return list
+	}
+	keepNext("1")
+	keepNext("1", "2")
+	if got := serials(t, b); !slices.Equal(got, []int{2, 1}) || !slices.Equal(copies(), got) {
+		t.Fatalf("the versions are %v, the copies %v", got, copies())
+	}
+	for i := range record.KeptVersions - 1 {
+		keepNext("1", "2", fmt.Sprint(3+i))
+	}
+	if got := serials(t, b); len(got) != record.KeptVersions || slices.Contains(got, 1) || !slices.Equal(copies(), got) {
+		t.Fatalf("the versions are %v, the copies %v", got, copies())
+	}
+	had := copies()
+	_, l := lockStored(t, a.Opts.Team)
+	if err := a.Opts.Team.Record().Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	unlockStored(t, l)
+	if got := serials(t, b); len(got) > 0 || !slices.Equal(copies(), had) {
+		t.Errorf("the emptied store has %v, the copies are %v", got, copies())
+	}
+}
+
 // Agents accept only newer DNS records, so a restore continues their versions and the numbers
 // of names, also if the present record is lost.
 func TestRestoreContinuesNames(t *testing.T) {

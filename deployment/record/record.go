@@ -414,10 +414,12 @@ func (r *Record) Remove(id string) {
 // Forget removes the record of a deployment that has no instances any more, and its
 // folder if nothing else is in it.
 func (r *Record) Forget() error {
+	left := []string{LogsIn(r.dir), filepath.Join(r.dir, StemcellLock)}
 	if r.store != nil { // first, so that after a kill the next run removes both
 		if err := r.store.Remove(context.Background()); err != nil {
 			return err
 		}
+		left = append(left, CopiesIn(r.dir))
 		defer func() { _ = r.store.Removed() }() // the next run repeats it
 	}
 	err := os.Remove(filepath.Join(r.dir, FileName))
@@ -425,8 +427,8 @@ func (r *Record) Forget() error {
 		return fmt.Errorf("cannot remove the record of the deployment: %w", err)
 	}
 	removeVersions(r.dir)
-	for _, left := range []string{LogsIn(r.dir), filepath.Join(r.dir, StemcellLock)} {
-		_ = os.RemoveAll(left)
+	for _, path := range left {
+		_ = os.RemoveAll(path)
 	}
 	_ = os.Remove(r.dir) // it may have more in it
 	return nil

@@ -47,6 +47,10 @@ type Version struct {
 // a store.
 func VersionsIn(dir string) string { return dir + ".backups" }
 
+// CopiesIn returns the folder for this machine's copies of the versions in a store, of a
+// record in a folder.
+func CopiesIn(dir string) string { return filepath.Join(dir, "history") }
+
 func versionPath(folder string, serial int) string {
 	return filepath.Join(folder, strconv.Itoa(serial)+".json")
 }
