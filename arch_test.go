@@ -540,6 +540,7 @@ func imports() map[string][]string {
 		"internal/pgconnect":    {"internal/failure"},
 		"internal/pagetest":     {},
 		"internal/postgrestest": {"internal/wait"},
+		"internal/programtest":  {},
 		"internal/printable":    {},
 		"internal/process":      {"internal/guard", "internal/wait"},
 		"internal/proxy":        {},

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"bootstrap/internal/programtest"
 )
 
 // TestMain also plays the program that dies during a call: see
@@ -51,9 +53,7 @@ func program(t *testing.T, info, body string) string {
 	text := "#!/bin/bash\nrequest=$(cat)\ncd \"${0%/*}\"\n" +
 		"if [[ $request == *'\"method\":\"info\"'* ]]; then echo x >>infos; cat <<'END'\n" + info + "\nEND\nexit; fi\n" +
 		"printf '%s\\n' \"$request\" >>requests\n" + body + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, text)
 	return path
 }
 

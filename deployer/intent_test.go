@@ -19,6 +19,7 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/programtest"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -44,9 +45,7 @@ func scriptedRun(t *testing.T, methods map[string]string) scripted {
 	}
 	program += `*) echo '{"error":{"type":"Bosh::Clouds::NotImplemented","message":"no"}}';;` + "\nesac\n"
 	path := filepath.Join(dir, "cpi")
-	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, program)
 	f, err := file.Open(t.Context(), filepath.Join(dir, "state.json"), file.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"bootstrap/internal/programtest"
 )
 
 // editing returns an edit of creds.yml.age, which contains a: 1, with an editor that is a
@@ -23,9 +25,7 @@ func (p *person) editing(t *testing.T, editor string) Edit {
 		t.Fatal(err)
 	}
 	script := filepath.Join(p.home, "editor")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+editor+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, script, "#!/bin/sh\n"+editor+"\n")
 	var out bytes.Buffer
 	return Edit{
 		Store: Place{Path: p.path("creds.yml.age")}, Keys: p.keys(), Editor: script, Env: os.Environ(), Memory: memory,

@@ -14,6 +14,7 @@ import (
 
 	"bootstrap/cpi"
 	"bootstrap/cpi/cpitest"
+	"bootstrap/internal/programtest"
 )
 
 // replay is a CPI that stores the request and gives the reply from the file
@@ -85,9 +86,7 @@ func againstClient(t *testing.T, exchange cpitest.Exchange) bool {
 		files["info-only"] = ""
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		programtest.Write(t, filepath.Join(dir, name), text)
 	}
 	c := cpi.New(cpi.Config{Path: filepath.Join(dir, "cpi"), Env: []string{"PATH=" + os.Getenv("PATH")},
 		DirectorID: *request.Context.DirectorUUID, StemcellAPI: request.Context.VM.Stemcell.APIVersion})

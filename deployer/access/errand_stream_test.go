@@ -21,6 +21,7 @@ import (
 
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
+	"bootstrap/internal/programtest"
 	"bootstrap/internal/wait"
 	"bootstrap/tunnel"
 )
@@ -125,9 +126,7 @@ func (m *machine) write(t *testing.T, name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { // #nosec G306 -- a script
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, text)
 }
 
 // ended waits until the errand has ended: it writes into a folder of the test.

@@ -20,6 +20,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/programtest"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -100,9 +101,7 @@ func (w *world) script(t *testing.T, results map[string]string) string {
 	}
 	program += `*) echo '{"error":{"type":"Bosh::Clouds::NotImplemented","message":"no"}}';;` + "\nesac\n"
 	path := filepath.Join(w.dir, "cpi")
-	if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, program)
 	return path
 }
 

@@ -17,6 +17,7 @@ import (
 	"bootstrap/cpi"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/programtest"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -59,9 +60,7 @@ func script(t *testing.T, dir string, methods map[string]string) string {
 	}
 	text += "*) " + refuses(cpi.TypeNotImplemented) + ";;\nesac\n"
 	path := filepath.Join(dir, "cpi")
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, text)
 	return path
 }
 

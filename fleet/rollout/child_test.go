@@ -9,6 +9,7 @@ import (
 
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
+	"bootstrap/internal/programtest"
 )
 
 // If a process is asked to end before it can catch the signal, it counts as interrupted:
@@ -17,9 +18,7 @@ func TestInterruptOfAProcessThatBegins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	self := filepath.Join(dir, "program")
-	if err := os.WriteFile(self, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, self, "#!/bin/sh\nexec sleep 600\n")
 	progress := make(chan Progress)
 	here := NewHere(Program{Self: self, Env: os.Environ()}, 1, func(p Progress) { progress <- p })
 	if err := here.Start(t.Context(), Task{Member: fleet.Member{Name: "m1"}, Logs: dir}); err != nil {

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"bootstrap/fleet"
+	"bootstrap/internal/programtest"
 	"bootstrap/internal/wait"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -88,13 +88,7 @@ func newSite(t *testing.T, members, update string, does map[string]string) *site
 
 func (s *site) write(t *testing.T, name, text string) {
 	t.Helper()
-	// A process that another test starts meanwhile would inherit the open file, and a
-	// program that is open for writing cannot be started.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, filepath.Join(s.dir, name), text)
 }
 
 // does changes the commands of the program for "VERB MEMBER"; empty: the usual ones.

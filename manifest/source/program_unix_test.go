@@ -18,6 +18,7 @@ import (
 	"filippo.io/age"
 
 	"bootstrap/internal/process"
+	"bootstrap/internal/programtest"
 	"bootstrap/internal/wait"
 )
 
@@ -25,9 +26,7 @@ import (
 func script(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "get")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	programtest.Write(t, path, "#!/bin/sh\n"+text)
 	return path
 }
 
