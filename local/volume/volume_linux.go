@@ -199,7 +199,12 @@ func copyAll(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer source.Close()
-	target, err := Folder(to)
+	return copyInto(ctx, source, to)
+}
+
+// copyInto copies the files of a folder to the file system in a file.
+func copyInto(ctx context.Context, source *os.File, name string) error {
+	target, err := Folder(name)
 	if err != nil {
 		return err
 	}
@@ -237,15 +242,7 @@ func Fill(ctx context.Context, from, name string) error {
 		return err
 	}
 	defer source.Close()
-	target, err := Folder(name)
-	if err != nil {
-		return err
-	}
-	defer target.Close()
-	if err := copyTo(ctx, source, "/proc/self/fd/4", target); err != nil {
-		return err
-	}
-	return unix.Syncfs(int(target.Fd()))
+	return copyInto(ctx, source, name)
 }
 
 // Used reports whether the file system in a file is still in use.
