@@ -23,8 +23,8 @@ func newStateImport(c *cli.Console) *cobra.Command {
 records: one of create-env, of bosh-init, or of bootstrap from another place. It
 neither asks nor changes the cloud, and overwrites no existing record.
 
-A file of create-env needs no import: give it with --state. Nor do several instances,
-whose states are in the folder NAME: give NAME.json with --state.`,
+A file of create-env needs no import: give it with --state. The states of several
+instances, in the folder NAME, need none either: give NAME.json with --state.`,
 		Example: "  bootstrap state import bosh.yml --vm-cid i-0a1b2c3d --disk-cid vol-4e5f6a7b --disk-size 65536\n" +
 			"  bootstrap state import bosh.yml --from old/bosh-deployments.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -100,9 +100,9 @@ func restoreVersion(ctx context.Context, c *cli.Console, place deployment.Place,
 	for _, note := range done.Notes {
 		c.Say(report.Info, note)
 	}
-	text := fmt.Sprintf("Version %d is the present one of %s", serial, strings.Join(record.Names(done.Version.Record.Instances), ", "))
+	text := fmt.Sprintf("Restored version %d of %s", serial, strings.Join(record.Names(done.Version.Record.Instances), ", "))
 	if done.Before != nil && done.Before.Serial != done.Version.Serial {
-		text += fmt.Sprintf("; it was version %d before", done.Before.Serial)
+		text += fmt.Sprintf("; the current one was version %d", done.Before.Serial)
 	}
 	return printDone(c, true, text, "")
 }
