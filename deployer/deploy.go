@@ -147,6 +147,9 @@ func (r *run) findState(context.Context) error {
 	if found, err := file.Exists(r.t.StatePath); found || err != nil {
 		return err
 	}
+	if err := r.t.From.FindLost(r.t.StatePath); err != nil {
+		return err
+	}
 	if r.asked.SkipIfMissing {
 		r.t.Out.Info(fmt.Sprintf("No deployment state file at %s: nothing to delete.", r.t.From.StateName(r.t.StatePath)))
 		return errDone

@@ -160,14 +160,13 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		if err := all.Await(ctx, opts, s.Record); err != nil {
 			return err
 		}
-		known := deployment.Recorded(s.Record, opts.Home)
 		var list []*record.Instance
-		for _, in := range s.List {
+		for i, in := range s.List {
 			if in.Ignored {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s is ignored: it stays as it is", in.Name())})
 				continue
 			}
-			if vm := known(in); vm.CID == "" && (does != deployment.Start || !vm.Detached) {
+			if s.lacksVM(opts, i, does) {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s has no VM: nothing to %s", in.Name(), does)})
 				continue
 			}
@@ -177,4 +176,21 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 		_ = os.RemoveAll(o.Logs) // from an earlier run
 		return deployment.RunLifecycle(ctx, o, does, s.Record, s.Names, list)
 	})
+}
+
+// lacksVM reports whether an instance has no VM that the command is about. If its state is
+// damaged or lost, that is unknown: the process of the instance reports the error.
+func (s *Selection) lacksVM(opts deployer.Options, i int, does deployment.Lifecycle) bool {
+	one, err := s.Options(opts, i)
+	if err != nil {
+		return false
+	}
+	st, found, err := file.Read(one.StateFile, opts.Home)
+	switch {
+	case err != nil:
+		return false
+	case !found:
+		return one.FindLost(one.StateFile) == nil
+	}
+	return st.CurrentVMCID == "" && (does != deployment.Start || !st.Detached())
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,11 +19,16 @@ type LostStateError struct {
 	Serial   int    // of the backup
 	Written  time.Time
 	Owned    []string // what the backup records, as State.Owned lists it
+	Deploys  bool     // the command would create the VM
 }
 
 func (e *LostStateError) Error() string {
-	return fmt.Sprintf("the deployment state of %s, %s, is missing, but its backup of %s records %s: a deploy would create a second VM beside that one; nothing was changed. `bootstrap state restore MANIFEST --instance %s %d` restores the state; if the VM does not exist any more, the next deploy creates it again",
-		e.Instance, e.State, report.Minute(e.Written), strings.Join(e.Owned, ", "), e.Instance, e.Serial)
+	would, then := "without the state, this command does not find them", "the same command finds that out"
+	if e.Deploys {
+		would, then = "a deploy would create a second VM beside that one", "the next deploy creates it again"
+	}
+	return fmt.Sprintf("the deployment state of %s, %s, is missing, but its backup of %s records %s: %s; nothing was changed. `bootstrap state restore MANIFEST --instance %s %d` restores the state; if the VM does not exist any more, %s",
+		e.Instance, e.State, report.Minute(e.Written), strings.Join(e.Owned, ", "), would, e.Instance, e.Serial, then)
 }
 
 func (e *LostStateError) Name() string { return "record-lost" }
@@ -30,10 +36,23 @@ func (e *LostStateError) Name() string { return "record-lost" }
 // refuseLost refuses to create the VM of one of several instances if its state was removed,
 // but neither by a delete nor by another command that removed the VM from it.
 func (l *Look) refuseLost() error {
-	if l.rec.From.Of == nil || l.rec.State.Found() {
+	if l.rec.State.Found() {
 		return nil
 	}
-	versions, err := file.Versions(l.rec.StatePath)
+	err := l.rec.From.FindLost(l.rec.StatePath)
+	if lost, ok := errors.AsType[*LostStateError](err); ok {
+		lost.Deploys = true
+	}
+	return err
+}
+
+// FindLost returns a *LostStateError if the missing state at path, of one of several
+// instances, was lost: a backup of it records a VM that no command has removed from it.
+func (o Options) FindLost(path string) error {
+	if o.Of == nil {
+		return nil
+	}
+	versions, err := file.Versions(path)
 	if err != nil {
 		return err
 	}
@@ -42,7 +61,7 @@ func (l *Look) refuseLost() error {
 			continue
 		}
 		return &LostStateError{
-			Instance: l.rec.From.Of.Instance.Name(), State: l.rec.From.StateName(l.rec.StatePath),
+			Instance: o.Of.Instance.Name(), State: o.StateName(path),
 			Serial: v.Serial, Written: v.Written, Owned: v.State.Owned(),
 		}
 	}
