@@ -36,8 +36,8 @@ func answers(t *testing.T, exchange string) string {
 	return ""
 }
 
-// agentAt returns a client of the agent that a server answers for.
-func agentAt(t *testing.T, server *httptest.Server) *agent.Client {
+// clientOf returns a client of the agent that a server answers for.
+func clientOf(t *testing.T, server *httptest.Server) *agent.Client {
 	t.Helper()
 	c, err := agent.New(agent.Config{
 		URL: strings.Replace(server.URL, "https://", "https://mbus:password@", 1),
@@ -85,7 +85,7 @@ func TestSendDNS(t *testing.T) {
 			}))
 			defer server.Close()
 			r := scriptedRun(t, nil)
-			r.agent = agentAt(t, server)
+			r.agent = clientOf(t, server)
 			if err := r.t.State.Update(func(st *state.State) error { st.Own.DNSVersion, st.Own.Processes = 4, []string{c.process}; return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestSendDNSOfSeveral(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	defer server.Close()
 	r := scriptedRun(t, nil)
-	r.agent = agentAt(t, server)
+	r.agent = clientOf(t, server)
 	r.reads(&manifest.Manifest{Name: "page", Group: manifest.InstanceGroup{Name: "web"}})
 	in := &deployed.Instance{ID: "id-1", Group: "web", State: "state.json"}
 	r.t.From.Of = &instance.Member{Instance: in, Record: &deployed.Record{Name: "page", Instances: []*deployed.Instance{in}, Names: &dns.Names{Version: 7}}}
