@@ -22,15 +22,13 @@ func TestReference(t *testing.T) {
 Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints the same. MANIFEST is the file to deploy, or the folder of a
 [bootstrap.yml](environment.md).
 
-| command | |
-|---|---|
 `)
 	root := Commands()
 	all := documented(root)
 	for i, c := range all {
 		name, anchor := c.Name(), strings.ReplaceAll(c.CommandPath(), " ", "-")
 		if c.Parent() == root {
-			fmt.Fprintf(&b, "| [`%s`](#%s)", name, anchor)
+			fmt.Fprintf(&b, "- [`%s`](#%s)", name, anchor)
 		} else {
 			fmt.Fprintf(&b, ", [`%s`](#%s)", name, anchor)
 		}
@@ -38,23 +36,26 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 			for c.Parent() != root {
 				c = c.Parent()
 			}
-			fmt.Fprintf(&b, " | %s |\n", marked(c.Short))
+			fmt.Fprintf(&b, ": %s\n", marked(c.Short))
 		}
 	}
 	common := commonFlags(all)
-	b.WriteString("\n## Flags of every command\n\n" + flagTable(flagRows(root.PersistentFlags())))
-	b.WriteString("\n## Common flags\n\nEach command says which of these it has; a group stands for all of its flags. If the command's own table has the flag, that text counts.\n")
+	b.WriteString("\n## Flags of every command\n\n" + flagList(flagRows(root.PersistentFlags())))
+	b.WriteString("\n## Common flags\n\nEach command names those that it has; a group stands for all of its flags. If the command lists the flag itself, that text counts.\n")
 	groups := groupsOf(t, common)
 	for _, g := range groups {
-		b.WriteString("\n### " + g.title + "\n\n" + flagTable(g.rows))
+		b.WriteString("\n### " + g.title + "\n\n" + flagList(g.rows))
 	}
 	b.WriteString("\n## Exit codes\n\n`bootstrap help exit-codes` lists them; [troubleshooting](troubleshooting.md#exit-codes) says what to do after each.\n")
 	for _, c := range all {
 		c.InitDefaultHelpFlag()
-		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n\n", c.CommandPath(), c.UseLine())
+		fmt.Fprintf(&b, "\n## %s\n\n", c.CommandPath())
+		if usage := strings.TrimSuffix(c.UseLine(), " [flags]"); usage != c.CommandPath() {
+			fmt.Fprintf(&b, "`%s`\n\n", usage)
+		}
 		b.WriteString(prose(cmp.Or(c.Long, c.Short)))
-		if words := strings.Fields(c.Example); len(words) > len(strings.Fields(c.CommandPath()))+1 { // if an example is more than the usage
-			b.WriteString("\n```\n" + unindented(c.Example) + "\n```\n")
+		if examples := telling(c); examples != "" {
+			b.WriteString("\n```\n" + examples + "```\n")
 		}
 		if len(c.Aliases) > 0 {
 			fmt.Fprintf(&b, "\nAlso: `%s`.\n", strings.Join(c.Aliases, "`, `"))
@@ -62,7 +63,7 @@ Made from the help of the program: ` + "`bootstrap COMMAND --help`" + ` prints t
 		rows := flagRows(c.NonInheritedFlags())
 		own := slices.DeleteFunc(slices.Clone(rows), func(r flagRow) bool { return slices.Contains(common, r) })
 		if len(own) > 0 {
-			b.WriteString("\n" + flagTable(own))
+			b.WriteString("\n" + flagList(own))
 		}
 		if names := commonNames(rows, common, groups); len(names) > 0 {
 			fmt.Fprintf(&b, "\n[Common flags](#common-flags): %s.\n", strings.Join(names, ", "))
@@ -86,7 +87,22 @@ func documented(of *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// flagRow is a flag in a table: its names with its value, and its meaning.
+// telling returns the examples of a command, except those that only repeat its usage.
+func telling(c *cobra.Command) string {
+	var b strings.Builder
+	for _, line := range strings.Split(unindented(c.Example), "\n") {
+		usage, rest := c.CommandPath(), strings.Fields(line)
+		if strings.HasPrefix(line, usage) {
+			rest = rest[len(strings.Fields(usage)):]
+		}
+		if len(rest) > 1 {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// flagRow is a flag in a list: its names with its value, and its meaning.
 type flagRow struct{ name, text, about string }
 
 // flagGroup is a heading for common flags. A command with all flags of a group, except
@@ -103,12 +119,13 @@ func groupsOf(t *testing.T, common []flagRow) []flagGroup {
 	rest := slices.Clone(common)
 	for _, g := range []struct{ title, names string }{
 		{"Values", "--var --var-file --var-source --vars-env --vars-file --pass-env"},
-		{"Manifest", "--bootstrap-yml --cloud-config --cloud-provider --identity --ops-file --state-key --vars-store"},
+		{"Manifest", "--bootstrap-yml --cloud-config --cloud-provider --identity --links-from --lock-file --ops-file --release --runtime-config --stemcell --vars-store"},
+		{"State", "--state --state-key"},
 		{"Agent", "--old-ca --old-mbus --task-timeout --via"},
 		{"CPI", "--cpi-timeout --package-dir --ruby"},
 		{"Questions", "--non-interactive --yes"},
 		{"Changes", "--allow-shrink --fix --keep-old-disk --on-failure"},
-		{"Jobs and disks", "--packages-group --recipient --recreate-persistent-disks --update-watch-time"},
+		{"New VMs", "--agent-timeout --compile --database --packages-group --recipient --skip-drain --update-watch-time"},
 		{"Members", "--created-before --include-blocked --only"},
 	} {
 		group := flagGroup{title: g.title}
@@ -138,13 +155,21 @@ func commonNames(rows, common []flagRow, groups []flagGroup) []string {
 		names = append(names, fmt.Sprintf("[%s](#%s)", g.title, strings.ReplaceAll(strings.ToLower(g.title), " ", "-")))
 	}
 	for _, r := range rows {
-		names = append(names, "`"+r.name+"`")
+		name := "`" + r.name + "`"
+		if slices.ContainsFunc(common, func(o flagRow) bool { return o.name == r.name && o != r }) { // name which one
+			name = "`" + r.text + "`"
+			if _, initial, ok := strings.Cut(r.about, " (default "); ok {
+				name += " (" + initial
+			}
+		}
+		names = append(names, name)
 	}
 	return names
 }
 
 // commonFlags returns the flags that at least 3 commands have with the same text. If a
-// flag has several texts, the most frequent one counts.
+// flag has several texts, the most frequent one counts, and others with another value or
+// default, which commonNames prints.
 func commonFlags(commands []*cobra.Command) []flagRow {
 	count := map[flagRow]int{}
 	for _, c := range commands {
@@ -154,11 +179,17 @@ func commonFlags(commands []*cobra.Command) []flagRow {
 	}
 	most := map[string]flagRow{}
 	for _, r := range slices.SortedFunc(maps.Keys(count), func(a, b flagRow) int { return cmp.Compare(a.text+a.about, b.text+b.about) }) {
-		if count[r] >= 3 && count[r] > count[most[r.name]] {
-			most[r.name] = r
+		if label := r.label(); count[r] >= 3 && count[r] > count[most[label]] {
+			most[label] = r
 		}
 	}
-	return slices.SortedFunc(maps.Values(most), func(a, b flagRow) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(most), func(a, b flagRow) int { return cmp.Compare(a.label(), b.label()) })
+}
+
+// label returns the name of a flag with its value and default.
+func (r flagRow) label() string {
+	_, initial, _ := strings.Cut(r.about, " (default ")
+	return r.text + " " + strings.TrimSuffix(initial, ")")
 }
 
 // flagRows returns the flags that help shows.
@@ -182,12 +213,11 @@ func flagRows(flags *pflag.FlagSet) (rows []flagRow) {
 	return rows
 }
 
-// flagTable returns a table of flags with their values and defaults.
-func flagTable(rows []flagRow) string {
+// flagList returns a list of flags with their values and defaults.
+func flagList(rows []flagRow) string {
 	var b strings.Builder
-	b.WriteString("| flag | |\n|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", r.text, r.about)
+		fmt.Fprintf(&b, "- `%s`: %s\n", r.text, r.about)
 	}
 	return b.String()
 }
