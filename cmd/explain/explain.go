@@ -19,6 +19,10 @@ type Page struct {
 // exitCode begins the heading of the page of an exit code.
 const exitCode = "Exit code "
 
+// safe is the heading of the last part of an error's page. The file leaves the part out if
+// nothing was changed.
+const safe = "**What is safe**"
+
 // Pages returns all pages in the order of the file: exit codes, then errors.
 func Pages() []Page { return parse(docs.Troubleshooting) }
 
@@ -37,6 +41,9 @@ func parse(text string) []Page {
 			page.Messages = append(page.Messages, strings.TrimPrefix(message, "> "))
 		}
 		page.Text = strings.TrimSpace(rest)
+		if len(page.Messages) > 0 && !strings.Contains(page.Text, safe) {
+			page.Text += "\n\n" + safe + "\n\nNothing was changed."
+		}
 		pages = append(pages, page)
 	}
 	return pages

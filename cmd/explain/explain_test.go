@@ -43,8 +43,8 @@ func TestParts(t *testing.T) {
 }
 
 func TestPlain(t *testing.T) {
-	pages := parse("# Title\n\n## Group\n\n### a-name\n\n> cannot do …\n> or … (SomeName)\n\nThe first sentence. A second one\nwith [a page](team.md).\n\n**Why**\n\n- One cause,\n  on two lines.\n- Another.\n\n## Next\n\n### Exit code 7\n\nSeven.\n")
-	if len(pages) != 2 || pages[1].Name != "7" || pages[0].Summary() != "The first sentence" {
+	pages := parse("# Title\n\n## Group\n\n### a-name\n\n> cannot do …\n> or … (SomeName)\n\nThe first sentence. A second one\nwith [a page](team.md).\n\n**Why**\n\n- One cause,\n  on two lines.\n- Another.\n\n**What is safe**\n\nThe disk.\n\n## Next\n\n### Exit code 7\n\nSeven.\n\n### other-name\n\n> wrong\n\nText.\n")
+	if len(pages) != 3 || pages[1].Name != "7" || pages[0].Summary() != "The first sentence" {
 		t.Fatalf("%+v", pages)
 	}
 	const want = `a-name
@@ -59,11 +59,18 @@ Why:
 
   - One cause, on two lines.
   - Another.
+
+What is safe:
+
+The disk.
 `
 	if got := pages[0].Plain(38); got != want {
 		t.Errorf("got\n%s", got)
 	}
 	if got := pages[1].Plain(38); got != "Exit code 7\n\nSeven.\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := pages[2].Plain(38); got != "other-name\n\n  wrong\n\nText.\n\nWhat is safe:\n\nNothing was changed.\n" {
 		t.Errorf("got %q", got)
 	}
 	if p, ok := Find(pages, "SomeName"); !ok || p.Name != "a-name" {
