@@ -99,20 +99,17 @@ func (in *Inputs) ReleasesOf(jobs []manifest.JobRef) []manifest.Release {
 func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs []manifest.JobRef, stemcell bool) (*Artifacts, error) {
 	a := &Artifacts{Inputs: in, Releases: map[string]*artifact.Release{}}
 	var (
-		mu   sync.Mutex
-		errs []error
-		g    errgroup.Group
+		mu sync.Mutex
+		g  errgroup.Group
 	)
 	g.SetLimit(4)
 	// All failures are reported, so that a wrong digest and a wrong URL are corrected in
-	// one run.
-	start := func(fn func() error) {
+	// one run: of each release, and last of the stemcell. In this order, instances that
+	// fail for the same reasons have the same error.
+	errs := make([]error, len(releases)+1)
+	start := func(i int, fn func() error) {
 		g.Go(guard.Func(func() error {
-			if err := guard.Call(fn); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
+			errs[i] = guard.Call(fn)
 			return nil
 		}))
 	}
@@ -123,13 +120,13 @@ func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs [
 	if stemcell && strings.HasPrefix(in.Manifest.ResourcePool.Stemcell.URL, "embedded:") {
 		// The stemcell comes first: blobs of jobs that it replaces are not fetched. It
 		// takes no time here.
-		start(fetchStemcell)
+		start(len(releases), fetchStemcell)
 		_ = g.Wait()
 		stemcell = false
 	}
 	jobs = slices.DeleteFunc(slices.Clone(jobs), a.provided)
-	for _, rel := range releases {
-		start(func() error {
+	for i, rel := range releases {
+		start(i, func() error {
 			got, err := a.fetchRelease(ctx, rel, jobs)
 			if err != nil {
 				return err
@@ -141,11 +138,11 @@ func (in *Inputs) Fetch(ctx context.Context, releases []manifest.Release, jobs [
 		})
 	}
 	if stemcell {
-		start(fetchStemcell)
+		start(len(releases), fetchStemcell)
 	}
 	_ = g.Wait()
 	a.publish()
-	failed := slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, artifact.ErrOffline) })
+	failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, artifact.ErrOffline) })
 	if failed && ctx.Err() == nil {
 		// Otherwise each error would name another folder.
 		if err := in.Env.Store.Writable(ctx); err != nil {

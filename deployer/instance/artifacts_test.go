@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,8 @@ func refused(t *testing.T, err error, text string) {
 	}
 }
 
-// One run reports everything that cannot be fetched, with its place in the manifest.
+// One run reports everything that cannot be fetched, with its place in the manifest, and
+// in the order of the manifest.
 func TestFetchReportsAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -141,14 +143,28 @@ func TestFetchReportsAll(t *testing.T) {
 	if err := env.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	in := reads(New(env, Options{}), &manifest.Manifest{Releases: []manifest.Release{
-		{Name: "web", URL: "file://" + dir + "/web.tgz", Pos: document.Position{File: "m.yml", Line: 3, Column: 1}},
-		{Name: "db", URL: "file://" + dir + "/db.tgz", Pos: document.Position{File: "m.yml", Line: 4, Column: 1}},
-	}})
-	in.Manifest.ResourcePool.Stemcell = manifest.StemcellRef{URL: "embedded:none", Pos: document.Position{File: "m.yml", Line: 9, Column: 1}}
+	in := reads(New(env, Options{}), &manifest.Manifest{})
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("r%d", i)
+		in.Manifest.Releases = append(in.Manifest.Releases, manifest.Release{
+			Name: name, URL: "file://" + dir + "/" + name + ".tgz", Pos: document.Position{File: "m.yml", Line: 3 + i, Column: 1},
+		})
+		want = append(want, fmt.Sprintf("m.yml:%d:1", 3+i), name+".tgz")
+	}
+	in.Manifest.ResourcePool.Stemcell = manifest.StemcellRef{URL: "embedded:none", Pos: document.Position{File: "m.yml", Line: 40, Column: 1}}
+	want = append(want, "m.yml:40:1", "embedded:none")
 	a, err := in.Fetch(t.Context(), in.Manifest.Releases, nil, true)
-	for _, want := range []string{"m.yml:3", "web.tgz", "m.yml:4", "db.tgz", "m.yml:9", "embedded:none"} {
-		refused(t, err, want)
+	if err == nil {
+		t.Fatal("fetched what does not exist")
+	}
+	text := err.Error()
+	for _, w := range want {
+		_, after, found := strings.Cut(text, w)
+		if !found {
+			t.Fatalf("no %q at its place in:\n%v", w, err)
+		}
+		text = after
 	}
 	if len(a.Releases) != 0 || a.Stemcell != nil {
 		t.Errorf("fetched %v, %v", a.Releases, a.Stemcell)
