@@ -166,13 +166,12 @@ func (w *wanted) network(name string, i int) wantedNetwork {
 	return n
 }
 
-// sources returns the names of releases or stemcells that have no URL, or one of git, by
-// the first of the keys that they have.
+// sources returns the names of releases or stemcells that have no URL, by the first of the
+// keys that they have.
 func sources(list document.Value, keys ...string) []string {
 	var names []string
 	for _, item := range items(list) {
-		url := item.Get("url").Scalar()
-		if url != "" && !strings.HasPrefix(url, "git+") {
+		if item.Get("url").Scalar() != "" {
 			continue
 		}
 		for _, key := range keys {
