@@ -39,7 +39,8 @@ umask 077
 vcap=${VCAP_ROOT:-/var/vcap}
 dir=$vcap/data/errand-of-bootstrap-$1
 `
-	// startErrand prints started; or running, if the errand runs already; or what is missing.
+	// startErrand prints started; or running, if the errand runs already; or slow, if it may
+	// start later; or what is missing.
 	startErrand = errandFolder + `
 for tool in setsid flock tail env; do
   command -v $tool >/dev/null || { echo "the VM has no program $tool"; exit; }
@@ -65,7 +66,7 @@ setsid flock -n -o "$dir/lock" sh -c '
 ' errand "$dir" "$@" >/dev/null 2>&1 </dev/null &
 n=0
 while [ ! -s "$dir/pid" ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
-[ -s "$dir/pid" ] || { echo "it did not start within 5 s"; exit; }
+[ -s "$dir/pid" ] || { if kill -s 0 $! 2>/dev/null; then echo slow; else echo "it did not start"; fi; exit; }
 echo started
 `
 	// followErrand shows the output, without its first bytes, until the errand has ended. If
@@ -151,6 +152,8 @@ func (v *VM) startErrand(ctx context.Context, login sshLogin, job string) (begun
 		return false, &NoErrandError{Name: job}
 	case answer == "running":
 		v.Report.Warning(fmt.Sprintf("the errand %s is running already: this is its output", job))
+	case answer == "slow":
+		return true, fmt.Errorf("cannot start the errand %s on %s: it has not begun within 5 s; if it begins later, the same command follows it", job, v.Instance)
 	case answer != "started":
 		return false, &noStreamError{errors.New(answer)}
 	}

@@ -31,6 +31,7 @@ type machine struct {
 	vm    *VM
 	login sshLogin
 	root  string
+	path  string // PATH of the scripts
 	// before is called with the script of a session, before it runs. If it returns false,
 	// the connection is lost after the script.
 	before func(script string) bool
@@ -63,7 +64,7 @@ func newMachine(t *testing.T, before func(script string) bool) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	m := &machine{root: t.TempDir(), before: before}
+	m := &machine{root: t.TempDir(), path: os.Getenv("PATH"), before: before}
 	m.vm = &VM{Instance: "web/0", Report: report.New(func(report.Event) {})}
 	m.login = sshLogin{user: "vcap", key: key, host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port, hostKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(host.PublicKey())))}
 	config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }}
@@ -106,7 +107,7 @@ func (m *machine) serve(conn net.Conn, config *ssh.ServerConfig) {
 		}
 		keep := m.before(string(script))
 		cmd := exec.Command("sh", "-c", command.Text)
-		cmd.Env = append(os.Environ(), "VCAP_ROOT="+m.root)
+		cmd.Env = append(os.Environ(), "VCAP_ROOT="+m.root, "PATH="+m.path)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(script), channel, channel.Stderr()
 		_ = cmd.Run()
 		if !keep {
@@ -127,6 +128,16 @@ func (m *machine) write(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	programtest.Write(t, path, text)
+}
+
+// find returns the path of a program of this machine.
+func find(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // ended waits until the errand has ended: it writes into a folder of the test.
@@ -168,6 +179,26 @@ func TestLostAtStart(t *testing.T) {
 	if err == nil || errors.As(err, &not) || !strings.Contains(err.Error(), "the same command follows it") {
 		t.Error(err)
 	}
+	m.ended(ctx, t)
+}
+
+// An errand that starts late on a busy VM may run: it is not run by the agent, too.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, func(string) bool { return true })
+	m.write(t, "jobs/check/bin/run", "#!/bin/sh\nexit 0\n")
+	sleep, setsid := find(t, "sleep"), find(t, "setsid")
+	m.write(t, "tools/sleep", "#!/bin/sh\n") // the script does not wait long
+	m.write(t, "tools/setsid", "#!/bin/sh\nuntil [ -e \"$VCAP_ROOT/go\" ]; do "+sleep+" 0.02; done\nexec "+setsid+" \"$@\"\n")
+	m.path = filepath.Join(m.root, "tools") + ":" + m.path
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	_, err := m.vm.streamErrand(ctx, m.login, ErrandOptions{Name: "check", Stdout: io.Discard, Stderr: io.Discard})
+	var not *noStreamError
+	if err == nil || errors.As(err, &not) || !strings.Contains(err.Error(), "the same command follows it") {
+		t.Error(err)
+	}
+	m.write(t, "go", "")
 	m.ended(ctx, t)
 }
 
