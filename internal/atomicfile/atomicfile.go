@@ -36,7 +36,7 @@ func WriteMode(path string, data []byte, mode fs.FileMode) error {
 }
 
 func replace(path string, data []byte, dress func(temp *os.File) error) error {
-	dir, base := filepath.Split(path)
+	dir, base := filepath.Dir(path), filepath.Base(path)
 	temp, err := os.CreateTemp(dir, "."+base+"*")
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func SyncDir(dir string) error {
 // RemoveStale removes temporary files that interrupted writes of the file at path left
 // behind. The caller must hold the lock of the file.
 func RemoveStale(path string) {
-	dir, base := filepath.Split(path)
+	dir, base := filepath.Dir(path), filepath.Base(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return

@@ -68,3 +68,19 @@ func TestRemoveStale(t *testing.T) {
 	}
 	RemoveStale(filepath.Join(dir, "none", "file"))
 }
+
+// The temporary file is beside the file, also if its path has no folder: the folder for
+// temporary files may be on another file system, or be missing.
+func TestWriteBesideIt(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"TMPDIR", "TMP"} {
+		t.Setenv(name, filepath.Join(dir, "missing"))
+	}
+	if err := Write("plan.json", []byte("new")); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{"plan.json"}) {
+		t.Errorf("there is %v", got)
+	}
+}
