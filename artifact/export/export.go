@@ -3,7 +3,6 @@
 package export
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,32 +56,11 @@ func FileName(name, version, stemcell string) string {
 // Write replaces the file at path by the release, atomically, and returns the digest of the
 // file, "sha256:HEX". The same contents are written as the same bytes.
 func Write(ctx context.Context, path string, r Release) (sum string, err error) {
-	sum, err = write(ctx, path, r)
+	sums := digest.NewSums("sha256")
+	err = atomicfile.ReplaceBy(path, func(w io.Writer) error { return pack(ctx, io.MultiWriter(w, sums), r) })
 	if err != nil {
 		return "", fmt.Errorf("cannot write the compiled release %s/%s to %s: %w", r.Name, r.Version, path, err)
 	}
-	return sum, nil
-}
-
-func write(ctx context.Context, path string, r Release) (string, error) {
-	dir, base := filepath.Split(path)
-	temp, err := os.CreateTemp(cmp.Or(dir, "."), "."+base+"*")
-	if err != nil {
-		return "", err
-	}
-	sums := digest.NewSums("sha256")
-	err = pack(ctx, io.MultiWriter(temp, sums), r)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return "", err
-	}
-	_ = atomicfile.SyncDir(cmp.Or(dir, "."))
 	return "sha256:" + sums.Hex()["sha256"], nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -173,6 +174,27 @@ func TestSameContentsAreTheSameBytes(t *testing.T) {
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("two files differ: %s", sums)
+	}
+}
+
+// A file that others of the group may read stays so.
+func TestModeOfTheFileIsKept(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	path := filepath.Join(t.TempDir(), "web.tgz")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := export.Write(context.Background(), path, exported(t, source(t))); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o660 {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
 

@@ -5,6 +5,7 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,23 +26,35 @@ func Write(path string, data []byte) error {
 
 // Replace is like Write, but replaces whatever is at path by a new file. It is for files
 // of the program: for these, opening a pipe would wait for a process that reads from it.
-func Replace(path string, data []byte) error {
-	return replace(path, data, func(temp *os.File) error { return dress(temp, path) })
+func Replace(path string, data []byte) error { return ReplaceBy(path, text(data)) }
+
+// ReplaceBy is like Replace, with what write writes. If that returns an error, the file
+// stays as it is.
+func ReplaceBy(path string, write func(io.Writer) error) error {
+	return replace(path, write, func(temp *os.File) error { return dress(temp, path) })
 }
 
 // WriteMode is like Write, but the caller chooses the mode, also of an existing
 // file: for files of an embedded VM.
 func WriteMode(path string, data []byte, mode fs.FileMode) error {
-	return replace(path, data, func(temp *os.File) error { return temp.Chmod(mode) })
+	return replace(path, text(data), func(temp *os.File) error { return temp.Chmod(mode) })
 }
 
-func replace(path string, data []byte, dress func(temp *os.File) error) error {
+// text returns a function that writes data.
+func text(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+func replace(path string, write func(io.Writer) error, dress func(temp *os.File) error) error {
 	dir, base := filepath.Dir(path), filepath.Base(path)
 	temp, err := os.CreateTemp(dir, "."+base+"*")
 	if err != nil {
 		return err
 	}
-	_, err = temp.Write(data)
+	err = write(temp)
 	if err == nil {
 		err = dress(temp)
 	}
