@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -619,36 +618,6 @@ func packages(t *testing.T) []listed {
 
 const module = "bootstrap"
 
-var update = flag.Bool("update", false, "write the tables of this file to docs/architecture.md")
-
-// docs/architecture.md shows the tables of this file.
-func TestArchitecturePage(t *testing.T) {
-	const name = "docs/architecture.md"
-	page, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(page)
-	for block, rows := range map[string]map[string][]string{"imports": imports(), "libraries": libraries()} {
-		begin, end := "<!-- begin "+block+" -->\n", "<!-- end "+block+" -->"
-		head, rest, found := strings.Cut(want, begin)
-		_, tail, closed := strings.Cut(rest, end)
-		if !found || !closed {
-			t.Fatalf("%s has no block of %s", name, block)
-		}
-		want = head + begin + printed(block, rows) + end + tail
-	}
-	if want == string(page) {
-		return
-	}
-	if !*update {
-		t.Fatalf("the tables of %s are not those of this test; write them with: go test . -update", name)
-	}
-	if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Files and folders that the pages for developers name must exist.
 func TestPagesNameExistingFiles(t *testing.T) {
 	named := regexp.MustCompile("`([a-z0-9_.-]+/[a-zA-Z0-9_./-]*[a-zA-Z0-9])`")
@@ -668,22 +637,6 @@ func TestPagesNameExistingFiles(t *testing.T) {
 			}
 		}
 	}
-}
-
-// printed returns a table in Markdown.
-func printed(block string, rows map[string][]string) string {
-	text := map[string]string{
-		"imports":   "| package | imports |\n|---|---|\n",
-		"libraries": "| library | imported by |\n|---|---|\n",
-	}[block]
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		list := slices.Sorted(slices.Values(rows[name]))
-		if name == "" {
-			name = "main.go"
-		}
-		text += "| " + name + " | " + strings.Join(list, ", ") + " |\n"
-	}
-	return text
 }
 
 func TestImports(t *testing.T) {
