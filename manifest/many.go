@@ -213,6 +213,7 @@ func (r *reader) readMany(top document.Value) {
 		top.Get("cloud_provider").Get("ssh_tunnel").Get("host").Warn("is one host, but the deployment may have several instances: write 0.0.0.0, which stands for the address of each instance")
 	}
 	var list names
+	taken := map[staticAddress]string{}
 	for _, item := range top.Get("instance_groups").Items() {
 		if !item.IsNull() && !sections.Map(item, "instance_groups[]") {
 			continue
@@ -236,6 +237,7 @@ func (r *reader) readMany(top document.Value) {
 		if p := one.Placement; p != nil {
 			g.Group = p.Group
 			g.Zones = item.Get("azs").Texts() // The manifest's order decides between zones that are equal otherwise.
+			refuseTaken(item.Get("networks").Items(), g, taken)
 			p.Group.Instances = 1
 			p.mbus, p.tunnel = one.CPI.MBusURL, one.CPI.SSHTunnel
 			one.settle()
@@ -245,6 +247,30 @@ func (r *reader) readMany(top document.Value) {
 		r.checkBlobstore()
 		r.readCompilation()
 		d.Groups = append(d.Groups, g)
+	}
+}
+
+// staticAddress is an address that a manifest asks for.
+type staticAddress struct {
+	network string
+	addr    netip.Addr
+}
+
+// refuseTaken reports the static addresses of a group that an earlier group has, and adds
+// its own. Errands have addresses only while they run.
+func refuseTaken(networks []document.Value, g Group, taken map[staticAddress]string) {
+	if g.Errand || len(networks) != len(g.Wishes) {
+		return
+	}
+	for i, w := range g.Wishes {
+		for _, addr := range w.Static {
+			key := staticAddress{w.Network, addr}
+			if other, found := taken[key]; found && other != g.Name {
+				networks[i].Get("static_ips").Fail("%s is an address of the instance group %q already", addr, document.Literal(other))
+				break
+			}
+			taken[key] = g.Name
+		}
 	}
 }
 

@@ -94,6 +94,20 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
+// Two groups cannot have the same static address, unless one is an errand, which has it
+// only while it runs.
+func TestSameStaticAddress(t *testing.T) {
+	t.Parallel()
+	const own = "instances: 2\n  azs: [z2, z1]\n  vm_type: small\n  stemcell: default\n  networks: [{name: default}]"
+	same := strings.NewReplacer("instances: 2", "instances: 1", "default}]", "default, static_ips: [10.0.0.10]}]").Replace(own)
+	path, opts := written(t, own, same)
+	_, err := LoadDeployment(t.Context(), path, opts)
+	if err == nil || !strings.Contains(err.Error(), `instance_groups[1].networks[0].static_ips: 10.0.0.10 is an address of the instance group "db" already`) {
+		t.Errorf("%v", err)
+	}
+	deploymentOf(t, own, "lifecycle: errand\n  "+same)
+}
+
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	d := deploymentOf(t)
