@@ -329,6 +329,8 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 			}
 			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
 			row.Warnings = view.Warnings
+		default:
+			row.settle(made[i].file.Plan)
 		}
 	}
 	if len(failed) > 0 {
@@ -383,6 +385,14 @@ func (p *Plan) sameForAll(made []planned) error {
 // creates reports whether a plan creates a VM and replaces none.
 func creates(v *plan.View) bool {
 	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == plan.VM })
+}
+
+// settle makes a deploy start an instance that it changes in nothing, if results of an
+// interrupted run are unknown: its process finds them out.
+func (row *Row) settle(of plan.Plan) {
+	if why, unsettled := of.Unsettled(); unsettled {
+		row.Action, row.Changes = Change, []plan.Line{{What: plan.State, Action: plan.Note, Why: []string{why.String()}}}
+	}
 }
 
 // changesOf lists the changes of a plan.

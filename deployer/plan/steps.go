@@ -378,6 +378,15 @@ func (d Decision) Detached() bool {
 	return slices.ContainsFunc(d.Warnings, func(r Reason) bool { return r.Cause == StaysDetached })
 }
 
+// Unsettled returns which results a deploy finds out before it plans again; false: none.
+func (d Decision) Unsettled() (Reason, bool) {
+	i := slices.IndexFunc(d.Warnings, func(r Reason) bool { return r.Cause == Undetermined })
+	if i < 0 {
+		return Reason{}, false
+	}
+	return d.Warnings[i], true
+}
+
 // StartSteps returns the steps of bootstrap start.
 func StartSteps(d Decision) []Step {
 	return down([]Step{{Kind: RecordStarted}}, list{d}.startJobs())
