@@ -51,7 +51,10 @@ func prepare(ctx context.Context, opts Options) (*coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	gone := toPrune(opts, old)
+	gone, err := toPrune(opts, old)
+	if err != nil {
+		return nil, err
+	}
 	members = append(slices.Clip(members), gone...)
 	c.record = newRecord(opts, members)
 	for _, m := range c.record.Members[len(members)-len(gone):] {
@@ -113,7 +116,7 @@ func choose(opts Options, old *Record) ([]fleet.Member, error) {
 	if opts.Action == fleet.DeleteStrategy {
 		removed := Members(old.RemovedFrom(opts.Fleet, opts.Home), all)
 		if opts.Choice.Removed {
-			if err := refuseUnreadable(opts.Fleet, opts.Home, removed); err != nil {
+			if err := refuseUnreadable(opts, opts.Fleet.Members, removed); err != nil {
 				return nil, err
 			}
 			all = nil

@@ -22,12 +22,15 @@ func (r *Record) updates() int {
 }
 
 // toPrune returns the members to delete after the others were updated. Without a record of
-// earlier runs there are none.
-func toPrune(opts Options, old *Record) []fleet.Member {
+// earlier runs there are none. Blocked members are not planned, which would find out that
+// their states cannot be read.
+func toPrune(opts Options, old *Record) ([]fleet.Member, error) {
 	if !opts.Choice.Prune {
-		return nil
+		return nil, nil
 	}
-	return Members(old.RemovedFrom(opts.Fleet, opts.Home), opts.Fleet.Members)
+	gone := Members(old.RemovedFrom(opts.Fleet, opts.Home), opts.Fleet.Members)
+	blocked := slices.DeleteFunc(slices.Clone(opts.Fleet.Members), func(m fleet.Member) bool { return m.Blocked == nil || opts.IncludeBlocked })
+	return gone, refuseUnreadable(opts, blocked, gone)
 }
 
 // next returns the next step of the run: members are deleted after all others have ended

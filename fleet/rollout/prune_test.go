@@ -60,3 +60,28 @@ func TestDeleteRemovedUnreadable(t *testing.T) {
 		t.Fatalf("%v; deleted: %q", err, s.calls("delete"))
 	}
 }
+
+// It may also be an old copy of a blocked member, whose plan would report that its state
+// cannot be read.
+func TestPruneUnreadable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "abc", "", nil)
+	for _, name := range []string{"a", "b", "c"} {
+		s.deployedAs(t, name, nil)
+	}
+	if _, err := Deploy(t.Context(), s.options(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.write(t, "fleet.yml", "members:\n- manifest: a.yml\n  blocked: {why: an audit, by: anna}\n- manifest: b.yml\n")
+	state := s.file("a-state.json")
+	s.write(t, "a-state.json", "{")
+	opts := s.options(t)
+	opts.Prune = true
+	if _, err := Deploy(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "whether c is an old copy of the member a") || s.calls("delete") != "" {
+		t.Fatalf("%v; deleted: %q", err, s.calls("delete"))
+	}
+	s.write(t, "a-state.json", state)
+	if r, err := Deploy(t.Context(), opts); err != nil || s.calls("delete") != "c" {
+		t.Fatalf("%v: %s; deleted: %q", err, verdicts(r), s.calls("delete"))
+	}
+}

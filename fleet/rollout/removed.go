@@ -182,20 +182,20 @@ func livingOf(f *fleet.Fleet, home string) func() map[string]bool {
 	})
 }
 
-// refuseUnreadable returns an error if the state of a member of the fleet file cannot be
-// read: a removed member may be an old copy of it.
-func refuseUnreadable(f *fleet.Fleet, home string, removed []fleet.Member) error {
+// refuseUnreadable returns an error if the state of one of some members of the fleet file
+// cannot be read: a removed member may be an old copy of it.
+func refuseUnreadable(opts Options, members, removed []fleet.Member) error {
 	if len(removed) == 0 {
 		return nil
 	}
-	for _, m := range f.Members {
-		_, err := instancesOf(m, home)
+	for _, m := range members {
+		_, err := instancesOf(m, opts.Home)
 		if err == nil {
-			_, _, err = readState(m, home)
+			_, _, err = readState(m, opts.Home)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot find out whether %s is an old copy of the member %s, whose state cannot be read: %w; to delete it nevertheless: \"bootstrap fleet delete %s --only %s\"",
-				removed[0].Name, m.Name, err, f.Path, removed[0].Name)
+				removed[0].Name, m.Name, err, opts.Fleet.Path, removed[0].Name)
 		}
 	}
 	return nil
