@@ -278,7 +278,7 @@ func Owned(v *record.Version) []string {
 }
 
 // bringVersions copies the versions of a deployment to another place, and removes them from
-// the folder where they were.
+// the folder where they were. Those that cannot be read stay there.
 func bringVersions(ctx context.Context, from, to Place) error {
 	old, new := versionsOf(from.Dir(), from.Opts), versionsOf(to.Dir(), to.Opts)
 	list, err := old.list(ctx)
@@ -287,6 +287,9 @@ func bringVersions(ctx context.Context, from, to Place) error {
 	}
 	for _, v := range slices.Backward(list) {
 		if v.Err != nil {
+			if from.Opts.Warn != nil {
+				from.Opts.Warn(fmt.Errorf("cannot move version %d of the deployment to %s: %w; it stays as %s", v.Serial, to.Name, v.Err, v.Path))
+			}
 			continue
 		}
 		data, err := v.Encode()
@@ -303,8 +306,16 @@ func bringVersions(ctx context.Context, from, to Place) error {
 			return err
 		}
 	}
-	if from.Opts.Team == nil {
-		return os.RemoveAll(old.folder)
+	if from.Opts.Team != nil {
+		return nil
 	}
+	for _, v := range list {
+		if v.Err == nil {
+			if err := os.Remove(v.Path); err != nil {
+				return fmt.Errorf("cannot remove a version of the deployment that is in %s now: %w; run the same command again", to.Name, err)
+			}
+		}
+	}
+	_ = os.Remove(old.folder) // It stays if versions are left.
 	return nil
 }

@@ -294,6 +294,32 @@ func TestRestoreDamagedVersion(t *testing.T) {
 	}
 }
 
+// A move keeps versions that it cannot copy.
+func TestMoveDamagedVersion(t *testing.T) {
+	t.Parallel()
+	from, to := placeOf(t.TempDir()), placeOf(t.TempDir())
+	var warnings []string
+	from.Opts.Warn = func(err error) { warnings = append(warnings, err.Error()) }
+	write(t, from, map[string]string{"web/0": "vm-1"})
+	write(t, from, map[string]string{"web/0": "vm-2"})
+	folder := record.VersionsIn(from.Dir())
+	if err := os.WriteFile(filepath.Join(folder, "1.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Move(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+	if got := serials(t, to); !slices.Equal(got, []int{2}) {
+		t.Errorf("the versions %v are moved", got)
+	}
+	if left := record.Versions(folder); len(left) != 1 || left[0].Serial != 1 {
+		t.Errorf("%v are left", left)
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "cannot move version 1") {
+		t.Errorf("the warnings are %q", warnings)
+	}
+}
+
 // A disk that is the current one in a version and orphaned in another is recorded in both.
 func TestRestoreOrphaned(t *testing.T) {
 	t.Parallel()
