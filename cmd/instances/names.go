@@ -2,12 +2,18 @@ package instances
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/deployer"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // SendingNames extends a command about one instance: after it, the other instances of the
@@ -23,7 +29,10 @@ func SendingNames(c *cli.Console, cmd *cobra.Command, run func(context.Context, 
 		s := &Command{Console: c, Cobra: cmd, Dir: opts.Of.Record.Dir()}
 		unlock, err := s.Lock(ctx, opts)
 		if err != nil {
-			return nil // Another run about several instances sends them at its end.
+			if !isLocked(err) { // Another run about several instances sends them at its end.
+				opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: fmt.Sprintf("cannot send the DNS records to the other instances: %v; the next deploy sends them", err)})
+			}
+			return nil
 		}
 		defer unlock()
 		all, err := opts.LoadRecord(s.Dir)
@@ -32,4 +41,11 @@ func SendingNames(c *cli.Console, cmd *cobra.Command, run func(context.Context, 
 		}
 		return deployment.SendNames(ctx, s.Options(opts, nil), all)
 	}
+}
+
+// isLocked reports whether an error says that another run has locked the deployment.
+func isLocked(err error) bool {
+	_, here := errors.AsType[*file.LockedError](err)
+	_, elsewhere := errors.AsType[*team.HeldError](err)
+	return here || elsewhere
 }
