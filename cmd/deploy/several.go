@@ -336,8 +336,11 @@ func (s *several) delete() error {
 			return err
 		}
 		if !old.Needed() {
-			if count, err := opts.WorkersLeft(ctx); count > 0 && err == nil {
-				_, err := deployer.DeleteWorkers(ctx, opts)
+			count, err := opts.WorkersLeft(ctx)
+			if count > 0 && err == nil {
+				_, err = deployer.DeleteWorkers(ctx, opts)
+			}
+			if count > 0 || err != nil {
 				return err
 			}
 			if opts.SkipIfMissing {
