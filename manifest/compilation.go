@@ -69,6 +69,14 @@ func (r *reader) readCompilation() {
 	m.Compilation = c
 }
 
+// completeWorker gives the manifest of compilation VMs the secrets and public names of this
+// one, which has the same values.
+func (m *Manifest) completeWorker() {
+	if w := m.Compilation.Worker; w != nil {
+		w.Secrets, w.Names = m.Secrets, m.Names
+	}
+}
+
 // readWorkers reads the number of VMs.
 func (r *reader) readWorkers(place document.Value) int {
 	n, ok := place.Whole()

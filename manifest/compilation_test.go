@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,9 @@ func TestCompilation(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := c.Worker
+	if !slices.Contains(w.Secrets, "other") {
+		t.Errorf("the output of a compilation VM may have the password: %q", w.Secrets)
+	}
 	if !c.Asked || c.Workers != 3 || !c.Reuse || c.Fixed || w.Zone() != "z2" || len(w.Group.Jobs) > 0 || w.Group.Disk != nil {
 		t.Errorf("%+v, %+v", c, w.Group)
 	}

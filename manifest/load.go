@@ -54,6 +54,7 @@ func (r *reader) finish(d *document.Document) (m *Manifest, err error) {
 	r.addKey(secrets)
 	m.Secrets, m.StoreReaders = secrets.Sorted(), d.StoreReaders()
 	m.Names = m.publicNames(d.Names())
+	m.completeWorker()
 	return m, nil
 }
 

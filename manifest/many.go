@@ -99,6 +99,7 @@ func (d *Deployment) complete(m *Manifest) {
 		}
 		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
 		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
+		of.completeWorker()
 	}
 }
 

@@ -57,7 +57,7 @@ func (d *Deployment) WorkerOf(ctx context.Context, group string, who Identity) (
 		of := own.Groups[i].Manifest
 		if own.Groups[i].Name == group && of.Compilation.Worker != nil {
 			m := *of.Compilation.Worker
-			m.Identity, m.Secrets, m.Names = &who, of.Secrets, of.Names
+			m.Identity = &who
 			return &m, nil
 		}
 	}
