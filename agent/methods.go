@@ -236,12 +236,12 @@ func (c *Client) MigrateDisk(ctx context.Context) error {
 // AddPersistentDisk tells the agent where to find a disk; hint is the CPI's
 // result of attach_disk.
 func (c *Client) AddPersistentDisk(ctx context.Context, cid string, hint any) error {
-	return c.do(ctx, message{method: "add_persistent_disk", doing: "make the disk " + cid + " known", args: []any{cid, hint}}, nil)
+	return c.do(ctx, message{method: "add_persistent_disk", doing: "add the disk " + cid + " to its settings", args: []any{cid, hint}}, nil)
 }
 
 // RemovePersistentDisk makes the agent forget the disk, before it is detached.
 func (c *Client) RemovePersistentDisk(ctx context.Context, cid string) error {
-	return c.do(ctx, message{method: "remove_persistent_disk", doing: "make the disk " + cid + " forgotten", args: []any{cid}}, nil)
+	return c.do(ctx, message{method: "remove_persistent_disk", doing: "remove the disk " + cid + " from its settings", args: []any{cid}}, nil)
 }
 
 // CompileRequest is a package to be compiled on the VM.

@@ -116,7 +116,7 @@ func (e Entry) remove(keep map[string]bool) error {
 		}
 		removal.Tree(f)
 		if _, err := os.Lstat(f); err == nil {
-			return fmt.Errorf("%s is still there", f)
+			return fmt.Errorf("%s still exists", f)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Kind is what is looked for.
+// Kind says whether an entry is a release or a stemcell.
 type Kind int
 
 // The kinds.
@@ -37,7 +37,7 @@ func (k Kind) String() string {
 // key returns the key of bootstrap.yml with the sources of the kind.
 func (k Kind) key() string { return k.String() + "_sources" }
 
-// Finder finds what a manifest names without a URL.
+// Finder finds the releases and stemcells that a manifest names without a URL.
 type Finder struct {
 	Manifest string // path; - for standard input
 	LockFile string // empty: LockPath
@@ -49,7 +49,7 @@ type Finder struct {
 	// Newer selects the names for which Find looks for newer versions, although the lock
 	// file has them; nil: none.
 	Newer func(name string) bool
-	// Offline looks into nothing but the lock file, folders and what is embedded.
+	// Offline uses only the lock file, folders and the embedded releases and stemcells.
 	Offline bool
 	Getenv  func(string) string
 	Dial    func(ctx context.Context) (proxy.Dial, error) // how servers are reached; the dial may be nil
@@ -160,7 +160,7 @@ func (f *Finder) FindStemcell(ctx context.Context, source, os, version string) (
 	return found, nil
 }
 
-// put writes what was found into the document.
+// put writes the URL and the digest that were found into the document.
 func (f *Finder) put(w want, found Used) {
 	pos := found.pos
 	if !found.Locked {
@@ -173,7 +173,7 @@ func (f *Finder) put(w want, found Used) {
 	w.item.Put("sha1", found.SHA1, pos)
 }
 
-// wants lists what a manifest wants from sources.
+// wants lists the releases and stemcells for which a manifest needs sources.
 func (f *Finder) wants(top document.Value) []want {
 	var list []want
 	add := func(w want, sources []string) {

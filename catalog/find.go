@@ -20,7 +20,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// lookUp finds what a manifest wants in its source.
+// lookUp finds a release or stemcell in its source.
 func (f *Finder) lookUp(ctx context.Context, w want) (Entry, error) {
 	e := Entry{Kind: w.kind, Name: w.label, Wanted: w.version, Source: w.source}
 	if strings.HasPrefix(w.place, "embedded:") {
@@ -121,7 +121,8 @@ func (f *Finder) lookUpHere(ctx context.Context, w want, e *Entry) error {
 	return f.fromFolder(ctx, w, path, e)
 }
 
-// identify checks that an archive is what is wanted, and notes its version.
+// identify checks that an archive is the wanted release or stemcell, and records its
+// version.
 func identify(ctx context.Context, w want, path string, e *Entry) error {
 	id, err := artifact.Identify(ctx, path)
 	if err != nil {

@@ -36,8 +36,8 @@ type offer struct {
 	name, os, version, url, sha1 string
 }
 
-// fromIndex finds what is wanted in an index. URLs in it start from the place of the
-// index.
+// fromIndex finds a release or stemcell in an index. Relative URLs in the index start from
+// its place.
 func (f *Finder) fromIndex(w want, r io.Reader, place string, e *Entry) error {
 	data, err := io.ReadAll(r)
 	switch {

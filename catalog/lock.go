@@ -34,8 +34,8 @@ type Entry struct {
 	Name   string // of the release; of a stemcell, its operating system or its name, as the manifest says
 	Wanted string // the version that the manifest wants
 	Source string // where it was looked for
-	// Version, URL and SHA1 are what was found. SHA1 is a digest as a manifest has it;
-	// empty for a folder, for what is embedded, and for a commit, which is in the URL.
+	// Version, URL and SHA1 describe the found file. SHA1 is a digest as a manifest has it;
+	// empty for a folder, for an embedded file, and for a commit, which is in the URL.
 	Version, URL, SHA1 string
 
 	pos document.Position // in the lock file
@@ -160,7 +160,8 @@ func (l *Lock) read(top document.Value) {
 	}
 }
 
-// find returns the entry for what a manifest wants and for where it is looked for.
+// find returns the entry with the name, the version and the source of a wanted release or
+// stemcell.
 func (l *Lock) find(w want) (Entry, bool) {
 	i := slices.IndexFunc(l.entries, func(e Entry) bool {
 		return e.Kind == w.kind && e.Name == w.label && e.Wanted == w.version && e.Source == w.source

@@ -9,8 +9,8 @@ import (
 // latest is the version that means the newest one.
 const latest = "latest"
 
-// fits reports whether a version is what a manifest wants: the same one, latest, or
-// 1.2.latest for those that begin with 1.2.
+// fits reports whether a version matches the one in a manifest: the same, latest, or
+// 1.2.latest for versions that begin with 1.2.
 func fits(wanted, version string) bool {
 	if wanted == latest || wanted == "" {
 		return true

@@ -42,9 +42,9 @@ func (a *reservations) choose(ctx context.Context, replace, swap bool) (err erro
 // the plan was made.
 var errTaken = errors.New("another deployment has reserved an address of the plan")
 
-// alone warns of each new address that the ledger does not have, because other
-// deployments cannot know of it.
-func (a *reservations) alone() (notes []string) {
+// unshared returns a warning for each new address that the ledger does not have, because
+// other deployments cannot know of it.
+func (a *reservations) unshared() (notes []string) {
 	if !a.ledgers.InState() {
 		return nil
 	}

@@ -188,7 +188,7 @@ func (r *run) planWorkers(ctx context.Context, machine string, deliver func(cont
 	}
 	sc := r.artifacts.Stemcell
 	if kind := r.t.HostOf(how.Worker, sc).NewMachine(ctx).Kind; compiledOn(sc, kind) != compiledOn(sc, machine) {
-		return "the section compilation of the cloud config is not used: its VMs are of the kind " + kind + ", and that of the instance is not", nil
+		return "the section compilation of the cloud config is not used: its VMs are of the kind " + kind + ", and the VM of the instance is of another kind", nil
 	}
 	w.add(r.packages.delivery, r.packages.owners())
 	w.deliver, r.workers = deliver, w

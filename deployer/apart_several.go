@@ -59,7 +59,8 @@ func CompileSeveral(ctx context.Context, opts Options, d *manifest.Deployment, a
 	return result, nil
 }
 
-// pool are VMs with one system, and what they compile for instance groups.
+// pool has the compilation VMs with one operating system, and the packages that they
+// compile for instance groups.
 type pool struct {
 	workers    *workers
 	system     string
@@ -67,8 +68,8 @@ type pool struct {
 	exports    exports
 }
 
-// compile compiles and exports what the groups need. vm is the CID of a VM of an instance;
-// empty: there is none.
+// compile compiles and exports the packages of the groups. vm is the CID of a VM of an
+// instance; empty: there is none.
 func (p *pool) compile(ctx context.Context, vm string, result *compilation.Result) error {
 	if p.exports.path != "" {
 		if err := p.workers.wantAll(ctx); err != nil {

@@ -219,7 +219,7 @@ func (pk *packages) keepCompiled(ctx context.Context, p agent.SpecPackage, after
 // keepIdle is how long the end of a deploy waits for the next byte of a compiled package.
 const keepIdle = 20 * time.Second
 
-var errKeepIdle = fmt.Errorf("the VM sent none of it for %s after the deploy had ended", keepIdle)
+var errKeepIdle = fmt.Errorf("the VM sent no data for %s after the end of the deploy", keepIdle)
 
 // awaitKept waits until the cache has the compiled packages, as long as data arrives.
 func (pk *packages) awaitKept() {

@@ -34,7 +34,7 @@ type jobs struct {
 
 	connections *Connections
 	rendered    rendered
-	previous    kept.Applied // what deploy --previous applies
+	previous    kept.Applied // the deploy that deploy --previous applies
 	again       bool         // they were applied again to a VM that had lost its jobs
 }
 

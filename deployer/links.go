@@ -140,9 +140,9 @@ func (r *run) fetchAll(ctx context.Context) error {
 	return err
 }
 
-// addConnected adds what the instance's jobs get by links to parts, which a later plan
-// compares, and returns where the links come from. If the manifest describes only one
-// instance, only links to other deployments are added.
+// addConnected adds the contents of the jobs' links to parts, which a later plan compares,
+// and returns the providers of the links. If the manifest describes only one instance, only
+// links to other deployments are added.
 func (r *run) addConnected(parts map[string]any) (sources map[string]string, err error) {
 	jobs := r.jobs.jobsOf(r.in.Manifest)
 	all, err := r.linksOf(jobs)

@@ -19,12 +19,12 @@ import (
 type oldWay struct {
 	names   string   // the regular expression that finds it in a file of a job
 	missing []string // operating systems without it
-	better  string   // what jobs use with them
+	better  string   // the way that these systems have
 }
 
-// oldWays returns what public jobs use of the stemcells up to ubuntu-jammy. From
-// ubuntu-noble on, systemd starts agent and monit; ubuntu-resolute has no runit and
-// only cgroups of version 2 (cloudfoundry/community, RFC-0058).
+// oldWays lists features of the stemcells up to ubuntu-jammy that public releases use. From
+// ubuntu-noble on, systemd starts agent and monit; ubuntu-resolute has no runit and only
+// cgroups of version 2 (cloudfoundry/community, RFC-0058).
 func oldWays() []oldWay {
 	resolute := []string{"ubuntu-resolute"}
 	return []oldWay{

@@ -224,7 +224,7 @@ func (r *run) notes() []string {
 			notes = append(notes, text)
 		}
 	}
-	notes = append(notes, r.addresses.alone()...)
+	notes = append(notes, r.addresses.unshared()...)
 	for _, problem := range r.in.Manifest.Warnings {
 		notes = append(notes, instance.Place(problem))
 	}

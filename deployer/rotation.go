@@ -113,11 +113,11 @@ func (c *rotation) wait(ctx context.Context, limit time.Duration, met error) err
 			return nil
 		case c.refusal != nil && s.untouched():
 			return c.refusal
-		case s.half(), waited >= limit, silent && s.answers():
+		case s.hasOnlyPassword(), waited >= limit, silent && s.answers():
 			if !s.answers() {
 				met = s.err
 			}
-			return &NotRotatedError{What: s.what(), Answers: s.answers(), Err: met}
+			return &NotRotatedError{What: s.advice(), Answers: s.answers(), Err: met}
 		}
 		c.askTask(ctx, s)
 		if err := wait.For(ctx, pauses.Next()); err != nil {
@@ -197,12 +197,12 @@ func (s served) untouched() bool {
 	return s.takesNew && !s.certificate
 }
 
-// half reports whether the agent certainly uses the new password with the old
+// hasOnlyPassword reports whether the agent certainly uses the new password with the old
 // certificate: it has restarted with both.
-func (s served) half() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
+func (s served) hasOnlyPassword() bool { return s.user && s.takesNew && s.refusesOld && !s.certificate }
 
-// what describes the agent's behaviour, and what to do.
-func (s served) what() string {
+// advice returns how the agent behaves, and what to do.
+func (s served) advice() string {
 	switch {
 	case s.takesNew && !s.certificate:
 		text := fmt.Sprintf("it serves the certificate with the serial number %s instead of the one with %s", instance.Serial(s.leaf), instance.Serial(s.want))

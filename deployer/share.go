@@ -15,7 +15,7 @@ import (
 	"bootstrap/templates"
 )
 
-// ShareLinks records what a deployment shares with others. With several instances, opts
+// ShareLinks records the links that a deployment shares. With several instances, opts
 // selects one of them; opts.Deployment is the manifest if it was read.
 func ShareLinks(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Plan
@@ -30,8 +30,8 @@ func ShareLinks(ctx context.Context, opts Options) error {
 	return r.execute(ctx, r.sharePhases())
 }
 
-// UnshareLinks removes what the deployment with the state, or with the folder of a record,
-// has shared. t is its store; nil: there is none.
+// UnshareLinks removes the shared links of the deployment with the state, or with the
+// folder of a record. t is its store; nil: there is none.
 func UnshareLinks(ctx context.Context, cfg instance.Config, t *team.Copy, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
@@ -56,7 +56,7 @@ func MoveLinks(cfg instance.Config, from, to string) error {
 	return shared.In(cfg.Home, cfg.Getenv).Move(from, to)
 }
 
-// runAndShare carries out the plan, and then records what the deployment shares.
+// runAndShare carries out the plan, and then records the links that the deployment shares.
 func (r *run) runAndShare(ctx context.Context) error {
 	if err := r.runPlan(ctx); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (r *run) runAndShare(ctx context.Context) error {
 	return r.shareLinks(ctx)
 }
 
-// shareLinks records on this machine, and in the store of the state, what other deployments may consume, and removes it
-// if nothing is shared any more.
+// shareLinks records the shared links on this machine and in the store of the state. If
+// there are none any more, it removes the record.
 func (r *run) shareLinks(ctx context.Context) error {
 	if r.leavesSharing() {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"bootstrap/state/team"
 )
 
-// shareInStore writes what the deployment shares to the store of its state, for other
-// machines, and names the store in the entry.
+// shareInStore writes the shared links to the store of the state, for other machines, and
+// names the store in the entry.
 func (r *run) shareInStore(ctx context.Context, e *shared.Entry) error {
 	text, err := e.Text()
 	if err != nil {

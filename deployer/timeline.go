@@ -81,7 +81,7 @@ func (r *run) hasChanged() bool {
 // maxEventError limits the error of an event, in bytes.
 const maxEventError = 500
 
-// event returns what bootstrap events lists of the run.
+// event returns the entry of the run for bootstrap events.
 func (r *run) event(t *timeline.Timeline, failure error) kept.Event {
 	e := kept.Event{Began: t.Began, Seconds: t.Seconds, By: t.User + "@" + t.Host, Command: t.Command, Status: t.Status}
 	if failure != nil {

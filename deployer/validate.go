@@ -76,7 +76,7 @@ func (v *validation) take(pos document.Position, err error) error {
 		v.problems = append(v.problems, v.linkProblems(pos, wrong)...)
 		return nil
 	}
-	list := apart(err)
+	list := unjoin(err)
 	slices.SortStableFunc(list, func(a, b error) int { return byPlace(flawOf(a).Pos, flawOf(b).Pos) })
 	for _, err := range list {
 		var panicked *guard.Panic
@@ -129,8 +129,8 @@ func flawOf(err error) *instance.Flaw {
 	return &instance.Flaw{}
 }
 
-// apart returns the errors that were joined into err.
-func apart(err error) []error {
+// unjoin returns the errors that were joined into err.
+func unjoin(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	switch {
 	case err == nil:
@@ -140,7 +140,7 @@ func apart(err error) []error {
 	}
 	var list []error
 	for _, e := range joined.Unwrap() {
-		list = append(list, apart(e)...)
+		list = append(list, unjoin(e)...)
 	}
 	return list
 }

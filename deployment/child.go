@@ -11,7 +11,7 @@ import (
 )
 
 // start starts a command about an instance and waits for its end, which the caller must
-// pass to ended. begins is what is reported before.
+// pass to ended. begins is the event that is reported before the start.
 func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rollout.Task, begins Event) (rollout.Outcome, error) {
 	if r.Confirm != nil {
 		if err := r.Confirm(ctx); err != nil {
@@ -92,8 +92,8 @@ func (r *runner) report(row *Row, e Event) {
 	r.Report(e)
 }
 
-// tell handles the progress of a command.
-func (r *runner) tell(p rollout.Progress) {
+// showProgress reports a step of a command, or passes on its end.
+func (r *runner) showProgress(p rollout.Progress) {
 	switch {
 	case p.Ended != nil:
 		r.mu.Lock()

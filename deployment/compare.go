@@ -105,7 +105,8 @@ func idsOf(list ...*record.Version) (ids []string) {
 	return ids
 }
 
-// summaryOf names what a version has of an instance: "VM vm-1, disk disk-2, 10.0.0.6".
+// summaryOf lists the resources of an instance in a version: "VM vm-1, disk disk-2,
+// 10.0.0.6".
 func summaryOf(v *record.Version, in *record.Instance) string {
 	var parts []string
 	if data := v.States[in.ID]; data != nil {

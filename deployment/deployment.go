@@ -20,7 +20,7 @@ import (
 	"bootstrap/state/file"
 )
 
-// VM is what the state of an instance says of its VM.
+// VM is the VM of an instance, as its state records it.
 type VM struct {
 	Installation string // the installation id of its state; empty: it has no state
 	CID          string // empty: it has no VM

@@ -26,7 +26,7 @@ func (e *EndedError) Error() string {
 		if e.Left > 0 {
 			text += fmt.Sprintf("; %d were left as they are", e.Left)
 		}
-		return text + "; run the same command again when that is mended"
+		return text + "; run the same command again when that is fixed"
 	}
 	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s", e.Deployment, strings.Join(e.Failures, "; "))
 	if e.Left > 0 {

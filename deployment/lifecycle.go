@@ -43,7 +43,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	}
 	r := newRunner(o, all, p, all.Dir())
 	r.does = does
-	hands := rollout.NewHere(o.program(string(does)), len(list), r.tell)
+	hands := rollout.NewHere(o.program(string(does)), len(list), r.showProgress)
 	r.change = func(ctx context.Context, row *Row, canary bool) error {
 		if does == Restart {
 			if err := r.guard(ctx, row); err != nil {
@@ -113,7 +113,7 @@ func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) 
 	if does != Restart {
 		for _, stage := range p.Stages {
 			for i := range stage {
-				stage[i].Lots = together(stage[i].Lots)
+				stage[i].Lots = oneLot(stage[i].Lots)
 			}
 		}
 	}
@@ -123,8 +123,8 @@ func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) 
 	return p, err
 }
 
-// together returns one lot with all instances of the given ones.
-func together(lots []order.Lot) []order.Lot {
+// oneLot returns one lot with all instances of the given ones.
+func oneLot(lots []order.Lot) []order.Lot {
 	var all order.Lot
 	for _, lot := range lots {
 		all.Rest = append(append(all.Rest, lot.Canaries...), lot.Rest...)

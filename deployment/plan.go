@@ -18,7 +18,7 @@ import (
 
 // Options are the parameters of a run of a deployment.
 type Options struct {
-	// Base are the options of what this process itself does about an instance.
+	// Base are the options of work on an instance in this process.
 	Base deployer.Options
 	// Advice returns what to do about an error; empty: nothing is known.
 	Advice func(error) string

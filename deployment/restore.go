@@ -172,8 +172,8 @@ func (r *restore) stateName(in *record.Instance) string {
 	return record.NewState(in, store)
 }
 
-// lost lists what only the present states record, each with its instance. Without a present
-// record, these are the states that the version replaces.
+// lost lists the resources that only the present states record, each with its instance.
+// Without a present record, it reads the states that the version replaces.
 func (r *restore) lost() []string {
 	present := r.now
 	if present == nil {
@@ -316,7 +316,8 @@ func (r *restore) leave() error {
 	return nil
 }
 
-// settle removes what is recorded again from the list of what only other versions record.
+// settle removes resources that the restored version records from the list of lost
+// resources.
 func (r *restore) settle(ctx context.Context, list []*record.Version) error {
 	again := map[string]bool{}
 	for _, what := range Owned(r.version) {

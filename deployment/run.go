@@ -122,7 +122,8 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := draft.Record.Save(); err != nil {
 		return err
 	}
-	// The record is saved first: the next run finds by it what a killed one has reserved.
+	// The record is saved first: by it, the next run finds the addresses that a killed run
+	// has reserved.
 	if err := draft.reserve(ctx, o.Base); err != nil {
 		return err
 	}
@@ -139,13 +140,13 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	r := newRunner(o, draft.Record, p, dir)
 	r.naming.expectSilent(p)
 	r.change = r.deploy
-	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.tell)
-	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.tell)
+	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.showProgress)
+	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.showProgress)
 	var keep []string
 	if o.KeepDisks {
 		keep = append(keep, "--keep-disk")
 	}
-	r.deletes = rollout.NewHere(o.program("delete", keep...), len(p.Rows), r.tell)
+	r.deletes = rollout.NewHere(o.program("delete", keep...), len(p.Rows), r.showProgress)
 	stop := guard.AfterDone(ctx, func() {
 		for _, hands := range []*rollout.Here{r.creates, r.deploys, r.deletes} {
 			hands.Interrupt("")
@@ -177,7 +178,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	return r.record.Save()
 }
 
-// endCompile deletes what compiling packages has kept for the instances and no instance uses.
+// endCompile removes the states and stemcells of compilation VMs that no instance uses.
 func (o *Options) endCompile(ctx context.Context) {
 	if err := deployer.EndCompile(ctx, o.Base); err != nil {
 		message := fmt.Sprintf("cannot remove the states of compilation VMs: %v; the next deploy or delete removes them", err)
@@ -185,8 +186,8 @@ func (o *Options) endCompile(ctx context.Context) {
 	}
 }
 
-// keepFound keeps what a run has found as a version of the deployment, if commands about
-// single instances have changed something since the last run.
+// keepFound keeps the present record and states as a version, if commands about single
+// instances have changed them since the last run.
 func (o *Options) keepFound(ctx context.Context, dir string) {
 	err := KeepVersion(ctx, dir, file.Options{Home: o.Base.Home, Team: o.Base.Team}, nil)
 	if err != nil {
@@ -362,8 +363,7 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 	})
 }
 
-// releaseUnused releases what was reserved for an instance that no run has reached. The
-// command that deletes an instance finds nothing to delete then.
+// releaseUnused releases the addresses of a new instance for which no command was started.
 func (r *runner) releaseUnused(ctx context.Context, row *Row) error {
 	if len(row.in.Addresses) == 0 {
 		return nil

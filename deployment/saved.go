@@ -13,8 +13,8 @@ import (
 	"bootstrap/deployment/record"
 )
 
-// Saved is a saved plan of a deployment with several instances, with what it was made from,
-// so that a deploy runs exactly that plan or refuses.
+// Saved is a saved plan of a deployment with several instances. It has the digests of its
+// inputs, so that a deploy runs exactly this plan or refuses.
 type Saved struct {
 	Format     int                          `json:"format"`  // that of the plans of instances
 	Several    bool                         `json:"several"` // true: it is no plan of one instance

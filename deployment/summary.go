@@ -61,7 +61,8 @@ func (p *Plan) Sets() []Set {
 	return sets
 }
 
-// key returns what a plan does to an instance, without names that are its own.
+// key returns the changes of an instance as text, without the instance's own names:
+// instances with the same key are one set.
 func (row *Row) key() string {
 	parts := []string{string(row.Action), row.Why, string(row.Disk), strings.Join(row.Down, ",")}
 	for _, c := range row.Changes {
@@ -147,7 +148,7 @@ func (p *Plan) serve() {
 	}
 }
 
-// through fills in what the turn of the group does to its service.
+// through fills in how many instances of the group are down during its turn.
 func (s *Service) through(turn order.Turn, rows map[string]*Row) {
 	gone := 0 // instances that were deleted, which no longer serve
 	if !turn.Delete.Last {

@@ -33,8 +33,8 @@ func versionsOf(dir string, opts file.Options) versions {
 	return v
 }
 
-// like returns a file with the owner of the versions; empty: they are this machine's copy.
-func (vs versions) like() string {
+// ownerFile returns a file with the owner of the versions; empty: they are this machine's copy.
+func (vs versions) ownerFile() string {
 	if vs.opts.Team != nil {
 		return ""
 	}
@@ -92,7 +92,7 @@ func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *recor
 			return nil, err
 		}
 	}
-	if err := record.KeepVersion(vs.folder, now, vs.like()); err != nil {
+	if err := record.KeepVersion(vs.folder, now, vs.ownerFile()); err != nil {
 		return nil, err
 	}
 	return now, record.PruneVersions(vs.folder, spare)
@@ -200,7 +200,7 @@ func (vs versions) setOnly(ctx context.Context, list ...*record.Version) error {
 		return t.Record().SetOnly(ctx, only)
 	}
 	for _, v := range list {
-		if err := record.KeepVersion(vs.folder, v, vs.like()); err != nil {
+		if err := record.KeepVersion(vs.folder, v, vs.ownerFile()); err != nil {
 			return err
 		}
 	}
@@ -302,7 +302,7 @@ func bringVersions(ctx context.Context, from, to Place) error {
 				return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.folder)
 			}
 		}
-		if err := record.WriteVersion(new.folder, v.Serial, data, new.like()); err != nil {
+		if err := record.WriteVersion(new.folder, v.Serial, data, new.ownerFile()); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ func TestAgentThatHangs(t *testing.T) {
 	}{
 		// This deploy compiles the package, and succeeds even if the package does not get
 		// into the cache.
-		{"hang", "get_blob", "deploy MANIFEST", 0, "is not kept in the cache: the VM sent none of it(?s).*Succeeded"},
+		{"hang", "get_blob", "deploy MANIFEST", 0, "is not kept in the cache: the VM sent no data(?s).*Succeeded"},
 		{"hang", "put_blob", "deploy MANIFEST --task-timeout 5s", 69, "no data was transferred for too long"},
 		{"hang", "start", "deploy MANIFEST --task-timeout 5s", 1, "cannot start the jobs: not done after 5s, the time limit of --task-timeout"},
 		{"huge", "get_blob", "logs MANIFEST", 1, "larger than the limit of 8192 MiB for an archive of logs; ask for less, with --job or --only"},

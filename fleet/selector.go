@@ -92,13 +92,13 @@ func (s Selector) Check(members []Member) error {
 	case len(labels) == 0:
 		return errors.New("no member has the label " + s.String() + ": the fleet file has no labels")
 	case !labels[s.Label]:
-		return fmt.Errorf("no member has the label %s%s", s.Label, near(s.Label, labels))
+		return fmt.Errorf("no member has the label %s%s", s.Label, suggest(s.Label, labels))
 	}
-	return fmt.Errorf("no member has the label %s%s", s, near(s.Value, values))
+	return fmt.Errorf("no member has the label %s%s", s, suggest(s.Value, values))
 }
 
-// near suggests a similar option or, if there is none, lists some of them.
-func near(word string, options map[string]bool) string {
+// suggest returns a similar option or, if there is none, some of the options.
+func suggest(word string, options map[string]bool) string {
 	list := slices.Sorted(maps.Keys(options))
 	if advice := spelling.Suggest(word, list); advice != "" {
 		return advice

@@ -184,8 +184,8 @@ func readResources(c document.Value) map[string]any {
 	return resources
 }
 
-// Resources returns the resources that the VM needs, and its cloud_properties besides;
-// nil if the manifest names a VM type. Those of set win over what the CPI answers.
+// Resources returns the resources that the VM needs, and its other cloud_properties; nil if
+// the manifest names a VM type. Those of set win over the answer of the CPI.
 func (m *Manifest) Resources() (resources, zone, set map[string]any) {
 	if m.Placement == nil || m.Placement.kind.sources[resourcesKey] != resourcesKey {
 		return nil, nil, nil

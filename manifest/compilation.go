@@ -105,7 +105,7 @@ func (c *Compilation) reach(m *Manifest) {
 		c.Worker, c.Refused = nil, "the network "+main.Network+" is dynamic, so the address of the VM's agent is not known"
 		return
 	}
-	w.Placement.mbus, w.Placement.tunnel = anywhere(mbus), tunnel
+	w.Placement.mbus, w.Placement.tunnel = onAnyAddress(mbus), tunnel
 	if m.Placement != nil {
 		w.Placement.leaf = m.Placement.leaf
 	}
@@ -116,16 +116,16 @@ func (c *Compilation) reach(m *Manifest) {
 	agent, _ := m.CPI.Properties["agent"].(map[string]any)
 	text, _ := agent["mbus"].(string)
 	if listens, err := url.Parse(text); err == nil && listens.Hostname() == own && own != "" {
-		listens.Host = anywhere(listens).Host
+		listens.Host = onAnyAddress(listens).Host
 		w.CPI.Properties, agent = maps.Clone(m.CPI.Properties), maps.Clone(agent)
 		agent["mbus"] = listens.String()
 		w.CPI.Properties["agent"] = agent
 	}
 }
 
-// anywhere returns the URL with a host that stands for the address of any VM. The
+// onAnyAddress returns the URL with a host that stands for the address of any VM. The
 // certificate of the agent is checked for the same name as before.
-func anywhere(mbus *url.URL) *url.URL {
+func onAnyAddress(mbus *url.URL) *url.URL {
 	if unspecified(mbus) {
 		return mbus
 	}
@@ -139,9 +139,10 @@ func anywhere(mbus *url.URL) *url.URL {
 	return &open
 }
 
-// workerEnv returns the settings of the agent of a compilation VM: those of the group
-// that say how the agent is reached, and given ones; or all of the group, if none are
-// given. It leaves out what removes compilers.
+// workerEnv returns the settings of the agent of a compilation VM: the given ones, with
+// those of the group that say how the agent is reached; or all of the group, if none are
+// given. It leaves out remove_dev_tools and remove_static_libraries, because packages need
+// the compilers and libraries.
 func workerEnv(group, given map[string]any) map[string]any {
 	env := map[string]any{}
 	of, _ := group["bosh"].(map[string]any)

@@ -164,7 +164,7 @@ var sections = keys.Table{
 	{Name: "instance_groups[].healthcheck[]", Read: []keys.Field{
 		{Key: "http", Form: keys.Word, About: "URL that must answer, such as http://:8080/health; the instance's address is the host that is left out."},
 		{Key: "status", Form: keys.Whole, Least: 100, Most: 599, About: "Status that http must answer; 200 to 399 unless given."},
-		{Key: "ca", Form: keys.Text, About: "Certificate authority of http in PEM, in place of those of this machine."},
+		{Key: "ca", Form: keys.Text, About: "CAs in PEM for the certificate of http, in place of this machine's."},
 		{Key: "tcp", Form: keys.Word, About: "HOST:PORT that must accept a connection; :PORT for the instance's address."},
 		{Key: "exec", Form: keys.Text, List: true, About: "Program of this machine and its arguments, which must succeed; BOOTSTRAP_ADDRESS is the instance's address."},
 		{Key: "timeout", Form: keys.Duration, About: "By when the check must have passed: seconds, or a time such as 2m30s; 1m unless given."},

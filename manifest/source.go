@@ -43,7 +43,7 @@ func (r *reader) sourceURL(c document.Value, what string) string {
 		case err != nil:
 			c.Fail("%v", err)
 		case !u.IsCommit():
-			c.Fail("%s; git+https:// needs a commit behind it, @COMMIT", allowed)
+			c.Fail("%s; a URL with git+https:// must end with a commit, @COMMIT", allowed)
 		}
 		return s
 	case found && !strings.ContainsAny(scheme, "/.~") && strings.HasPrefix(rest, "//"):

@@ -212,7 +212,7 @@ func (d *decider) outcome(in *instance) Outcome {
 	return o
 }
 
-// leave returns what happens to a reservation that is not used for a wish.
+// leave returns the change of a reservation that fits no wish: it is released or kept.
 func (d *decider) leave(in *instance, h holding) Change {
 	c := Change{Action: Release, Reservation: h.Reservation}
 	from := h.Address()

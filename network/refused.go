@@ -35,7 +35,7 @@ type Refused struct {
 
 // Error returns what was refused, why, who holds it, and what to do.
 func (e *Refused) Error() string {
-	return fmt.Sprintf("%s: %s (%s)", e.what(), e.why(), e.Kind)
+	return fmt.Sprintf("%s: %s (%s)", e.request(), e.reason(), e.Kind)
 }
 
 // Name returns the name of the documentation page that explains the error; empty: there
@@ -66,8 +66,8 @@ func (e *Refused) Hint() string {
 	return "correct the manifest or the cloud config, and run the same command again"
 }
 
-// what returns the request that was refused.
-func (e *Refused) what() string {
+// request returns the request that was refused.
+func (e *Refused) request() string {
 	address := "an address"
 	if e.Block.IsValid() {
 		address = showBlock(e.Block)
@@ -79,8 +79,8 @@ func (e *Refused) what() string {
 	return text
 }
 
-// why returns the reason and the advice.
-func (e *Refused) why() string {
+// reason returns the reason and the advice.
+func (e *Refused) reason() string {
 	switch e.Kind {
 	case AlreadyInUse:
 		return e.inUse()

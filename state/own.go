@@ -28,7 +28,7 @@ func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	return same, nil
 }
 
-// fitOwn removes from the own part what contradicts the other parts of the state.
+// fitOwn removes records from the own part that contradict the other parts of the state.
 func (s *State) fitOwn() {
 	if s.Own.Swap != nil && s.Own.Swap.CID == s.CurrentVMCID {
 		s.Own.Swap = nil

@@ -213,7 +213,7 @@ func (t *Tunnel) run(ctx context.Context, conn *connection) error {
 	if deadErr != nil && (serveErr == nil || errors.Is(serveErr, io.EOF) || errors.Is(serveErr, net.ErrClosed)) {
 		return deadErr
 	}
-	return fmt.Errorf("the server behind it has ended: %v", serveErr)
+	return fmt.Errorf("the server at its end has ended: %v", serveErr)
 }
 
 // keepAlive returns when the other side does not answer, the connection ends or stop is

@@ -84,7 +84,7 @@ func (r *recording) add(message agent.Request, reply []byte) {
 	}
 }
 
-// variable matches what differs between runs, by the kind of its placeholder.
+// variable matches the values that differ between runs; kind is that of the placeholder.
 var variable = []struct {
 	kind  string
 	match *regexp.Regexp

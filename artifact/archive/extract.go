@@ -104,7 +104,7 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	if reason, err := x.parents(path.Dir(name)); reason != "" || err != nil {
 		return reason, err
 	}
-	in, base, err := x.beside(name)
+	in, base, err := x.openParent(name)
 	if err != nil {
 		return "", err
 	}
@@ -123,9 +123,9 @@ func (x *extraction) entry(name string, h *tar.Header, r io.Reader) (reason stri
 	return fmt.Sprintf("it is of an unknown kind (%q)", h.Typeflag), nil
 }
 
-// beside opens the folder of an entry; this folder is not a link. Using the entry's name
+// openParent opens the folder of an entry; this folder is not a link. Using the entry's name
 // relative to this folder avoids walking the whole path in every system call.
-func (x *extraction) beside(name string) (in *os.Root, base string, err error) {
+func (x *extraction) openParent(name string) (in *os.Root, base string, err error) {
 	dir, base := path.Dir(name), path.Base(name)
 	if dir != x.last {
 		if in, err = x.root.OpenRoot(dir); err != nil {

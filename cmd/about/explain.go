@@ -59,7 +59,7 @@ Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
 			page, found := explain.Find(pages, args[0])
 			if !found {
 				if _, err := strconv.Atoi(args[0]); err == nil {
-					return fmt.Errorf("%s is not an exit code of bootstrap; of ssh it is that of the command on the VM", args[0])
+					return fmt.Errorf("%s is not an exit code of bootstrap; with bootstrap ssh it is the exit code of the command on the VM", args[0])
 				}
 				return fmt.Errorf("there is no error with the name %q (\"bootstrap explain\" lists all)%s", args[0], spelling.Suggest(args[0], explain.Names(pages)))
 			}

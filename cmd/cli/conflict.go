@@ -37,7 +37,7 @@ func ConflictRules() []ConflictRule {
 		{"fleet-deploy", "prune", "workers", "workers delete no members: bootstrap fleet delete FLEET --removed does"},
 		{"fleet-plan", "prune", "recreate", "bootstrap fleet recreate deletes no members"},
 		{"cck", "report", "auto resolution", "--report only lists the problems"},
-		{"cck", "auto", "resolution", "each of them chooses"},
+		{"cck", "auto", "resolution", "each of them chooses the resolutions"},
 		{"cache-prune", "older-than", "all", ""},
 		{"state-import", "from", cids, "the file contains the CIDs"},
 		{"state-leftovers", "adopt", "forget", "a leftover is either adopted or forgotten"},

@@ -37,7 +37,7 @@ func (c *Console) DeployFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.Var((*values.Group)(&opts.PackagesGroup), "packages-group", "also use what VMs of deployments of the group `NAME` compiled")
 	CompileFlag(f, &opts.Compile)
 	AgentFlags(f, opts)
-	f.Var(values.Watch{To: &opts.WatchTime}, "update-watch-time", "how long jobs may take to run, not the manifest's; in ms")
+	f.Var(values.Watch{To: &opts.WatchTime}, "update-watch-time", "ms that jobs may take to run, in place of the manifest's")
 	TimeVar(f, &opts.AgentTimeout, "agent-timeout", 10*time.Minute, "how long a new VM's agent may take; existing: 10s")
 }
 
@@ -110,7 +110,7 @@ func StateFlag(f *pflag.FlagSet, path *string) {
 
 // InstanceFlag adds the flags that select instances of a deployment with several.
 func InstanceFlag(f *pflag.FlagSet, from *instance.Options) {
-	f.Var((*values.Instances)(&from.Instance), "instance", "of several, only GROUP, GROUP/INDEX or GROUP/ID; repeatable")
+	f.Var((*values.Instances)(&from.Instance), "instance", "select instances: GROUP, GROUP/INDEX or GROUP/ID; repeatable")
 	f.StringVar(&from.RecordDir, "record", "", "the `FOLDER` of the record of the instances")
 	f.Lookup("record").Hidden = true
 }

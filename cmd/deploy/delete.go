@@ -22,8 +22,8 @@ func newDelete(c *cli.Console) *cobra.Command {
 stemcell, the installed CPI and the state file. To continue an interrupted delete,
 run it again. On the machine that deployed, it needs neither the contents of the
 manifest nor variables nor downloads. Orphaned disks are kept, unless
---orphaned-disks is given. All instances of several are deleted with their orphaned
-disks, unless --keep-disk or --orphaned-disks=false is given.
+--orphaned-disks is given. With several instances, a delete of all also deletes
+orphaned disks, unless --keep-disk or --orphaned-disks=false is given.
 
 On a terminal it asks before it deletes the VM. Without a terminal on standard input
 it deletes a disk only with --yes.`,
@@ -62,7 +62,7 @@ it deletes a disk only with --yes.`,
 	ask.Flags(f)
 	c.TimingsFlag(f)
 	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphaned one, see bootstrap disks")
-	f.BoolVar(&opts.OrphanedDisks, "orphaned-disks", false, "delete orphaned disks, too (the default for all of several)")
+	f.BoolVar(&opts.OrphanedDisks, "orphaned-disks", false, "also delete orphaned disks (the default for all instances)")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed if there is no state file")
 	return cmd

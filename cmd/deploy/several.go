@@ -34,7 +34,7 @@ type several struct {
 	dir    string               // folder of the record
 	only   string               // names of the selected instances; empty: all
 	flags  map[string][]string  // more flags, by the command about one instance
-	read   *manifest.Deployment // what plan has read
+	read   *manifest.Deployment // set by plan
 	saved  *deployment.Saved    // deploy: the plan to carry out; nil: any
 	shown  planOutput           // plan: how the plan is printed and saved
 	ruby   string               // variable of the environment for finding the shared Ruby; empty: none
@@ -289,8 +289,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	return s.share(ctx, opts, draft.Record)
 }
 
-// share records what the deployment shares with others, once all instances are as the
-// manifest says.
+// share records the links that the deployment shares, after all instances were deployed.
 func (s *several) share(ctx context.Context, opts deployer.Options, all *record.Record) error {
 	opts.Report = func(report.Event) {}
 	i := slices.IndexFunc(all.Instances, func(in *record.Instance) bool { return in.Going == "" })

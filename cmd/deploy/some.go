@@ -17,8 +17,8 @@ type someInstances struct {
 }
 
 func (s *someInstances) flags(f *pflag.FlagSet) {
-	f.BoolVar(&s.skip, "skip-unreachable", false, "of several: leave out instances whose agent is silent")
-	f.StringVar(&s.only, "only", "", "with the `WORD` failed: change only instances that do not run")
+	f.BoolVar(&s.skip, "skip-unreachable", false, "leave out instances with a silent agent")
+	f.StringVar(&s.only, "only", "", "change only instances in the `STATE` failed: they do not run")
 }
 
 // choose passes the flags on to a command about several instances.

@@ -135,7 +135,8 @@ func coordinate(cmd *cobra.Command, c *cli.Console, opts *rollout.Options, datab
 		return nil, err
 	}
 	opts.Hands = q.Hands
-	// Beside the fleet file, the coordinator can read what workers write.
+	// The folder of the logs is beside the fleet file, so that coordinator and workers have
+	// the same.
 	opts.Logs = strings.TrimSuffix(opts.Fleet.Path, filepath.Ext(opts.Fleet.Path)) + "-run.logs"
 	return q.Close, nil
 }

@@ -114,6 +114,6 @@ func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx
 func (s *Selection) Options(opts deployer.Options, i int) (deployer.Options, error) {
 	opts.Instance = s.List[i].Name()
 	err := opts.Select(s.Record, s.List[i])
-	opts.Report = only(opts.Instance, opts.Report)
+	opts.Report = withName(opts.Instance, opts.Report)
 	return opts, err
 }

@@ -34,7 +34,7 @@ func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) 
 		}
 		if !found || len(st.Own.Orphans) > 0 {
 			list = append(list, in)
-		} else if len(st.Owned()) == 0 { // a person has forgotten what it recorded
+		} else if len(st.Owned()) == 0 { // a command removed its records
 			empty = append(empty, in)
 		}
 		snapshots = snapshots || len(st.Own.Snapshots) > 0
@@ -54,8 +54,8 @@ func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) 
 	return nil
 }
 
-// DropAttached removes orphans that are attached to another instance from the states of
-// instances, and completes so what a killed run has begun.
+// DropAttached removes a disk from the orphans of an instance if it is attached to another
+// instance: a run was killed while it moved the disk.
 func DropAttached(ctx context.Context, opts deployer.Options, all *record.Record) error {
 	var list []*record.Instance
 	used := map[string]*record.Instance{}

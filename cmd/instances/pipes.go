@@ -8,8 +8,8 @@ import (
 )
 
 // RefusePipes returns an error if an input of a command is a pipe, which can be read only
-// once: the command starts a process for each instance. does is what the command does, such
-// as "stop several instances".
+// once: the command starts a process for each instance. does is the action for the message,
+// such as "stop several instances".
 func RefusePipes(does string, opts deployer.Options) error {
 	pipe := opts.Inputs.Pipe(opts.Manifest)
 	if pipe == "" {

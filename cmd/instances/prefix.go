@@ -8,9 +8,10 @@ import (
 	"bootstrap/deployer/report"
 )
 
-// only returns a function that passes on what an instance logs, with its name, and its
-// warnings. What several do at the same time has no order that a person could follow.
-func only(name string, pass func(report.Event)) func(report.Event) {
+// withName returns a function that passes on the log lines and warnings of an instance,
+// with its name. It drops all other events: those of several instances at the same time
+// would be in no useful order.
+func withName(name string, pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
 		switch e.Kind {
 		case report.Log:

@@ -85,7 +85,7 @@ func generating(c *cli.Console, inputs document.Options, manifest, state string)
 			return err
 		}
 		if used := instance.UsedAlready(st, names); len(used) > 0 {
-			return fmt.Errorf("the VM uses values of %s that the vars store %s does not have, and interpolate does not replace them: restore them, or have deploy generate new ones, which it asks about", strings.Join(used, ", "), shown)
+			return fmt.Errorf("the VM uses values of %s that the vars store %s does not have, and interpolate does not replace them: restore them, or let deploy generate new ones; it asks before", strings.Join(used, ", "), shown)
 		}
 		return nil
 	}

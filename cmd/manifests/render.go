@@ -62,7 +62,7 @@ instances it renders all, or those of --instance: the paths begin with GROUP/IND
 // instances.
 func renderAll(ctx context.Context, c *cli.Console, opts deployer.Options, names string, what deployer.RenderOptions) error {
 	return instances.OnDraft(ctx, c, opts, names, func(of *instances.Selection, d *manifest.Deployment, opts deployer.Options) error {
-		of.List = having(of.List, d, what.Jobs)
+		of.List = withJobs(of.List, d, what.Jobs)
 		files := make([][]FileLine, len(of.List))
 		errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
 			one, name := what, of.List[i].Name()
@@ -81,9 +81,9 @@ func renderAll(ctx context.Context, c *cli.Console, opts deployer.Options, names
 	})
 }
 
-// having returns the instances whose group has one of the jobs; all if none has any, so
+// withJobs returns the instances whose group has one of the jobs; all if none has any, so
 // that an error names them.
-func having(list []*record.Instance, d *manifest.Deployment, jobs []string) []*record.Instance {
+func withJobs(list []*record.Instance, d *manifest.Deployment, jobs []string) []*record.Instance {
 	if len(jobs) == 0 {
 		return list
 	}

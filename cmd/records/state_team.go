@@ -82,7 +82,7 @@ does the same first.`,
 			if err != nil {
 				return err
 			}
-			return printDone(c, len(kept) > 0, "This machine has what "+s.name+" has; its own version is "+strings.Join(kept, ", "), "This machine has what "+s.name+" has")
+			return printDone(c, len(kept) > 0, "This machine has the state of "+s.name+"; its own version is kept as "+strings.Join(kept, ", "), "This machine has the state of "+s.name)
 		},
 	}
 	choice.flags(cmd.Flags(), true)

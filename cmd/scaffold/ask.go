@@ -71,7 +71,7 @@ func (q *questions) release(ctx context.Context, r *Request, from Source) error 
 			return err
 		}
 		if isURL(r.Release) && r.SHA1 == "" {
-			q.say("Its digest, which the page that offers it has: SHA-1 or sha256:…")
+			q.say("Its digest, as its download page shows it: SHA-1 or sha256:…")
 			if r.SHA1, err = q.line(ctx, "digest", "", false); err != nil {
 				return err
 			}

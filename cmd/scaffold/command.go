@@ -62,7 +62,7 @@ docs/providers/README.md.`,
 				if len(args) == 1 {
 					return cli.WrongUsage(cmd, errors.New("with --manifest, the files are written beside the manifest, and no folder is named"))
 				}
-				result, err = r.beside(cmd.Context())
+				result, err = r.forManifest(cmd.Context())
 			} else {
 				result, err = run(cmd.Context(), c, r)
 			}
@@ -90,7 +90,7 @@ docs/providers/README.md.`,
 	f.Var(values.Pairs{List: &r.VarFiles, Flag: "--var-file", Want: "NAME=PATH"}, "var-file", "give a variable the content of a file, which stays where it is")
 	f.BoolVar(&r.Incomplete, "incomplete", false, "write the files even if values are missing")
 	f.StringVar(&r.Mirror, "mirror", "", "fetch the Director's files from this `URL`, not from GitHub")
-	f.StringVar(&r.Manifest, "manifest", "", "write what this manifest `FILE` of a Director needs, beside it")
+	f.StringVar(&r.Manifest, "manifest", "", "write the files that this `FILE`, a Director's manifest, needs")
 	f.BoolVar(&r.Force, "force", false, "overwrite existing files")
 	return cmd
 }

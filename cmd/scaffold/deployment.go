@@ -16,8 +16,8 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// wanted is what the manifest of a Director needs that is not in it. The names are as YAML
-// has them.
+// wanted lists what the manifest of a Director needs and does not contain. The names are
+// written as in YAML.
 type wanted struct {
 	Manifest, Lock             string
 	Provider                   bool // it has no cloud_provider
@@ -32,9 +32,9 @@ type wanted struct {
 // wantedNetwork is a network of the cloud config.
 type wantedNetwork struct{ Name, Range, Gateway, Static string }
 
-// beside writes what a Director would have been given besides a manifest: bootstrap.yml, a
-// cloud config and the CPI, for VMs on this machine.
-func (r *Request) beside(ctx context.Context) (*Result, error) {
+// forManifest writes the files that the manifest of a Director needs for VMs on this
+// machine: bootstrap.yml, a cloud config and the file of the cloud provider.
+func (r *Request) forManifest(ctx context.Context) (*Result, error) {
 	if r.Purpose != "" || r.Name != "" || r.Release != "" || r.Mirror != "" || r.Incomplete || len(r.Jobs)+len(r.Vars)+len(r.VarFiles) > 0 || r.SHA1 != "" {
 		return nil, refuse("with --manifest, only --provider local and --force can be given: the manifest has its name and its releases, and bootstrap.yml takes the values")
 	}

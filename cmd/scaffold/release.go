@@ -37,7 +37,7 @@ func (r *Request) readRelease(ctx context.Context, from Source) error {
 		}
 		r.Release, address = path, "file://"+path
 	} else if r.SHA1 == "" {
-		return refuse("--release is a URL: give the digest of the release with --sha1; the page that offers the release has it")
+		return refuse("--release is a URL: give the digest of the release with --sha1; the download page of the release shows it")
 	}
 	found, err := from.Release(ctx, address, r.SHA1)
 	if err != nil {

@@ -176,7 +176,7 @@ func stateFlag(f *pflag.FlagSet, address *string) {
 
 // place returns the vars store of a command.
 func (c commands) place(ctx context.Context, args []string, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
-	args, address, err := c.usual(args, address, keys)
+	args, address, err := c.fromEnvironment(args, address, keys)
 	if err != nil {
 		return Place{}, err
 	}

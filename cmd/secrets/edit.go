@@ -127,7 +127,7 @@ func (e Edit) edit(ctx context.Context, f *store.File, text []byte) ([]byte, err
 func (e Edit) untilValid(ctx context.Context, f *store.File, path string, text []byte) ([]byte, error) {
 	for {
 		failed := e.open(ctx, path)
-		after, err := left(path)
+		after, err := editedText(path)
 		switch {
 		case failed != nil && err == nil && bytes.Equal(after, text):
 			return nil, e.keepRests(ctx, f, path, failed)
@@ -160,8 +160,8 @@ func (e Edit) untilValid(ctx context.Context, f *store.File, path string, text [
 	}
 }
 
-// left returns the text that the editor has left at the path.
-func left(path string) ([]byte, error) {
+// editedText returns the text in the file that the editor has closed.
+func editedText(path string) ([]byte, error) {
 	const nothing = "; nothing was changed"
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -295,7 +295,7 @@ func (e Edit) keepRests(ctx context.Context, f *store.File, path string, why err
 	const most = 4
 	list := rests(path)
 	for _, rest := range list[:min(most, len(list))] {
-		data, err := left(rest)
+		data, err := editedText(rest)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 			continue
 		}

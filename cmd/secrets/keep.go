@@ -47,7 +47,7 @@ func (e Edit) keep(ctx context.Context, f *store.File, text []byte, rest string,
 	}
 	what := "your text is kept"
 	if rest != "" {
-		what = "what the editor had not saved is kept (" + rest + ")"
+		what = "the unsaved text of the editor is kept (" + rest + ")"
 	}
 	name := strings.TrimSuffix(f.Path, store.Suffix) + ".edited"
 	shown := strings.TrimSuffix(f.Shown, store.Suffix) + ".edited"

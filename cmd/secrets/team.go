@@ -84,9 +84,9 @@ func (c commands) oneStore(cmd *cobra.Command, args []string) error {
 	return cli.TooMany(cmd, args)
 }
 
-// usual adds settings of the environment to a command without a vars store: the vars
+// fromEnvironment adds settings of the environment to a command without a vars store: the vars
 // store, and keys that decrypt it.
-func (c commands) usual(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
+func (c commands) fromEnvironment(args []string, address string, keys *sealed.Keys) ([]string, string, error) {
 	if len(args) > 0 || c.address(address) != "" {
 		return args, c.address(address), nil
 	}

@@ -42,7 +42,7 @@ func instanceOrder(p *deployment.Plan) []string {
 	}
 	var names []string
 	if len(p.DNSRecords) > 0 {
-		names = append(names, "send DNS records to "+few(p.DNSRecords))
+		names = append(names, "send DNS records to "+shortList(p.DNSRecords))
 	}
 	if !p.DNSLater {
 		lines = append(lines, names...)

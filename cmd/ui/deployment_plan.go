@@ -127,14 +127,15 @@ func setCells(s deployment.Set) []string {
 		addresses = append(addresses, sortedValues(r.Addresses)...)
 	}
 	slices.Sort(zones)
-	return []string{setName(s), dash(strings.Join(zones, ", ")), dash(few(addresses)), setPlan(s), dash(strings.Join(row.Down, ", "))}
+	return []string{setName(s), dash(strings.Join(zones, ", ")), dash(shortList(addresses)), setPlan(s), dash(strings.Join(row.Down, ", "))}
 }
 
 // mostListed is how many names or addresses of a set are listed.
 const mostListed = 4
 
-// few returns a list for a cell: of a long one the first of it.
-func few(list []string) string {
+// shortList returns a list for a cell of a table. A long list is shortened to its first
+// items.
+func shortList(list []string) string {
 	if len(list) > mostListed {
 		return fmt.Sprintf("%s, and %d more", strings.Join(list[:mostListed-1], ", "), len(list)-mostListed+1)
 	}
@@ -155,10 +156,10 @@ func setName(s deployment.Set) string {
 		}
 		names = append(names, name)
 	}
-	return few(names)
+	return shortList(names)
 }
 
-// setPlan describes what the plan does with instances that do the same.
+// setPlan describes the action of the plan for a set of instances.
 func setPlan(s deployment.Set) string {
 	row := s.Rows[0]
 	switch row.Action {
@@ -187,10 +188,11 @@ func setPlan(s deployment.Set) string {
 	for _, c := range row.Changes {
 		changes = append(changes, string(c.Action)+" "+c.What)
 	}
-	return together(changes)
+	return joinChanges(changes)
 }
 
-// planReasons returns why instances change, and what is done once for several.
+// planReasons returns the reasons of the changes, and the actions that are done once for
+// several instances.
 func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
 	var lines []string
 	for _, s := range sets {
@@ -206,7 +208,7 @@ func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
 		}
 	}
 	for _, s := range p.Shared {
-		lines = append(lines, fmt.Sprintf("once for %s: %s", few(s.Instances), changeLine(s.Line)))
+		lines = append(lines, fmt.Sprintf("once for %s: %s", shortList(s.Instances), changeLine(s.Line)))
 	}
 	return lines
 }
@@ -225,7 +227,7 @@ func planWarnings(p *deployment.Plan) []string {
 	}
 	var lines []string
 	for _, text := range texts {
-		lines = append(lines, fmt.Sprintf("Warning: %s: %s", few(about[text]), text))
+		lines = append(lines, fmt.Sprintf("Warning: %s: %s", shortList(about[text]), text))
 	}
 	return lines
 }

@@ -74,7 +74,7 @@ func unplanned(out *Writer, name, reason, hint string) {
 func fleetPlan(m *rollout.Member) string {
 	switch {
 	case m.Verdict == schedule.Waiting:
-		return together(m.Changes)
+		return joinChanges(m.Changes)
 	case m.Verdict == schedule.Failed:
 		return "cannot be planned"
 	case m.Reason != "":
@@ -83,9 +83,9 @@ func fleetPlan(m *rollout.Member) string {
 	return m.Verdict.String()
 }
 
-// together joins changes with the same action: "create vm, disk" for "create vm" and
+// joinChanges joins changes with the same action: "create vm, disk" for "create vm" and
 // "create disk".
-func together(changes []string) string {
+func joinChanges(changes []string) string {
 	text, last := "", ""
 	for i, c := range changes {
 		at := max(strings.LastIndexByte(c, ' '), 0)

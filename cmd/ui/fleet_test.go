@@ -128,7 +128,7 @@ func TestChangesTogether(t *testing.T) {
 		"replace vm; create jobs":    {"replace vm", "create jobs"},
 		"update in place jobs, tags": {"update in place jobs", "update in place tags"},
 	} {
-		if got := together(changes); got != want {
+		if got := joinChanges(changes); got != want {
 			t.Errorf("%q: %q, want %q", changes, got, want)
 		}
 	}

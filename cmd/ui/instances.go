@@ -51,7 +51,8 @@ func InstanceStates(out *Writer, all *observe.InstanceStates, ps, vitals bool) {
 	}
 }
 
-// Heading prints the name of what follows, after an empty line unless it is the first one.
+// Heading prints a name above an instance's output, after an empty line unless it is the
+// first one.
 func Heading(out *Writer, name string, first bool) {
 	if !first {
 		fmt.Fprintln(out)

@@ -33,7 +33,7 @@ func Report(out *Writer, r *observe.Report) {
 	others := NewTable(out, "BEGUN", "TOOK", "DOWN", "STATUS", "OTHER RUNS ON THIS MACHINE").Yield("STATUS", 0).Yield("OTHER RUNS ON THIS MACHINE", 24)
 	for i := range r.Runs {
 		if t := r.Runs[i]; i != last {
-			others.Row(Moment(t.Began), timeline.Took(t.Seconds), some(t.DownSeconds()), string(t.Status), t.Command)
+			others.Row(Moment(t.Began), timeline.Took(t.Seconds), took(t.DownSeconds()), string(t.Status), t.Command)
 		}
 	}
 	if len(r.Runs) > 1 || len(r.Runs) == 1 && last < 0 {

@@ -21,7 +21,7 @@ func Timings(out *Writer, t *timeline.Timeline) {
 	for i, s := range t.Spans {
 		cpi, agent, service := "", "", ""
 		if s.IsTop() {
-			cpi, agent = some(t.Within(i, timeline.CPI)), some(t.Within(i, timeline.Agent))
+			cpi, agent = took(t.Within(i, timeline.CPI)), took(t.Within(i, timeline.Agent))
 		}
 		if s.Down {
 			service = "down"
@@ -36,8 +36,8 @@ func Timings(out *Writer, t *timeline.Timeline) {
 	}
 }
 
-// some returns a duration in words; empty: none.
-func some(s float64) string {
+// took returns a duration in words, and an empty text for 0.
+func took(s float64) string {
 	if s == 0 {
 		return ""
 	}

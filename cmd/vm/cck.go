@@ -232,8 +232,8 @@ func (k *cck) resolve(ctx context.Context, each []inspected) error {
 	return nil
 }
 
-// part returns a function that passes on what a part of the command reports. The end of a
-// part would be taken for that of the command.
+// part returns a function that passes on the events of a part of the command, except its
+// end, which readers would take for the end of the command.
 func (k *cck) part(show func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
 		if e.Kind != report.Ended {

@@ -98,7 +98,7 @@ func (w *walk) visit(release *artifact.Release, name, user string, path []string
 		return nil, fmt.Errorf("%s needs package '%s', which release '%s' does not have", user, name, release.Name)
 	}
 	if name == "" || name == "." || !filepath.IsLocal(name) || strings.ContainsAny(name, `/\`) {
-		return nil, fmt.Errorf("release '%s' has a package '%s', whose name is no file name", release.Name, name)
+		return nil, fmt.Errorf("release '%s' has a package '%s', whose name cannot be a file name", release.Name, name)
 	}
 	n := &node{Package: p, release: release.Name, all: map[string]*node{}}
 	if p.Compiled() && !w.host.runs(p.Stemcell) {

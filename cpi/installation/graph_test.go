@@ -73,7 +73,7 @@ func TestResolve(t *testing.T) {
 		"on itself":              {[]Job{needs(release("r", "a: a"), "j", "a")}, "circle: 'a' -> 'a'"},
 		"missing":                {[]Job{needs(one, "j", "nope")}, "job 'j' needs package 'nope', which release 'one' does not have"},
 		"missing dependency":     {[]Job{needs(release("r", "a: nope"), "j", "a")}, "package 'a' needs package 'nope', which release 'r' does not have"},
-		"name":                   {[]Job{needs(release("r", "../a:"), "j", "../a")}, "whose name is no file name"},
+		"name":                   {[]Job{needs(release("r", "../a:"), "j", "../a")}, "whose name cannot be a file name"},
 	} {
 		g, err := resolve(test.jobs, machine("os/1"))
 		got := ""

@@ -97,7 +97,7 @@ func (v *VM) RunErrand(ctx context.Context, what ErrandOptions) (ErrandOutcome, 
 		}
 		return out, err
 	}
-	v.Report.Warning(fmt.Sprintf("the output of the errand comes at its end: %v", impossible))
+	v.Report.Warning(fmt.Sprintf("the output of the errand is shown at its end: %v", impossible))
 	out.ExitCode, err = v.awaitErrand(ctx, what, jobs)
 	return out, err
 }

@@ -22,7 +22,7 @@ type noStreamError struct{ cause error }
 
 func (e *noStreamError) Error() string { return "it does not run over SSH: " + e.cause.Error() }
 
-// jobName is what may be a word of the scripts on the VM.
+// jobName matches the names that are safe as words of the scripts on the VM.
 var jobName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // The scripts for an errand run as root, with the name of the job as their argument. The
@@ -39,8 +39,8 @@ umask 077
 vcap=${VCAP_ROOT:-/var/vcap}
 dir=$vcap/data/errand-of-bootstrap-$1
 `
-	// startErrand prints started; or running, if the errand runs already; or slow, if it may
-	// start later; or what is missing.
+	// startErrand prints "started"; or "running" if the errand was running before; or "slow" if
+	// it may start later; or an error.
 	startErrand = errandFolder + `
 for tool in setsid flock tail env; do
   command -v $tool >/dev/null || { echo "the VM has no program $tool"; exit; }
@@ -84,7 +84,7 @@ tail -s 0.2 -f -c "+$(($2 + 1))" --pid="$pid" "$dir/out" &
 tail -s 0.2 -f -c "+$(($3 + 1))" --pid="$pid" "$dir/err" >&2 &
 wait
 `
-	// cancelErrand does what an agent does, if the errand runs.
+	// cancelErrand ends a running errand like an agent: TERM, and KILL after ten seconds.
 	cancelErrand = errandFolder + `
 [ -d "$dir" ] || exit 0
 flock -n -o "$dir/lock" true && exit 0
@@ -257,7 +257,7 @@ func (r *readSeen) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// short keeps the beginning of what is written: a VM may send anything.
+// short keeps the beginning of a text: a VM may send any amount.
 type short struct{ kept []byte }
 
 func (s *short) Write(p []byte) (int, error) {

@@ -63,7 +63,7 @@ func (in *Inputs) FetchAll(ctx context.Context) (*Artifacts, error) {
 		}
 		for _, ref := range in.Manifest.Group.Jobs {
 			if by := a.provider(ref); by != "" {
-				s.Info(fmt.Sprintf("Job %s of release %s: the one of %s is used in its place, and its packages are not compiled", ref.Name, ref.Release, by))
+				s.Info(fmt.Sprintf("Job %s of release %s is replaced by that of %s: its packages are not compiled", ref.Name, ref.Release, by))
 			}
 		}
 		for _, p := range document.Problems(append(UnknownProperties(in.Manifest, a.Releases), UnreadNames(in.Manifest, a.Releases)...)).Shortened() {

@@ -11,7 +11,7 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Catalog returns what finds the releases and stemcells of a manifest that have no URL.
+// Catalog returns the Finder for the releases and stemcells of a manifest that have no URL.
 func (e *Env) Catalog(path string, in document.Options) *catalog.Finder {
 	return &catalog.Finder{
 		Manifest: path, LockFile: in.Sources.LockFile, Releases: in.Sources.Releases, Stemcells: in.Sources.Stemcells,
@@ -33,7 +33,7 @@ func (req *Request) useCatalog() {
 	in.Find = req.catalog.Find
 }
 
-// SaveLock writes what the run finds into the lock file, if it deploys.
+// SaveLock makes a run that deploys write the versions that it finds into the lock file.
 func (req *Request) SaveLock(generate document.Mode) {
 	req.catalog.Save = generate == document.Write
 }
@@ -65,7 +65,7 @@ func (req *Request) Found() []string {
 	return list
 }
 
-// LockedError says that a release or stemcell is not what the lock file says.
+// LockedError says that a release or stemcell differs from its entry in the lock file.
 type LockedError struct {
 	Err  error
 	Name string // as the manifest has it

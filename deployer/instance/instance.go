@@ -64,8 +64,8 @@ type Request struct {
 	Out  *report.Output
 
 	StatePath string // set by SayPaths; empty: the run needs no state
-	// About has what commands need that do not read the manifest: from the manifest
-	// (Read), or from this machine's record of it (FindInstallation).
+	// About has the settings for commands that do not read the manifest. Read takes them
+	// from the manifest, FindInstallation from this machine's record.
 	About kept.Deployment
 
 	catalog *catalog.Finder // finds releases and stemcells without a URL

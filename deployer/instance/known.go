@@ -54,8 +54,8 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 // operations or variables.
 func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	// The manifest may have no group of a former instance, and has no address for it: what its
-	// last deploy has recorded counts.
+	// The manifest has no address for a former instance, and may have no group for it, so
+	// the record of its last deploy is used.
 	asked := !t.From.Usual && !t.From.isFormer() && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {

@@ -18,7 +18,7 @@ type LostStateError struct {
 	State    string // path of the state file, or the store
 	Serial   int    // of the backup
 	Written  time.Time
-	Owned    []string // what the backup records, as State.Owned lists it
+	Owned    []string // State.Owned of the backup
 	Deploys  bool     // the command would create the VM
 }
 

@@ -28,7 +28,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 		}
 		for _, path := range unknown(ref.Properties, known) {
 			list = append(list, document.Problem{Pos: ref.Pos, Path: ref.Path + ".properties." + path, Warning: true,
-				Message: fmt.Sprintf("job %s does not declare this property%s", ref.Name, meant(list, path, known))})
+				Message: fmt.Sprintf("job %s does not declare this property%s", ref.Name, suggestion(list, path, known))})
 		}
 	}
 	for _, level := range []struct {
@@ -37,7 +37,7 @@ func UnknownProperties(m *manifest.Manifest, releases map[string]*artifact.Relea
 	}{{group, m.Group.Properties}, {"properties", m.Properties}} {
 		for _, path := range unknown(level.props, shared) {
 			list = append(list, document.Problem{Pos: m.Group.Pos, Path: level.at + "." + path, Warning: true,
-				Message: "no job that reads these properties declares this one" + meant(list, path, shared)})
+				Message: "no job that reads these properties declares this one" + suggestion(list, path, shared)})
 		}
 	}
 	return list
@@ -84,9 +84,9 @@ func unknown(props map[string]any, known []string) []string {
 	return list
 }
 
-// meant returns a suggestion of the most similar known name; empty, if there is none or
+// suggestion returns a suggestion of the most similar known name; empty, if there is none or
 // many paths are unknown.
-func meant(found []document.Problem, path string, known []string) string {
+func suggestion(found []document.Problem, path string, known []string) string {
 	if len(found) >= document.MaxShown {
 		return ""
 	}

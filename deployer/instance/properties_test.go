@@ -32,7 +32,7 @@ func TestMeant(t *testing.T) {
 		"web.titel": "; did you mean web.title?",
 		"db.host":   "",
 	} {
-		if got := meant(nil, path, known); got != want {
+		if got := suggestion(nil, path, known); got != want {
 			t.Errorf("meant(%q) = %q, want %q", path, got, want)
 		}
 	}

@@ -36,12 +36,12 @@ func (s *Stage) Wait(ctx context.Context) *Wait {
 	w.End = wait.Remind(ctx, quiet, interval, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.tell()
+		w.emit()
 	})
 	return w
 }
 
-func (w *Wait) tell() {
+func (w *Wait) emit() {
 	w.told = w.found
 	w.stage.rep.emit(Event{Kind: Waiting, Stage: w.stage.number, Parent: w.stage.parent, Name: w.stage.name, Message: w.found, Seconds: time.Since(w.began).Seconds()})
 }
@@ -52,7 +52,7 @@ func (w *Wait) Say(text string) {
 	defer w.mu.Unlock()
 	w.found = text
 	if w.told != "" && w.told != text {
-		w.tell()
+		w.emit()
 	}
 }
 

@@ -249,7 +249,7 @@ func matching(all []Provider, kind, from string, explicit bool) (found, typed []
 	return found, typed
 }
 
-// fromOther fills a link with what another deployment shares.
+// fromOther fills a link from another deployment that shares it.
 func (r *resolver) fromOther(link *Link, asked request) {
 	shared, err := r.others.Shared(asked.deployment)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"bootstrap/network"
 )
 
-// Group is what a manifest asks of one instance group.
+// Group is an instance group of a manifest.
 type Group struct {
 	network.Group
 	From []Origin // from migrated_from

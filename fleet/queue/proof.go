@@ -59,7 +59,7 @@ func readKey(path string) (Key, error) {
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(data)))
 	if err != nil || len(key) != sha256.Size {
-		return nil, errors.New("it is damaged; copy it from a machine where it is good, or remove it on all machines")
+		return nil, errors.New("it is damaged; copy it from a machine where it is valid, or remove it on all machines")
 	}
 	return key, nil
 }

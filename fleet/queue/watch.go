@@ -98,7 +98,7 @@ func (c *Coordinator) follow(ctx context.Context, s *start, now seen) error {
 		byUs := e.Verdict == schedule.Waiting && holds(e.Proof, c.key.ofEnd(job{Fleet: c.fleet}, e))
 		if !byUs && !holds(e.Proof, c.key.ofEnd(id, e)) {
 			e = ended{
-				Verdict: schedule.Failed, ExitCode: failure.Failed, Error: "the database says that it has ended, and no worker with the key of this coordinator has said so",
+				Verdict: schedule.Failed, ExitCode: failure.Failed, Error: "the database says that it has ended, but no worker with the key of this coordinator has reported that",
 				Hint: "who can write to the database? The worker that has the member may still run it: see what it prints",
 			}
 		}

@@ -357,8 +357,8 @@ func (c *coordinator) planOne(ctx context.Context, m Member) Member {
 	return m
 }
 
-// planJobs returns the member with what a command about its jobs does: each that has a VM
-// gets the command.
+// planJobs returns the member with its plan for a command about jobs, which every member
+// with a VM gets.
 func (c *coordinator) planJobs(ctx context.Context, m Member) Member {
 	m.Verdict, m.Reason = schedule.Waiting, ""
 	one := c.byName[m.Name]

@@ -268,7 +268,7 @@ func (c *coordinator) planDelete(m Member) Member {
 		slices.SortFunc(m.Changes, func(a, b string) int { return strings.Compare(b, a) }) // the order is vm, stemcell, disk
 	case was == schedule.Done || m.killed:
 		m.Verdict = schedule.Done
-	case one.IsStored(): // This machine may have no copy: its command finds out what there is.
+	case one.IsStored(): // This machine may have no copy: the command about the member reads the store.
 	default:
 		m.Verdict, m.Reason = schedule.Unchanged, "it is not deployed"
 	}

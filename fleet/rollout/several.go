@@ -136,7 +136,7 @@ func instancesOf(m fleet.Member, home string) (*record.Record, error) {
 	return all, nil
 }
 
-// planDeleteAll returns the member with what deleting its instances does.
+// planDeleteAll returns the member with the changes of a delete of its instances.
 func planDeleteAll(m Member, all *record.Record) Member {
 	disks := len(all.Former) > 0 || slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return in.Disk })
 	m.Changes = []string{"delete vm", "delete stemcell"}

@@ -41,7 +41,7 @@ type Keys struct {
 	workFactor int // work factor of scrypt, for tests; 0: the default of age
 
 	mu      sync.Mutex
-	phrases map[string]string // right passphrases, by the name of what they protect
+	phrases map[string]string // right passphrases, by the name of the file or key
 	warned  map[string]bool
 	files   map[string]loaded // identities by path
 	last    struct {          // the last result of Open: a run reads the same file many times

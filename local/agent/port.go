@@ -14,5 +14,5 @@ func inUse(ctx context.Context, address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	return fmt.Errorf("%v has the port: %w", listener.At(ctx, address), err)
+	return fmt.Errorf("%v uses the port: %w", listener.At(ctx, address), err)
 }

@@ -30,7 +30,7 @@ type signedURL struct {
 	Headers map[string]string
 }
 
-// get returns the file of a blob and a function that removes what was fetched. Without a
+// get returns the file of a blob and a function that removes a fetched file. Without a
 // signed URL, the blob is one of the agent's own.
 func (b blobs) get(ctx context.Context, id string, from signedURL, d digest) (name string, done func(), err error) {
 	if from.URL == "" {

@@ -173,7 +173,7 @@ func mbusOf(dir string) (string, error) {
 func free(ctx context.Context, address string) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%v has the port", listener.At(ctx, address))
+		return fmt.Errorf("%v uses the port", listener.At(ctx, address))
 	}
 	if err == nil {
 		err = l.Close()

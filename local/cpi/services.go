@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// startedUnits are the units that VMs start from the unit files of their stemcell, besides
-// what runit starts: the agent, monit, and services that jobs use. The script boot-units
-// starts them.
+// startedUnits are the units that the script boot-units starts from the unit files of the
+// stemcell: the agent, monit, and services that jobs use. Runit starts its own services.
 func startedUnits() []string { return []string{"bosh-agent", "monit", "cron", "rsyslog"} }
 
 // omitted is an enabled unit of a stemcell that its VMs do not start.

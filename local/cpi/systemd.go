@@ -22,8 +22,8 @@ import (
 	"bootstrap/local/namespace"
 )
 
-// initProperty is the cloud property for what boots a VM of a stemcell whose agent and monit
-// are units of systemd.
+// initProperty is the cloud property that says which program boots the VM, for a stemcell
+// in which agent and monit are units of systemd.
 const initProperty = "init"
 
 // Values of initProperty.
@@ -33,8 +33,8 @@ const (
 	autoInit    = "auto"    // systemd, if this machine gives the VM a cgroup; otherwise this program (the default)
 )
 
-// bootTime is how long a call waits until it is known what boots the VM. The VM's first
-// process gives systemd a minute.
+// bootTime is how long a call waits for the VM to boot. The VM's first process gives
+// systemd a minute, and then boots without it.
 const bootTime = 2 * time.Minute
 
 // systemdPrograms returns the paths that systemd has in images.
@@ -141,7 +141,7 @@ func (c *call) bootedBy(vm string) (namespace.Booted, error) {
 	return booted, err
 }
 
-// awaitBoot waits until it is known what has booted the VM, or the VM ends.
+// awaitBoot waits until the VM records that it has booted, or ends.
 func (c *call) awaitBoot(ctx context.Context, vm string, ended <-chan error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("its first process did not boot it within %s", bootTime))
 	defer cancel()
@@ -156,8 +156,8 @@ func (c *call) awaitBoot(ctx context.Context, vm string, ended <-chan error) err
 	})
 }
 
-// bootNote returns a line for people about what has booted a VM, if systemd was tried, and
-// whether that was systemd. It adds to the log which units are masked.
+// bootNote returns a line for people that says whether systemd has booted the VM; empty if
+// systemd was not tried. It adds to the log which units are masked.
 func (c *call) bootNote(machine vm) (note string, systemd bool) {
 	if initOf(machine) == ownInit {
 		return "", false

@@ -154,9 +154,9 @@ func (v *service) step(now time.Time) time.Time {
 	return now.Add(v.s.cfg.Cycle)
 }
 
-// soon returns the time of the next check while a program is running, with growing
+// nextCheck returns the time of the next check while a program is running, with growing
 // pauses.
-func (v *service) soon(now time.Time) time.Time {
+func (v *service) nextCheck(now time.Time) time.Time {
 	at := now.Add(v.poll)
 	v.poll = min(v.poll*3/2, v.s.cfg.Cycle)
 	if v.deadline.After(now) && v.deadline.Before(at) {
@@ -279,7 +279,7 @@ func (v *service) awaitStart(now time.Time) time.Time {
 		}
 		v.failStart(now, why)
 	default:
-		return v.soon(now)
+		return v.nextCheck(now)
 	}
 	return now
 }
@@ -402,7 +402,7 @@ func (v *service) finishStop(now time.Time, alive bool) time.Time {
 		v.resetRules()
 		return now
 	}
-	return v.soon(now)
+	return v.nextCheck(now)
 }
 
 func (v *service) stopFailure() string {
@@ -439,7 +439,7 @@ func (v *service) bringDown(now time.Time, alive bool) time.Time {
 		}
 		return now.Add(v.s.cfg.Cycle)
 	case alive:
-		return v.soon(now)
+		return v.nextCheck(now)
 	case v.run.running():
 		// The start program has not started a process yet, or the stop program is still
 		// cleaning up within its timeout.

@@ -145,7 +145,7 @@ func (a *asking) explain(err error) string {
 	return strings.Join(all, ", ") + "; " + text
 }
 
-// record writes what has booted the VM.
+// record writes the file with Booted.
 func (i *initProcess) record(booted Booted) error {
 	text, err := json.Marshal(booted)
 	if err != nil {

@@ -31,9 +31,9 @@ const (
 // crashed is the exit code of a Go program that ended with a panic or a fatal error.
 const crashed = 2
 
-// again reports whether an agent that ended in this way is started again. An agent that
-// powered the VM off, or that cannot run, is not.
-func again(status syscall.WaitStatus) bool {
+// restartsAfter reports whether an agent that ended with this status is started again. An
+// agent that powered the VM off, or that cannot run, is not.
+func restartsAfter(status syscall.WaitStatus) bool {
 	return status.Signaled() || status.ExitStatus() == crashed || status.ExitStatus() == Interrupted
 }
 
@@ -192,7 +192,7 @@ func (i *initProcess) run(ctx context.Context) error {
 	for {
 		status, ended := i.collect()
 		switch {
-		case ended && ctx.Err() == nil && (again(status) || len(i.spec.Boot) > 0):
+		case ended && ctx.Err() == nil && (restartsAfter(status) || len(i.spec.Boot) > 0):
 			fmt.Fprintf(i.log, "%s crashed or was killed, and is started again\n", i.firstProgram())
 			if time.Since(i.began) > longestPause {
 				pauses.Reset()

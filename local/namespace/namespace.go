@@ -95,16 +95,16 @@ type Systemd struct {
 // systemctl if its systemd does not run.
 const ReplacedSystemctl = "/usr/lib/machine/systemctl"
 
-// Booted says what boots a VM with Spec.Systemd. The VM can write to the file InitFile,
-// which contains it.
+// Booted says whether systemd has booted a VM with Spec.Systemd. It is in the file
+// InitFile, to which the VM can write.
 type Booted struct {
 	Systemd string   `json:"systemd,omitempty"` // state of the stemcell's systemd, such as running or degraded; empty: it does not run
 	Failed  []string `json:"failed,omitempty"`  // its failed units
 	Reason  string   `json:"reason,omitempty"`  // why it does not run
 }
 
-// InitFile is the name of the file with Booted in the folder of a VM. It is empty until the
-// VM has booted.
+// InitFile is the name of a file in the folder of a VM. It contains Booted as JSON, and is
+// empty until the VM has booted.
 const InitFile = "init.json"
 
 // Held says how the limits of a VM are enforced.

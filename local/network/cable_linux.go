@@ -234,7 +234,7 @@ func (r *running) run(ctx context.Context) {
 	stop := guard.AfterDone(ctx, func() { _ = r.alive.Close() })
 	defer stop()
 	_, _ = r.alive.Read(make([]byte, 1)) // Read returns when the VM ends
-	r.log.Info("the VM has ended, or its cable was asked to")
+	r.log.Info("the VM has ended, or its cable was asked to end")
 }
 
 // IsConnected reports whether the cable of the VM in dir is running.

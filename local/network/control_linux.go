@@ -169,7 +169,7 @@ func ask(ctx context.Context, dir string, q question) (conn *net.UnixConn, files
 	case a.Error != "":
 		err = errors.New(a.Error)
 	case len(files) == 0:
-		err = errors.New("the VM hands out nothing")
+		err = errors.New("the VM passed no connection")
 	}
 	if err != nil {
 		closeAll(files)

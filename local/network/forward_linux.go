@@ -56,7 +56,7 @@ func (p Port) open(ctx context.Context) (*os.File, error) {
 // why completes the error for a port that cannot be opened.
 func (p Port) why(ctx context.Context, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) && p.Network == "tcp" {
-		return fmt.Errorf("%v has the port: %w", listener.At(ctx, p.listenAddress()), err)
+		return fmt.Errorf("%v uses the port: %w", listener.At(ctx, p.listenAddress()), err)
 	}
 	if why := listener.Refused(p.listenAddress(), err); why != "" {
 		return fmt.Errorf("%s: %w", why, err)

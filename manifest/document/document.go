@@ -265,7 +265,8 @@ func (c *converter) convert(n *yaml.Node, at *step, depth int) *node {
 	return null
 }
 
-// afford counts what aliases add, and reports whether the limits allow it.
+// afford counts the values and the text that aliases add, and reports whether the limits
+// allow them.
 func (c *converter) afford(n *yaml.Node, at *step, depth int) bool {
 	if c.inAlias > 0 {
 		c.nodes++

@@ -75,8 +75,8 @@ type Options struct {
 	Piped   []byte // content of standard input, for the variables file -
 	// PipedLast makes the values of standard input replace all other ones.
 	PipedLast bool
-	// Pipes keeps what is read from pipes and from Stdin for further evaluations with the
-	// same files; nil: there are none.
+	// Pipes keeps the contents of pipes and of Stdin for further evaluations with the same
+	// files; nil: there are none.
 	Pipes *Pipes
 	// Generating is called before variables get generated values, or are planned to. It
 	// gets their names, and whether the vars store exists. Its error ends the evaluation,
@@ -107,8 +107,8 @@ func (o Options) Pipe(path string) string {
 	return ""
 }
 
-// Sources are where releases and stemcells are looked for, NAME=SOURCE each, and the file
-// that keeps what was found; empty: the one beside the manifest.
+// Sources are the places of releases and stemcells, NAME=SOURCE each, and the lock file,
+// which keeps the versions that were found; empty: the one beside the manifest.
 type Sources struct {
 	Releases, Stemcells []string
 	// Links are the stores of deployments whose links are used, NAME=ADDRESS each, with

@@ -135,8 +135,7 @@ func (e *evaluation) choose(r Rotation, of []*evaluation) ([]Rotated, error) {
 	return rotated, nil
 }
 
-// choice is what a rotation can choose from: variables and values of instances, by the
-// names of the values.
+// choice has the variables and the values of instances that a rotation can name.
 type choice struct {
 	defs   []gen.Definition
 	uses   map[string][]string

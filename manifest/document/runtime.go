@@ -78,8 +78,8 @@ func (d *document) mergeRuntimeConfig(root *node, dir string) (later []versions)
 	return later
 }
 
-// versions are those of a release in a runtime config and in the manifest, or in what was
-// added to it before.
+// versions are the versions of one release: in a runtime config, and in the manifest or in
+// an earlier runtime config.
 type versions struct {
 	of    Value // in the runtime config
 	has   *node
@@ -101,9 +101,9 @@ func (e *evaluation) checkFilled(f filler) {
 	}
 }
 
-// checkVersions reports releases that the manifest, or what was added to it before, has in
-// another version. It returns those that contain variables. The name in parentheses is that
-// of the Director's error.
+// checkVersions reports releases that the manifest or an earlier runtime config has in
+// another version. It returns the versions that contain variables, which are compared
+// later. The name in parentheses is that of the Director's error.
 func (d *document) checkVersions(root *node, list Value) (later []versions) {
 	own := root.find("releases")
 	if own == nil || own.value.kind != listKind {

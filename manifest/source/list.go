@@ -72,7 +72,7 @@ func (c Config) ReadList(ctx context.Context, l List) ([]byte, error) {
 		return nil, fmt.Errorf("cannot run the program: %w", err)
 	}
 	c.dir = l.Dir
-	out, _, err := c.run(ctx, found, usual(), l.Exec[1:]...)
+	out, _, err := c.run(ctx, found, passedVariables(), l.Exec[1:]...)
 	return out, err
 }
 

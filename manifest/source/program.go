@@ -43,7 +43,7 @@ func (p *program) open(context.Context) (err error) {
 }
 
 func (p *program) find(ctx context.Context, name string) (any, error) {
-	out, code, err := p.config.run(ctx, p.found, usual(), name)
+	out, code, err := p.config.run(ctx, p.found, passedVariables(), name)
 	text := strings.TrimSpace(string(out))
 	switch {
 	case code == noValue:
@@ -86,7 +86,7 @@ func (s *sops) open(ctx context.Context) error {
 		return errors.New("the program sops is not in PATH: install sops 3 (github.com/getsops/sops)")
 	}
 	// All versions accept -d; the subcommand decrypt exists since 3.9.
-	out, _, err := s.config.run(ctx, path, append(usual(), sopsVariables()...), "-d", "--output-type", "json", file)
+	out, _, err := s.config.run(ctx, path, append(passedVariables(), sopsVariables()...), "-d", "--output-type", "json", file)
 	if err != nil {
 		return err
 	}
@@ -104,9 +104,11 @@ func (s *sops) open(ctx context.Context) error {
 
 func (s *sops) find(_ context.Context, name string) (any, error) { return s.values[name], nil }
 
-// usual lists environment variables that are passed to programs. A name that ends with an
+// passedVariables lists environment variables that are passed to programs. A name that ends with an
 // underscore stands for all names with that prefix.
-func usual() []string { return []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"} }
+func passedVariables() []string {
+	return []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SystemRoot"}
+}
 
 // sopsVariables lists the variables in which sops looks for its keys.
 func sopsVariables() []string {

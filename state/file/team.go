@@ -426,7 +426,7 @@ func put(ctx context.Context, path, name, from string, data []byte, opts Options
 			return err
 		}
 		if !bytes.Equal(d.Data, data) {
-			return fmt.Errorf("cannot move the deployment state: %s has something else than what was written there", name)
+			return fmt.Errorf("cannot move the deployment state: %s does not contain what was written there", name)
 		}
 	}
 	s.written = true

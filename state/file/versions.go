@@ -169,9 +169,9 @@ func (s *Store) readGone() map[string]bool {
 	return s.gone
 }
 
-// acceptReplaced adds resources to the list that create-env has replaced since the last
-// backup: create-env deletes what it replaces, and removes this program's keys from the
-// state file.
+// acceptReplaced adds the resources that create-env has replaced since the last backup to
+// the list of deleted ones: create-env deletes what it replaces, and removes this program's
+// keys from the state file.
 func (s *Store) acceptReplaced() error {
 	if !s.foreign {
 		return nil

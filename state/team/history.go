@@ -83,7 +83,7 @@ func (s *Store) KeepVersion(ctx context.Context, v Version, data []byte, present
 	if err != nil {
 		return err
 	}
-	gone = slices.DeleteFunc(both(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
+	gone = slices.DeleteFunc(union(h.Gone, gone), func(r string) bool { return slices.Contains(present, r) })
 	has := slices.ContainsFunc(h.Versions, func(other Version) bool { return other.Serial == v.Serial })
 	if has && slices.Equal(h.Gone, gone) {
 		return nil
@@ -151,7 +151,7 @@ func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	if err != nil || len(h.Versions) == 0 {
 		return err
 	}
-	all := both(h.Gone, gone)
+	all := union(h.Gone, gone)
 	if slices.Equal(h.Gone, all) {
 		return nil
 	}
@@ -159,8 +159,8 @@ func (s *Store) KeepGone(ctx context.Context, gone []string) error {
 	return s.writeHistory(ctx, h, version)
 }
 
-// both returns the items of both lists, sorted and without duplicates.
-func both(a, b []string) []string {
+// union returns the items of both lists, sorted and without duplicates.
+func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
