@@ -57,7 +57,7 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 	e := Event{Status: well, Seconds: took.Seconds(), Log: filepath.Join(r.Logs, r.member(row.in, r.dir).Name+".log")}
 	if outcome.Verdict == schedule.Done || outcome.Verdict == schedule.Unchanged {
 		r.mu.Lock()
-		r.ran[row.Name] = well == Done
+		r.ran[row.Name] = well == Done && !row.stopped
 		r.mu.Unlock()
 		r.report(row, e)
 		return nil

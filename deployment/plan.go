@@ -76,6 +76,7 @@ type Row struct {
 
 	in      *record.Instance
 	scripts bool // its jobs have post-deploy scripts
+	stopped bool // its jobs stay stopped, after bootstrap stop
 }
 
 // Fate is what happens to the disk of an instance that is deleted.
@@ -138,6 +139,11 @@ func (p *Plan) changesNothing() bool {
 // changes reports whether the plan does something with the instance.
 func (r Row) changes() bool {
 	return r.Action != Keep && r.Action != Leave && r.Action != Ignored && r.Action != Unreachable
+}
+
+// idle reports whether the plan starts no jobs of the instance.
+func (r Row) idle() bool {
+	return r.stopped || !slices.ContainsFunc(r.Changes, func(c plan.Line) bool { return c.Action != plan.Note })
 }
 
 // leave makes it the row of an instance that is not selected.
@@ -309,7 +315,8 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	var failed []Unplanned
 	for i := range p.Rows {
 		row, view := &p.Rows[i], &made[i].file.View
-		row.scripts = made[i].file.PostDeploy
+		row.stopped = made[i].file.Plan.Stopped
+		row.scripts = made[i].file.PostDeploy && !row.stopped
 		switch err := made[i].err; {
 		case row.Action != Keep:
 		case silent(err):
@@ -435,7 +442,7 @@ func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 			default:
 				group.Instances = append(group.Instances, order.Instance{
 					ID: row.Name, Index: row.in.Index, Zone: row.Zone, Bootstrap: row.Bootstrap, Ignored: row.in.Ignored,
-					Changes: row.changes(), New: row.Action == Create,
+					Changes: row.changes(), New: row.Action == Create, Idle: row.idle(),
 				})
 			}
 		}

@@ -128,7 +128,7 @@ func (p *Plan) serve() {
 		if row.Action != Delete {
 			s.Instances++
 		}
-		if row.Action != Create {
+		if row.Action != Create && row.Action != Unreachable && !row.stopped {
 			s.Running++
 		}
 		if row.changes() {
@@ -160,7 +160,7 @@ func (s *Service) through(turn order.Turn, rows map[string]*Row) {
 		for _, names := range [][]string{lot.Canaries, lot.Rest} {
 			var stopped []*Row
 			for _, name := range names {
-				if row := rows[name]; len(row.Down) > 0 && row.Action == Change {
+				if row := rows[name]; len(row.Down) > 0 && row.Action == Change && !row.stopped {
 					stopped = append(stopped, row)
 				}
 			}

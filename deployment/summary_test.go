@@ -70,6 +70,10 @@ func TestServe(t *testing.T) {
 	lot := func(width int, canaries []string, rest ...string) order.Lot {
 		return order.Lot{Width: width, Canaries: canaries, Rest: rest}
 	}
+	stopped := func(r Row) Row {
+		r.stopped = true
+		return r
+	}
 	for _, c := range []struct {
 		about string
 		rows  []Row
@@ -90,6 +94,12 @@ func TestServe(t *testing.T) {
 		{"the other one is deleted afterwards", []Row{change("web/0"), row("web/1", Delete, 0)},
 			order.Turn{Delete: order.Deletion{IDs: []string{"web/1"}, Width: 1, Last: true}, Lots: []order.Lot{lot(1, []string{"web/0"})}},
 			Service{Instances: 1, Changing: 2, Running: 2, MostDown: 1}},
+		{"the other one does not answer", []Row{change("web/0"), row("web/1", Unreachable, 0)}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
+			Service{Instances: 2, Changing: 1, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
+		{"the other one is stopped", []Row{change("web/0"), stopped(change("web/1"))}, order.Turn{Lots: []order.Lot{lot(2, nil, "web/0", "web/1")}},
+			Service{Instances: 2, Changing: 2, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
+		{"the other one is detached", []Row{change("web/0"), stopped(row("web/1", Keep, 0))}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
+			Service{Instances: 2, Changing: 1, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
 		{"only the state changes", []Row{row("web/0", Change, 0)}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
 			Service{Instances: 1, Changing: 1, Running: 1}},
 	} {

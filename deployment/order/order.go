@@ -1,8 +1,8 @@
 // Package order decides in which order the instances of a deployment change: which groups
 // at the same time, which zones one after another, which instances first as canaries, and
 // how many at the same time. It is pure. The rules are those of BOSH's Director, except
-// that the instances of a zone are sorted by index, and only instances with a VM are
-// canaries.
+// that the instances of a zone are sorted by index, and that instances whose jobs do not
+// start are no canaries.
 package order
 
 import (
@@ -38,7 +38,9 @@ type Instance struct {
 	Ignored   bool // true: nothing may change it
 	Changes   bool
 	New       bool
-	Detached  bool // true: it is stopped, and has no VM until it is started
+	// Idle is true if the change starts no jobs, because they are stopped or because only
+	// what is recorded changes: it does not show whether the others may change.
+	Idle bool
 }
 
 // Stage has the turns of groups that change at the same time. Stages follow one another.
@@ -97,23 +99,27 @@ func turnOf(g Group, first bool) (Turn, error) {
 		replaced := slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.New })
 		turn.Delete = Deletion{IDs: g.Going, Width: width, Last: replaced}
 	}
-	for i, instances := range lotsOf(g, first) {
-		width, err := g.width(len(instances))
+	watched := false // the canaries are in an earlier lot
+	for _, instances := range lotsOf(g, first) {
+		size := cmp.Or(busyOf(instances), len(instances))
+		width, err := g.width(size)
 		if err != nil {
 			return Turn{}, err
 		}
 		lot := Lot{Width: width}
-		canaries := 0
-		if i == 0 {
-			if canaries, err = number(g.Canaries, len(instances)); err != nil {
-				return Turn{}, fmt.Errorf("update.canaries of the instance group %q %w", g.Name, err)
-			}
+		canaries, err := number(g.Canaries, size)
+		if err != nil {
+			return Turn{}, fmt.Errorf("update.canaries of the instance group %q %w", g.Name, err)
 		}
+		if watched {
+			canaries = 0
+		}
+		watched = watched || busyOf(instances) > 0
 		if len(turn.Lots) > 0 || !first || !g.ParallelZones {
 			lot.Zone = instances[0].Zone
 		}
 		for _, in := range instances {
-			if len(lot.Canaries) < canaries && !in.Detached {
+			if len(lot.Canaries) < canaries && !in.Idle {
 				lot.Canaries = append(lot.Canaries, in.ID)
 				continue
 			}
@@ -122,6 +128,17 @@ func turnOf(g Group, first bool) (Turn, error) {
 		turn.Lots = append(turn.Lots, lot)
 	}
 	return turn, nil
+}
+
+// busyOf counts the instances whose jobs start.
+func busyOf(instances []Instance) int {
+	n := 0
+	for _, in := range instances {
+		if !in.Idle {
+			n++
+		}
+	}
+	return n
 }
 
 // lotsOf returns the instances of the group that change, by zone; or in one list, if
@@ -200,7 +217,7 @@ func (g *Group) width(size int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("update.min_healthy of the instance group %q %w", g.Name, err)
 	}
-	if !slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New }) {
+	if !slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New && !in.Idle }) {
 		return max(n, 1), nil // No instance is stopped.
 	}
 	spare := len(g.Instances) - least

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,6 +79,32 @@ func TestDirector(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("case %d: have\n%+v\nwant\n%+v\nfor %+v", i, got, want, groups)
+		}
+	}
+}
+
+// Instances whose jobs do not start are no canaries and do not count, unless all are such.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		idle []string
+		want []Lot
+	}{
+		{nil, []Lot{{Zone: "z1", Width: 1, Canaries: []string{"0"}, Rest: []string{"2"}}, {Zone: "z2", Width: 1, Rest: []string{"1", "3"}}}},
+		{[]string{"0"}, []Lot{{Zone: "z1", Width: 1, Canaries: []string{"2"}, Rest: []string{"0"}}, {Zone: "z2", Width: 1, Rest: []string{"1", "3"}}}},
+		{[]string{"0", "2"}, []Lot{{Zone: "z1", Width: 2, Rest: []string{"0", "2"}}, {Zone: "z2", Width: 2, Canaries: []string{"1"}, Rest: []string{"3"}}}},
+		{[]string{"0", "1", "2", "3"}, []Lot{{Zone: "z1", Width: 2, Rest: []string{"0", "2"}}, {Zone: "z2", Width: 2, Rest: []string{"1", "3"}}}},
+	} {
+		g := Group{Name: "web", Canaries: "1", MaxInFlight: "100%", MinHealthy: "3", Serial: true}
+		if len(c.idle) > 1 {
+			g.MinHealthy = ""
+		}
+		for i, id := range []string{"0", "1", "2", "3"} {
+			g.Instances = append(g.Instances, Instance{ID: id, Index: i, Zone: []string{"z1", "z2"}[i%2], Bootstrap: i == 0, Changes: true, Idle: slices.Contains(c.idle, id)})
+		}
+		got, err := Stages([]Group{g}, false)
+		if err != nil || !reflect.DeepEqual(got[0][0].Lots, c.want) {
+			t.Errorf("idle %v: %+v, %v; want %+v", c.idle, got, err, c.want)
 		}
 	}
 }
