@@ -91,10 +91,14 @@ func (r *reader) readSource(from document.Value) (l listed, ok bool) {
 		from.Fail("must contain exec, the program that prints the members, or url, the address with their list")
 	case len(l.Exec) == 0 || l.Exec[0] == "":
 		program.Fail("must be a list: the program and its arguments")
-	case !ca.IsNull() || !headers.IsNull():
-		ca.Fail("can be used only with url")
 	default:
 		ok = true
+		for _, other := range []document.Value{ca, headers} {
+			if !other.IsNull() {
+				other.Fail("can be used only with url")
+				ok = false
+			}
+		}
 	}
 	return l, ok
 }

@@ -118,7 +118,7 @@ members:
 		`{url: "https://u:p@b/c"}`:             "must not contain credentials",
 		`{exec: [], vars: [a]}`:                "must be a list",
 		`{exec: [a], vars: [a.b]}`:             "without dots",
-		`{exec: [a], headers: {A: b}}`:         "only with url",
+		`{exec: [a], headers: {A: b}}`:         "members[0].from.headers: can be used only with url",
 		`{url: "https://b/c", ca: absent.pem}`: "does not exist",
 		`{exce: [a]}`:                          "did you mean \"exec\"",
 	} {
