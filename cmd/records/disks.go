@@ -69,25 +69,30 @@ func listsDisks(c *cli.Console, cmd *cobra.Command) *cobra.Command {
 
 // disks returns the disks of the state that was chosen, or of several instances.
 func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDisk, error) {
-	from := s.one
-	from.Manifest, from.StateFile = cli.Manifest(args), s.file
-	opts := deployer.Options{Options: from}
-	all, list, err := severalRecorded(cmd.Context(), s.c, &opts)
+	all, list, chosen, err := s.recorded(cmd, args)
 	switch {
 	case err != nil:
 		return nil, err
 	case all != nil:
 		return disksOfAll(s.c, all, list)
 	}
-	chosen, err := s.open(cmd, args)
-	if err != nil {
-		return nil, err
-	}
 	st, err := chosen.read()
 	if err != nil {
 		return nil, err
 	}
 	return observe.Disks(st), nil
+}
+
+// recorded returns the record of several instances that was chosen, and the selected ones
+// of them; or if the record is nil, the state that was chosen.
+func (s *stateChoice) recorded(cmd *cobra.Command, args []string) (all *record.Record, list []*record.Instance, one stateFile, err error) {
+	from := s.one
+	from.Manifest, from.StateFile = cli.Manifest(args), s.file
+	all, list, err = severalRecorded(cmd.Context(), s.c, &deployer.Options{Options: from})
+	if err == nil && all == nil {
+		one, err = s.open(cmd, args)
+	}
+	return all, list, one, err
 }
 
 // severalRecorded returns the record of a deployment with several instances, and the

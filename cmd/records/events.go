@@ -8,7 +8,6 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
-	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/state/file"
 )
@@ -46,10 +45,7 @@ Of several instances it lists those of all, or of --instance.`,
 
 // events returns the events of the state that was chosen, or of several instances.
 func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenEvent, error) {
-	from := s.one
-	from.Manifest, from.StateFile = cli.Manifest(args), s.file
-	opts := deployer.Options{Options: from}
-	all, list, err := severalRecorded(cmd.Context(), s.c, &opts)
+	all, list, chosen, err := s.recorded(cmd, args)
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +54,6 @@ func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenE
 		return nil, err
 	}
 	if all == nil {
-		chosen, err := s.open(cmd, args)
-		if err != nil {
-			return nil, err
-		}
 		return eventsOf(cmd.Context(), chosen, home)
 	}
 	s.c.Start()

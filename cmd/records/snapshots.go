@@ -53,19 +53,12 @@ of --instance.`,
 
 // snapshots returns the snapshots of the state that was chosen, or of several instances.
 func (s *stateChoice) snapshots(cmd *cobra.Command, args []string) ([]ui.Snapshot, error) {
-	from := s.one
-	from.Manifest, from.StateFile = cli.Manifest(args), s.file
-	opts := deployer.Options{Options: from}
-	all, list, err := severalRecorded(cmd.Context(), s.c, &opts)
+	all, list, chosen, err := s.recorded(cmd, args)
 	switch {
 	case err != nil:
 		return nil, err
 	case all != nil:
 		return snapshotsOfAll(s.c, all, list)
-	}
-	chosen, err := s.open(cmd, args)
-	if err != nil {
-		return nil, err
 	}
 	st, err := chosen.read()
 	if err != nil {
