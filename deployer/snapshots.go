@@ -135,15 +135,20 @@ func (r *snapshotRecord) findOld(ctx context.Context) error {
 	return nil
 }
 
-// DeletesSnapshot returns the line of a question about a snapshot that is deleted.
-func DeletesSnapshot(s state.Snapshot) string {
-	return fmt.Sprintf("snapshot %s of disk %s is deleted with its data", s.CID, s.Disk)
+// DeletesSnapshot returns the line of a question about a snapshot that is deleted. instance
+// is the one of several that has it; empty: there is only one.
+func DeletesSnapshot(s state.Snapshot, instance string) string {
+	disk := s.Disk
+	if instance != "" {
+		disk += " of " + instance
+	}
+	return fmt.Sprintf("snapshot %s of disk %s is deleted with its data", s.CID, disk)
 }
 
 func (r *snapshotRecord) confirmDelete(ctx context.Context) error {
 	q := Question{Data: true}
 	for _, s := range r.found {
-		q.What = append(q.What, DeletesSnapshot(s))
+		q.What = append(q.What, DeletesSnapshot(s, ""))
 	}
 	return r.question(ctx, q)
 }

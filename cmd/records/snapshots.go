@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +88,7 @@ func snapshotsOfAll(c *cli.Console, all *record.Record, of []*record.Instance) (
 }
 
 func newSnapshotsTake(c *cli.Console) *cobra.Command {
-	of := &aboutSnapshots{c: c, do: deployer.TakeSnapshot, chosen: func(o *deployer.Options, st state.State) []string {
+	of := &aboutSnapshots{c: c, do: deployer.TakeSnapshot, chosen: func(_ *deployer.Options, _ string, st state.State) []string {
 		if d := st.Disk(); d != nil {
 			return []string{d.CID}
 		}
@@ -106,10 +105,10 @@ takes one of the disk of each, or of --instance.`,
 }
 
 func newSnapshotsDelete(c *cli.Console) *cobra.Command {
-	of := &aboutSnapshots{c: c, do: deployer.DeleteSnapshots, asks: true, chosen: func(o *deployer.Options, st state.State) (lines []string) {
+	of := &aboutSnapshots{c: c, do: deployer.DeleteSnapshots, asks: true, chosen: func(o *deployer.Options, instance string, st state.State) (lines []string) {
 		for _, s := range st.Own.Snapshots {
 			if s.CID == o.Disk || o.Disk == "" && s.Taken.Before(o.OrphansBefore) {
-				lines = append(lines, deployer.DeletesSnapshot(s))
+				lines = append(lines, deployer.DeletesSnapshot(s, instance))
 			}
 		}
 		return lines
@@ -132,7 +131,7 @@ func newSnapshotsRestore(c *cli.Console) *cobra.Command {
 	disk := ""
 	of := &aboutSnapshots{c: c, cid: true, do: func(ctx context.Context, opts deployer.Options) error {
 		return deployer.RestoreSnapshot(ctx, opts, disk)
-	}, chosen: func(o *deployer.Options, st state.State) []string {
+	}, chosen: func(o *deployer.Options, _ string, st state.State) []string {
 		if slices.ContainsFunc(st.Own.Snapshots, func(s state.Snapshot) bool { return s.CID == o.Disk }) {
 			return []string{o.Disk}
 		}
@@ -166,8 +165,8 @@ type aboutSnapshots struct {
 	cid  bool // the last argument is the CID of a snapshot
 	asks bool // it asks about the lines of chosen
 	do   func(context.Context, deployer.Options) error
-	// chosen returns a line for each object of a state that the command is about.
-	chosen func(*deployer.Options, state.State) []string
+	// chosen returns a line for each object of an instance's state that the command is about.
+	chosen func(o *deployer.Options, instance string, st state.State) []string
 	none   error // of several: no instance is chosen
 }
 
@@ -240,11 +239,8 @@ func (a *aboutSnapshots) several(ctx context.Context, dir, names string, opts de
 		if err != nil {
 			return err
 		}
-		if chosen := a.chosen(&opts, st); found && len(chosen) > 0 {
-			of = append(of, in)
-			for _, line := range chosen {
-				lines = append(lines, strings.Replace(line, " is deleted", " of "+in.Name()+" is deleted", 1))
-			}
+		if chosen := a.chosen(&opts, in.Name(), st); found && len(chosen) > 0 {
+			of, lines = append(of, in), append(lines, chosen...)
 		}
 	}
 	switch {
