@@ -174,11 +174,9 @@ func (w *workers) spare(ctx context.Context) error {
 		if w.original == nil || !p.wanted {
 			continue
 		}
-		_, found, err := w.find(ctx, p)
-		if err != nil {
+		if err := w.wantIfMissing(ctx, p); err != nil {
 			return err
 		}
-		p.wanted = !found
 	}
 	return nil
 }

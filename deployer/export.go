@@ -154,11 +154,9 @@ func (w *workers) wantAll(ctx context.Context) error {
 		if p.wanted || p.Package.Compiled() {
 			continue
 		}
-		_, found, err := w.find(ctx, p)
-		if err != nil {
+		if err := w.wantIfMissing(ctx, p); err != nil {
 			return err
 		}
-		p.wanted = !found
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package deployer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -268,8 +267,5 @@ func (r *snapshotRecord) create(ctx context.Context, s state.Snapshot, size int,
 		})
 		return err
 	})
-	if err == nil && cid == "" {
-		err = errors.New("the CPI has returned no CID of a disk")
-	}
 	return cid, err
 }

@@ -141,7 +141,7 @@ func (a *workers) nested() Options {
 	opts := a.opts
 	opts.Asked = plan.Asked{CreateOnly: true}
 	opts.Planned, opts.Confirm, opts.Templates, opts.Existing, opts.Connections = nil, nil, false, false, nil
-	opts.Database, opts.Continued, opts.Timeline, opts.Running = a.ledger, a.report, nil, a.opts.Running
+	opts.Database, opts.Continued, opts.Timeline = a.ledger, a.report, nil
 	return opts
 }
 

@@ -135,6 +135,13 @@ func (a *workers) find(ctx context.Context, p *toCompile) (artifact.Compiled, bo
 	return found, ok, err
 }
 
+// wantIfMissing marks a package for compiling, unless a VM without jobs has compiled it.
+func (a *workers) wantIfMissing(ctx context.Context, p *toCompile) error {
+	_, found, err := a.find(ctx, p)
+	p.wanted = err == nil && !found
+	return err
+}
+
 // keys returns the keys under which the cache keeps a package of a VM without jobs.
 func (a *workers) keys(p *toCompile) []artifact.CompiledKey {
 	if !slices.Contains(p.key.Sources, "") {
@@ -172,11 +179,9 @@ func (a *workers) complete(ctx context.Context) error {
 			if dep.wanted || dep.Package.Compiled() {
 				continue
 			}
-			_, found, err := a.find(ctx, dep)
-			if err != nil {
+			if err := a.wantIfMissing(ctx, dep); err != nil {
 				return err
 			}
-			dep.wanted = !found
 		}
 	}
 	return nil
