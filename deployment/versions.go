@@ -277,6 +277,15 @@ func Owned(v *record.Version) []string {
 	return list
 }
 
+// Finished reports whether the last deploy of each instance had finished when a version was
+// kept. Ignored instances are left out.
+func Finished(v *record.Version) bool {
+	return v.Record.Run == nil && !slices.ContainsFunc(v.Record.Instances, func(in *record.Instance) bool {
+		st, err := file.Parse(v.States[in.ID])
+		return !in.Ignored && (err != nil || st.CurrentManifestSHA == "")
+	})
+}
+
 // bringVersions copies the versions of a deployment to another place, and removes them from
 // the folder where they were. Those that cannot be read stay there.
 func bringVersions(ctx context.Context, from, to Place) error {

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -582,5 +583,28 @@ func TestRestoreContinuesNames(t *testing.T) {
 	}
 	if r, _ := restore(all[len(all)-2]); r.Names.Version <= 7 || r.Names.Digest != "" {
 		t.Errorf("%+v", r.Names)
+	}
+}
+
+// A version is that of a finished deploy if each instance was deployed.
+func TestFinished(t *testing.T) {
+	t.Parallel()
+	v := &record.Version{
+		Record: &record.Record{Instances: []*record.Instance{{ID: "a"}, {ID: "b", Ignored: true}}},
+		States: map[string]json.RawMessage{"a": json.RawMessage(`{"current_manifest_sha": "1"}`)},
+	}
+	if !Finished(v) {
+		t.Error("all instances that are not ignored were deployed")
+	}
+	v.Record.Run = &record.Run{Command: "restart"}
+	if Finished(v) {
+		t.Error("a restart was not finished")
+	}
+	v.Record.Run = nil
+	for _, state := range []string{`{"current_vm_cid": "vm-1"}`, "{", ""} {
+		v.States["a"] = json.RawMessage(state)
+		if Finished(v) {
+			t.Errorf("the instance with the state %q was deployed", state)
+		}
 	}
 }

@@ -51,7 +51,7 @@ func versionView(v *record.Version, present bool) ui.Backup {
 		view.Error = v.Err.Error()
 		return view
 	}
-	view.Finished = v.Record.Run == nil && len(v.Unreadable) == 0
+	view.Finished = deployment.Finished(v)
 	view.Instances = record.Names(v.Record.Instances)
 	view.Owned = append(view.Owned, deployment.Owned(v)...)
 	return view
