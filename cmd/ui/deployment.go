@@ -113,10 +113,16 @@ func InstanceQuestion(p *deployment.Plan) []string {
 
 // deletedHow describes the deletion of instances for a question.
 func deletedHow(p *deployment.Plan) string {
-	if slices.ContainsFunc(p.Rows, func(r deployment.Row) bool { return r.Disk == deployment.DiskOrphaned }) {
-		return "DELETED, and their disks become orphans"
+	disks := func(become deployment.Fate) bool {
+		return slices.ContainsFunc(p.Rows, func(r deployment.Row) bool { return r.Disk == become })
 	}
-	return "DELETED with their disks"
+	switch {
+	case disks(deployment.DiskOrphaned):
+		return "DELETED, and their disks become orphans"
+	case disks(deployment.DiskDeleted):
+		return "DELETED with their disks"
+	}
+	return "DELETED"
 }
 
 // goneDisks has a line for each disk that a plan deletes.
