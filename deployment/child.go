@@ -72,6 +72,11 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 		}
 	} else {
 		r.fail("%s: %s", row.Name, outcome.Error)
+		if well == Created { // its failure is reported
+			r.mu.Lock()
+			r.left--
+			r.mu.Unlock()
+		}
 	}
 	r.report(row, e)
 	return errStopped

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"bootstrap/deployment/record"
+	"bootstrap/fleet/rollout"
+	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
 )
 
@@ -29,5 +32,18 @@ func TestEachEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An instance whose VM cannot be created is reported as failed, and does not count among
+// those that were not started.
+func TestFailedCreateIsStarted(t *testing.T) {
+	row := &Row{Name: "web/0", Action: Create, in: &record.Instance{ID: "0123456789", Group: "web"}}
+	r := newRunner(Options{Report: func(Event) {}}, &record.Record{}, &Plan{Rows: []Row{*row, {Name: "web/1", Action: Create, in: &record.Instance{ID: "1123456789", Group: "web"}}}}, t.TempDir())
+	if err := r.ended(t.Context(), row, rollout.Outcome{Verdict: schedule.Failed, Error: "no room"}, Created); err == nil {
+		t.Error("the failure is lost")
+	}
+	if r.left != 1 || len(r.failure) != 1 {
+		t.Errorf("%d instances are left, and the failures are %q", r.left, r.failure)
 	}
 }
