@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,8 +84,9 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 	if len(args) > 0 && Exists(args[0]) {
 		words = append(words, args[0])
 	}
+	ofRun := cmd.Flags().Changed("record") // a run about several instances has started this process
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if c.line.full.Untyped(f.Name) {
+		if c.line.full.Untyped(f.Name) || ofRun && (f.Hidden || slices.Contains(ofRuns(), f.Name)) {
 			return
 		}
 		word := "--" + f.Name
@@ -94,6 +96,12 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 		words = append(words, word)
 	})
 	return strings.Join(words, " ")
+}
+
+// ofRuns returns the flags that a run about several instances gives the process of each,
+// although no person has typed them.
+func ofRuns() []string {
+	return []string{"bootstrap-yml", "events", "instance", "lock-wait", "yes"}
 }
 
 // asksNobody reports whether no question may be asked: --yes, -n, or
