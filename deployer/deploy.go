@@ -143,11 +143,11 @@ func (r *run) findExisting(ctx context.Context) error {
 }
 
 // findState refuses a delete if there is no state file.
-func (r *run) findState(context.Context) error {
+func (r *run) findState(ctx context.Context) error {
 	if found, err := file.Exists(r.t.StatePath); found || err != nil {
 		return err
 	}
-	if err := r.t.From.FindLost(r.t.StatePath); err != nil {
+	if err := r.t.From.FindLost(ctx, r.t.StatePath); err != nil {
 		return err
 	}
 	if r.asked.SkipIfMissing {

@@ -166,7 +166,7 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s is ignored: it stays as it is", in.Name())})
 				continue
 			}
-			if s.lacksVM(opts, i, does) {
+			if s.lacksVM(ctx, opts, i, does) {
 				opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("%s has no VM: nothing to %s", in.Name(), does)})
 				continue
 			}
@@ -180,7 +180,7 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 
 // lacksVM reports whether an instance has no VM that the command is about. If its state is
 // damaged or lost, that is unknown: the process of the instance reports the error.
-func (s *Selection) lacksVM(opts deployer.Options, i int, does deployment.Lifecycle) bool {
+func (s *Selection) lacksVM(ctx context.Context, opts deployer.Options, i int, does deployment.Lifecycle) bool {
 	one, err := s.Options(opts, i)
 	if err != nil {
 		return false
@@ -190,7 +190,7 @@ func (s *Selection) lacksVM(opts deployer.Options, i int, does deployment.Lifecy
 	case err != nil:
 		return false
 	case !found:
-		return one.FindLost(one.StateFile) == nil
+		return one.FindLost(ctx, one.StateFile) == nil
 	}
 	return st.CurrentVMCID == "" && (does != deployment.Start || !st.Detached())
 }

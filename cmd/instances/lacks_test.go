@@ -63,7 +63,7 @@ func TestLacksVM(t *testing.T) {
 	for does, want := range map[deployment.Lifecycle]string{deployment.Stop: "new detached deleted", deployment.Start: "new deleted"} {
 		var lack []string
 		for i, in := range s.List {
-			if s.lacksVM(opts, i, does) {
+			if s.lacksVM(t.Context(), opts, i, does) {
 				lack = append(lack, in.Group)
 			}
 		}

@@ -112,7 +112,7 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 
 // skipped returns why an instance of several is not inspected; empty: it is.
 // The error says that its state cannot be read or was lost.
-func skipped(in *record.Instance, one deployer.Options) (why string, err error) {
+func skipped(ctx context.Context, in *record.Instance, one deployer.Options) (why string, err error) {
 	switch found, err := file.Exists(one.StateFile); {
 	case err != nil:
 		return "", err
@@ -121,7 +121,7 @@ func skipped(in *record.Instance, one deployer.Options) (why string, err error) 
 	case in.Going != "":
 		return "is to be deleted", nil
 	case !found:
-		if err := one.FindLost(one.StateFile); err != nil {
+		if err := one.FindLost(ctx, one.StateFile); err != nil {
 			return "", err
 		}
 		return "is not deployed yet", nil
@@ -145,7 +145,7 @@ func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts 
 	err := guard.Each(ctx, inspections, len(each), func(i int) {
 		one, err := several.Options(opts, i)
 		if err == nil {
-			left[i], err = skipped(several.List[i], one)
+			left[i], err = skipped(ctx, several.List[i], one)
 		}
 		if err == nil && left[i] == "" {
 			each[i].opts = k.options(one) // reports only warnings, with the name of the instance

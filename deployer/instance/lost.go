@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,11 +36,11 @@ func (e *LostStateError) Name() string { return "record-lost" }
 
 // refuseLost refuses to create the VM of one of several instances if its state was removed,
 // but neither by a delete nor by another command that removed the VM from it.
-func (l *Look) refuseLost() error {
+func (l *Look) refuseLost(ctx context.Context) error {
 	if l.rec.State.Found() {
 		return nil
 	}
-	err := l.rec.From.FindLost(l.rec.StatePath)
+	err := l.rec.From.FindLost(ctx, l.rec.StatePath)
 	if lost, ok := errors.AsType[*LostStateError](err); ok {
 		lost.Deploys = true
 	}
@@ -48,16 +49,21 @@ func (l *Look) refuseLost() error {
 
 // FindLost returns a *LostStateError if the missing state at path, of one of several
 // instances, was lost: a backup of it records a VM that no command has removed from it.
-func (o Options) FindLost(path string) error {
+func (o Options) FindLost(ctx context.Context, path string) error {
 	if o.Of == nil {
 		return nil
 	}
 	versions, err := file.Versions(path)
+	if err != nil || len(versions) == 0 {
+		return err
+	}
+	removed, err := o.removedElsewhere(ctx)
 	if err != nil {
 		return err
 	}
 	for _, v := range versions {
-		if v.Err != nil || v.State.CurrentVMCID == "" || !slices.Contains(v.Only, "VM "+v.State.CurrentVMCID) {
+		vm := "VM " + v.State.CurrentVMCID
+		if v.Err != nil || v.State.CurrentVMCID == "" || !slices.Contains(v.Only, vm) || removed(vm) {
 			continue
 		}
 		return &LostStateError{
@@ -66,6 +72,20 @@ func (o Options) FindLost(path string) error {
 		}
 	}
 	return nil
+}
+
+// removedElsewhere returns a function that reports whether another machine has deleted a VM
+// that backups of this one record: the store lists it as gone, or has no versions at all, as
+// after a delete.
+func (o Options) removedElsewhere(ctx context.Context) (func(vm string) bool, error) {
+	if o.Team == nil {
+		return func(string) bool { return false }, nil
+	}
+	h, err := o.Team.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(vm string) bool { return len(h.Versions) == 0 || slices.Contains(h.Gone, vm) }, nil
 }
 
 // ofInstance returns a flag that names one of several instances, for commands about its

@@ -60,7 +60,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if l.rec.From.RecordDir != "" {
 		return nil // The run of all instances has asked before it started this process. An address without a VM may take all of the time.
 	}
-	if err := l.refuseLost(); err != nil {
+	if err := l.refuseLost(ctx); err != nil {
 		return err
 	}
 	if host.NewNetwork(ctx).Own {
