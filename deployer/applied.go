@@ -26,15 +26,19 @@ func (j *jobs) keepApplied(before state.State, applies bool) error {
 		}
 		hadOld = false
 	}
+	sketch, err := j.in.Manifest.Sketch()
+	if err != nil {
+		return err
+	}
 	switch {
 	case applies || j.again:
 		a.Spec = j.spec(false, "")
 	case hadOld && old.VM == a.VM:
 		a.Spec = old.Spec
 	default:
-		return j.rec.Folder().SetSketch(j.in.Manifest.Sketch) // an adopted VM has no earlier deploy to put back
+		return j.rec.Folder().SetSketch(sketch) // an adopted VM has no earlier deploy to put back
 	}
-	return j.rec.Folder().SetApplied(a, j.in.Manifest.Sketch, j.rendered.archive, applies && hadOld)
+	return j.rec.Folder().SetApplied(a, sketch, j.rendered.archive, applies && hadOld)
 }
 
 // NoWayBackError says why deploy --previous cannot put back an earlier deploy.

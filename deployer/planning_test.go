@@ -85,7 +85,7 @@ func unchangedRun(t *testing.T, asked *[]string) scripted {
 	env.Limits = func(string, map[string]any) instance.Limits { ask("limits"); return instance.Limits{} }
 	env.DiskLimit = func(string) instance.Limits { ask("disk limit"); return instance.Limits{} }
 	r.reads(&manifest.Manifest{
-		Name: "d", Digest: "1", Sketch: []byte("name: after\n"),
+		Name: "d", Digest: "1",
 		Networks: []manifest.Network{{Name: "default", Type: "dynamic"}},
 		Group: manifest.InstanceGroup{
 			Name: "web", Disk: &manifest.DiskPool{Size: 64}, Networks: []manifest.GroupNetwork{{Name: "default"}},

@@ -46,10 +46,7 @@ func (r *reader) finish(d *document.Document) (m *Manifest, err error) {
 	if m.Digest, err = d.Digest(); err != nil {
 		return nil, err
 	}
-	if m.Sketch, err = d.Sketch(); err != nil {
-		return nil, err
-	}
-	m.Generated, m.Variables, m.Warnings = d.Generated, d.Typed(), d.Warnings
+	m.document, m.Generated, m.Variables, m.Warnings = d, d.Generated, d.Typed(), d.Warnings
 	secrets := d.Secrets()
 	r.addKey(secrets)
 	m.Secrets, m.StoreReaders = secrets.Sorted(), d.StoreReaders()

@@ -22,10 +22,7 @@ type Manifest struct {
 	Name string // of the deployment
 	// Digest is the SHA-512, as hex, of the evaluated document. It equals
 	// create-env's current_manifest_sha, so that both see the same changes.
-	Digest string
-	// Sketch is the document as YAML for document.Diff, with operations applied,
-	// variables not filled in, and plain-text secrets redacted.
-	Sketch   []byte
+	Digest   string
 	Releases []Release
 	// CloudConfigs are the files of the cloud config; empty: the manifest is in
 	// create-env's style, with networks and resource pools of its own.
@@ -63,6 +60,17 @@ type Manifest struct {
 	// Variables are the sorted names of the variables that can be generated; never nil.
 	Variables []string
 	Warnings  []document.Problem
+
+	document *document.Document // nil for a part of another manifest
+}
+
+// Sketch returns the document as YAML for document.Diff, with operations applied,
+// variables not filled in, and plain-text secrets redacted.
+func (m *Manifest) Sketch() ([]byte, error) {
+	if m.document == nil {
+		return nil, nil
+	}
+	return m.document.Sketch()
 }
 
 // Release is an entry of releases.

@@ -97,7 +97,7 @@ func (d *Deployment) complete(m *Manifest) {
 			of.Digest = of.concerned()
 			of.UseDNS = d.NeedsDNS()
 		}
-		of.Sketch, of.Generated, of.Variables, of.Warnings = m.Sketch, m.Generated, m.Variables, m.Warnings
+		of.document, of.Generated, of.Variables, of.Warnings = m.document, m.Generated, m.Variables, m.Warnings
 		of.Secrets, of.StoreReaders, of.Names = m.Secrets, m.StoreReaders, m.Names
 		of.completeWorker()
 	}

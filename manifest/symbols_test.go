@@ -81,8 +81,8 @@ func TestPlanPutsSymbols(t *testing.T) {
 	if !slices.Contains(m.Secrets, "kept-value") {
 		t.Errorf("secrets %q", m.Secrets)
 	}
-	if !strings.Contains(string(m.Sketch), "whole: ((pw))") {
-		t.Errorf("sketch:\n%s", m.Sketch)
+	if !strings.Contains(sketchOf(t, m), "whole: ((pw))") {
+		t.Errorf("sketch:\n%s", sketchOf(t, m))
 	}
 	if entries, err := os.ReadDir(filepath.Dir(store)); err != nil || len(entries) != 2 {
 		t.Errorf("something was written: %v, %v", entries, err)

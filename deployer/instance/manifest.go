@@ -162,7 +162,11 @@ func (rec *Record) Diff(st state.State, m *manifest.Manifest) []string {
 	if err != nil || old == nil {
 		return nil
 	}
-	list, err := document.Diff(old, m.Sketch)
+	sketch, err := m.Sketch()
+	if err != nil {
+		return nil
+	}
+	list, err := document.Diff(old, sketch)
 	if err != nil {
 		return nil
 	}
