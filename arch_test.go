@@ -70,6 +70,7 @@ func imports() map[string][]string {
 			"cpi",
 			"deployer",
 			"deployer/instance",
+			"deployer/kept",
 			"deployer/report",
 			"deployer/timeline",
 			"fleet/rollout",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
@@ -78,15 +77,11 @@ func (r *run) hasChanged() bool {
 	return r.locked && !slices.Equal(r.had, st.Resources())
 }
 
-// maxEventError limits the error of an event, in bytes.
-const maxEventError = 500
-
 // event returns the entry of the run for bootstrap events.
 func (r *run) event(t *timeline.Timeline, failure error) kept.Event {
 	e := kept.Event{Began: t.Began, Seconds: t.Seconds, By: t.User + "@" + t.Host, Command: t.Command, Status: t.Status}
 	if failure != nil {
 		e.Error = r.t.Env.Redact(failure.Error())
-		e.Error = strings.ToValidUTF8(e.Error[:min(len(e.Error), maxEventError)], "")
 	}
 	e.Changes = plan.Changed(r.plan)
 	st := r.t.State.Get()

@@ -23,6 +23,7 @@ type Console struct {
 	given   given
 	line    line
 	end     end
+	Changes Changes
 	closers []func() // functions that the end of the command calls
 }
 

@@ -113,7 +113,10 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	defer owner.GiveBack(home)
-	return run(ctx, opts)
+	began := time.Now()
+	err = run(ctx, opts)
+	c.KeepChanges(began, err)
+	return err
 }
 
 // SelectInstance finds the instance of --instance. A store must be open.

@@ -44,6 +44,9 @@ manifest has and the packages that these need: for a Director, create-env and de
 			return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 				result, err := deployer.Compile(ctx, opts)
 				if err == nil {
+					if names := compiledNow(result); len(names) > 0 {
+						c.Changes.One(opts, "compile", names...)
+					}
 					printCompiled(c, result)
 				}
 				return err
@@ -91,12 +94,28 @@ func (s *several) compile() error {
 				return err
 			}
 			result, err := deployer.CompileSeveral(ctx, opts, of.Deployment, old, nil, false)
+			if err != nil {
+				s.c.Changes.Several(opts.Home, s.dir, "")
+			}
+			if names := compiledNow(result); len(names) > 0 {
+				s.c.Changes.Several(opts.Home, s.dir, "compile", names...)
+			}
 			if err == nil {
 				printCompiled(s.c, result)
 			}
 			return err
 		})
 	})
+}
+
+// compiledNow returns the packages that the command has compiled itself: "release/package".
+func compiledNow(result compilation.Result) (names []string) {
+	for _, p := range result.Packages {
+		if p.From == compilation.FromWorker {
+			names = append(names, p.Release+"/"+p.Package)
+		}
+	}
+	return names
 }
 
 // printCompiled prints the origin of each package.

@@ -312,7 +312,12 @@ func (s *several) run(ctx context.Context, opts deployer.Options, draft *deploym
 	defer s.shareRuby(ctx, &opts)()
 	o := s.options(opts)
 	_ = os.RemoveAll(o.Logs) // from an earlier run
-	return deployment.Run(ctx, o, draft, p, s.dir)
+	s.c.Changes.Several(opts.Home, s.dir, "")
+	err := deployment.Run(ctx, o, draft, p, s.dir)
+	if c := p.Compile; c != nil && err == nil {
+		s.c.Changes.Several(opts.Home, s.dir, "compile", c.Packages...)
+	}
+	return err
 }
 
 // agreed asks a person before instances change. data is true if disks are deleted.

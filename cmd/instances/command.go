@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -102,6 +103,11 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 			kept(e)
 		}
 	}
+	shownBefore := report
+	report = func(e deployment.Event) {
+		shownBefore(e)
+		s.changed(opts.Home, e)
+	}
 	of := func(command string) []string {
 		other, _, err := s.Cobra.Root().Find([]string{command})
 		if err != nil {
@@ -128,6 +134,21 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 		Base: opts, Advice: advice, Confirm: s.confirm,
 		Manifest: opts.Manifest, Self: opts.Self, Env: env, Flags: of,
 		Stdin: opts.Inputs.Piped, Logs: record.LogsIn(s.Dir), Report: report,
+	}
+}
+
+// changed records how an instance ended, as a change of the deployment.
+func (s *Command) changed(home string, e deployment.Event) {
+	add := func(what string, names ...string) { s.Console.Changes.Several(home, s.Dir, what, names...) }
+	switch e.Status {
+	case deployment.Created:
+		add("create", e.Instance)
+	case deployment.Deleted:
+		add("delete", e.Instance)
+	case deployment.Done:
+		add(cmp.Or(string(e.Command), "deploy"), e.Instance)
+	case deployment.Failed, deployment.Interrupted:
+		add("")
 	}
 }
 

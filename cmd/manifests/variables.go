@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/owner"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state/team"
@@ -108,8 +109,12 @@ values of all instances are rotated, or of those that --instance selects.`,
 				return err
 			}
 			what.Selected = selected
+			began := time.Now()
 			rotated, err := document.Rotate(cmd.Context(), args[0], inputs, what)
 			if err != nil {
+				return err
+			}
+			if err := keepRotated(c, of, rotated, what.DryRun, began); err != nil {
 				return err
 			}
 			printRotated(c, rotated, what.DryRun)
@@ -162,6 +167,31 @@ func printRotated(c *cli.Console, rotated []document.Rotated, dry bool) {
 			fmt.Fprintln(out, "Nothing to rotate")
 		}
 	})
+}
+
+// keepRotated records for bootstrap events which variables of a deployment have new values.
+func keepRotated(c *cli.Console, of instance.Options, rotated []document.Rotated, dry bool, began time.Time) error {
+	if dry || len(rotated) == 0 {
+		return nil
+	}
+	home, err := c.BoshHome()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, r := range rotated {
+		names = append(names, nameOf(r.Name, r.Instance))
+	}
+	if dir := of.RecordFolder(); record.Exists(dir) {
+		c.Changes.Several(home, dir, "rotate", names...)
+	} else {
+		opts := deployer.Options{Options: of}
+		opts.Home = home
+		c.Changes.One(opts, "rotate", names...)
+	}
+	c.KeepChanges(began, nil)
+	owner.GiveBack(home)
+	return nil
 }
 
 // nameOf returns the name of a value for people.

@@ -20,6 +20,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
+	"bootstrap/state/file"
 )
 
 func newDisks(c *cli.Console) *cobra.Command {
@@ -83,14 +84,20 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 	return observe.Disks(st), nil
 }
 
-// recorded returns the record of several instances that was chosen, and the selected ones
-// of them; or if the record is nil, the state that was chosen.
+// recorded returns the record of several instances that was chosen, the selected ones of
+// them, and where the record is; or if the record is nil, the state that was chosen.
 func (s *stateChoice) recorded(cmd *cobra.Command, args []string) (all *record.Record, list []*record.Instance, one stateFile, err error) {
 	from := s.one
 	from.Manifest, from.StateFile = cli.Manifest(args), s.file
-	all, list, err = severalRecorded(cmd.Context(), s.c, &deployer.Options{Options: from})
-	if err == nil && all == nil {
+	opts := deployer.Options{Options: from}
+	all, list, err = severalRecorded(cmd.Context(), s.c, &opts)
+	switch {
+	case err != nil:
+	case all == nil:
 		one, err = s.open(cmd, args)
+	default:
+		one.opts.Team = opts.Team
+		one.path, err = file.Path(opts.Manifest, opts.StateFile)
 	}
 	return all, list, one, err
 }
@@ -293,6 +300,11 @@ func deleteOfSeveral(cmd *cobra.Command, c *cli.Console, opts deployer.Options) 
 		}
 		if err := cli.Agreed(ctx, opts.Confirm, deployer.Question{What: lines, Data: true}); err != nil {
 			return err
+		}
+		for _, in := range of {
+			if slices.Contains(all.Former, in) { // Its own events are deleted with its last disk.
+				c.Changes.Several(opts.Home, all.Dir(), "delete orphaned disks of", in.Name())
+			}
 		}
 		return instances.DeleteOrphans(ctx, opts, all, of)
 	})

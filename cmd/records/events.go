@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/observe"
+	"bootstrap/deployment"
 	"bootstrap/state/file"
 )
 
@@ -20,7 +22,8 @@ func newEvents(c *cli.Console) *cobra.Command {
 		Long: `Events lists the commands that have changed the deployment, the newest first: who ran
 them and when, how they ended, and what they changed. It knows the last 200 runs on
 this machine, and of other machines those of which a version of the state is kept.
-Of several instances it lists those of all, or of --instance.`,
+Of several instances it lists the commands about all, with their parts on each, or
+those on the instances of --instance.`,
 		Example: "  bootstrap events manifest.yml\n  bootstrap events manifest.yml --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Mistaken(cmd, args, 1); err != nil {
@@ -53,8 +56,9 @@ func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenE
 	if err != nil {
 		return nil, err
 	}
+	whole := s.one.Instance == "" && (all != nil || chosen.opts.Team == nil)
 	if all == nil {
-		return eventsOf(cmd.Context(), chosen, home)
+		return eventsOfOne(cmd.Context(), chosen, home, whole)
 	}
 	s.c.Start()
 	events := []observe.SeenEvent{}
@@ -68,8 +72,51 @@ func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenE
 			events = append(events, e)
 		}
 	}
-	slices.SortStableFunc(events, func(a, b observe.SeenEvent) int { return b.Time.Compare(a.Time) })
-	return events, nil
+	if whole {
+		more, err := eventsOfAll(cmd.Context(), chosen, home, events)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, more...)
+	}
+	return newestFirst(events), nil
+}
+
+// eventsOfOne returns the events of a state; with whole those of the deployment, too, if it
+// has had several instances.
+func eventsOfOne(ctx context.Context, one stateFile, home string, whole bool) (events []observe.SeenEvent, err error) {
+	if whole {
+		if events, err = eventsOfAll(ctx, one, home, nil); err != nil {
+			return nil, err
+		}
+	}
+	own, err := eventsOf(ctx, one, home)
+	if _, missing := errors.AsType[*file.MissingError](err); missing && len(events) > 0 {
+		err = nil // Its instances are deleted.
+	}
+	return newestFirst(append(events, own...)), err
+}
+
+func newestFirst(list []observe.SeenEvent) []observe.SeenEvent {
+	slices.SortStableFunc(list, func(a, b observe.SeenEvent) int { return b.Time.Compare(a.Time) })
+	return list
+}
+
+// eventsOfAll returns what commands have changed of a deployment as a whole, if it has or had
+// several instances. known are the events of its instances.
+func eventsOfAll(ctx context.Context, of stateFile, home string, known []observe.SeenEvent) ([]observe.SeenEvent, error) {
+	at := of.place()
+	list, _, err := at.Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var versions []observe.SeenVersion
+	for _, v := range list {
+		if v.Err == nil {
+			versions = append(versions, observe.SeenVersion{First: v.Serial == 1, Written: v.Written, By: v.By, Command: v.Command, Resources: deployment.Owned(v)})
+		}
+	}
+	return observe.EventsOfSeveral(home, at.Dir(), versions, known), nil
 }
 
 // eventsOf returns the events of a state, which must exist.

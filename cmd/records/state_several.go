@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
+	"bootstrap/internal/owner"
 	"bootstrap/manifest/document"
 )
 
@@ -93,10 +95,14 @@ func diffVersions(ctx context.Context, c *cli.Console, place deployment.Place, s
 
 // restoreVersion restores a version of a deployment.
 func restoreVersion(ctx context.Context, c *cli.Console, place deployment.Place, serial int, force bool) error {
+	began := time.Now()
 	done, err := deployment.Restore(ctx, place, serial, force)
 	if err != nil {
 		return err
 	}
+	c.Changes.Several(place.Opts.Home, place.Dir(), "restore", fmt.Sprintf("version %d", serial))
+	c.KeepChanges(began, nil)
+	owner.GiveBack(place.Opts.Home)
 	for _, note := range done.Notes {
 		c.Say(report.Info, note)
 	}

@@ -29,7 +29,7 @@ func Events(out *Writer, list []observe.SeenEvent) {
 		}
 		cells := []string{Moment(e.Time), cmp.Or(e.By, "-"), cmp.Or(e.Command, "-"), ended, orDash(strings.Join(e.Changes, ", "))}
 		if several {
-			cells = slices.Insert(cells, 1, e.Instance)
+			cells = slices.Insert(cells, 1, cmp.Or(e.Instance, "-"))
 		}
 		table.Row(cells...)
 	}

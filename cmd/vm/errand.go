@@ -92,6 +92,9 @@ type errand struct {
 	logs string // folder for the archives; empty: none
 
 	keepAlive bool // the VM of a group with lifecycle errand stays
+
+	// changed records an event of the deployment, like cli.Console.Changed.
+	changed func(what string, names ...string)
 }
 
 // Errand is how an errand ended, by instance.
@@ -112,6 +115,7 @@ type ErrandResult struct {
 func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
 	result := ErrandResult{Instance: opts.Instance}
 	e.warnKeepAlive(opts)
+	e.changed = func(what string, names ...string) { e.c.Changes.One(opts, what, names...) }
 	err := e.run(ctx, opts, &result, e.c.Writer(e.c.Out()), e.c.Writer(e.c.Stderr))
 	if err != nil {
 		return err
@@ -132,6 +136,9 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	}
 	if !selected { // Instances of groups with lifecycle errand are those of onGroups.
 		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.Errand || in.KeepAlive })
+	}
+	e.changed = func(what string, names ...string) {
+		e.c.Changes.Several(opts.Home, of.Record.Dir(), what, names...)
 	}
 	results := make([]ErrandResult, len(of.List))
 	out, problems := instances.NewPrefix(e.c.Out()), instances.NewPrefix(e.c.Stderr)
@@ -229,8 +236,14 @@ func (e *errand) runJob(ctx context.Context, job string, opts deployer.Options, 
 	out, err := deployer.RunErrand(ctx, opts, what)
 	result.Instance = out.Instance
 	result.ExitCode, result.Skipped = out.ExitCode, out.Skipped
-	if out.Skipped {
+	_, none := errors.AsType[*access.NoErrandError](err)
+	switch {
+	case out.Skipped:
 		result.Logs = ""
+	case err == nil:
+		e.changed("run errand "+e.what.Name+" on", fmt.Sprintf("%s: exit code %d", result.Instance, result.ExitCode))
+	case out.Fingerprint != "" && !none: // It has begun.
+		e.changed("")
 	}
 	return errors.Join(err, stdout.Flush(), stderr.Flush())
 }

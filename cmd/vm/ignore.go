@@ -79,8 +79,11 @@ func setIgnored(ctx context.Context, c *cli.Console, opts deployer.Options, name
 	if len(list) == 0 {
 		return &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(all.Instances), Dir: dir}
 	}
-	var lines []string
+	var lines, changed []string
 	for _, in := range list {
+		if in.Ignored != ignored {
+			changed = append(changed, in.Name())
+		}
 		text := "%s is ignored from now on: `bootstrap unignore MANIFEST %s` ends that"
 		switch {
 		case in.Ignored == ignored && ignored:
@@ -95,6 +98,13 @@ func setIgnored(ctx context.Context, c *cli.Console, opts deployer.Options, name
 	}
 	if err := all.Save(); err != nil {
 		return err
+	}
+	if len(changed) > 0 {
+		what := "ignore"
+		if !ignored {
+			what = "unignore"
+		}
+		c.Changes.Several(opts.Home, dir, what, changed...)
 	}
 	for _, line := range lines {
 		c.Say(report.Info, line)

@@ -2,6 +2,7 @@ package kept
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"bootstrap/deployer/timeline"
@@ -29,8 +30,12 @@ type events struct {
 	Runs []Event `json:"runs"`
 }
 
+// maxError limits the error of an event, in bytes.
+const maxError = 500
+
 // AddEvent records a run that has changed something.
 func (f Folder) AddEvent(e Event) error {
+	e.Error = strings.ToValidUTF8(e.Error[:min(len(e.Error), maxError)], "")
 	list := append([]Event{e}, f.Events()...)
 	if err := f.write(eventsFile, events{list[:min(len(list), mostEvents)]}); err != nil {
 		return fmt.Errorf("cannot record this run for `bootstrap events`: %w", err)
