@@ -118,7 +118,7 @@ func (s *State) settleDisk(in Intent, cid string) error {
 
 func (s *State) settleSnapshot(in Intent, cid string) error {
 	if !slices.ContainsFunc(s.Own.Snapshots, func(o Snapshot) bool { return o.CID == cid }) {
-		s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started, Size: in.Size, CloudProperties: in.CloudProperties})
+		s.Own.Snapshots = append(s.Own.Snapshots, Snapshot{CID: cid, Disk: in.Disk, Taken: in.Started, Size: in.Size, CloudProperties: in.CloudProperties, Name: s.NameOf(in.Disk)})
 	}
 	return nil
 }

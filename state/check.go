@@ -84,6 +84,18 @@ func (s *State) checkPointers(p *defects) {
 	if s.CurrentDiskID != "" && s.Disk() == nil {
 		p.add("current_disk_id %s is not in disks", s.CurrentDiskID)
 	}
+	names, ids := map[string]bool{}, map[string]bool{}
+	for i, n := range s.Own.NamedDisks {
+		where := fmt.Sprintf("bootstrap.named_disks[%d]", i)
+		p.seen(names, where, "name", n.Name)
+		p.seen(ids, where, "id", n.ID)
+		switch {
+		case !s.hasDisk(n.ID):
+			p.add("%s has the id %s, which is not in disks", where, n.ID)
+		case n.ID == s.CurrentDiskID:
+			p.add("%s has the id %s, which is that of the current disk", where, n.ID)
+		}
+	}
 	for i, id := range s.CurrentReleaseIDs {
 		if !s.hasRelease(id) {
 			p.add("current_release_ids[%d] %s is not in releases", i, id)
@@ -156,6 +168,7 @@ func (s *State) Repair() {
 	if s.Disk() == nil {
 		s.CurrentDiskID = ""
 	}
+	s.unname(func(id string) bool { return !s.hasDisk(id) })
 	if slices.ContainsFunc(s.CurrentReleaseIDs, func(id string) bool { return !s.hasRelease(id) }) {
 		s.CurrentReleaseIDs = nil
 	}

@@ -13,7 +13,7 @@ func (s *State) RestoreOwn(own Own, cids CIDs) (same bool, err error) {
 	} else {
 		next.Own = Own{
 			Serial: own.Serial, Salt: own.Salt, DNSVersion: own.DNSVersion,
-			Swap: own.Swap, Orphans: own.Orphans, Snapshots: own.Snapshots,
+			Swap: own.Swap, NamedDisks: own.NamedDisks, Orphans: own.Orphans, Snapshots: own.Snapshots,
 			Leftovers: own.Leftovers, Intents: own.Intents,
 			unknown: own.unknown,
 		}
@@ -33,6 +33,7 @@ func (s *State) fitOwn() {
 	if s.Own.Swap != nil && s.Own.Swap.CID == s.CurrentVMCID {
 		s.Own.Swap = nil
 	}
+	s.unname(func(id string) bool { return !s.hasDisk(id) || id == s.CurrentDiskID })
 	orphans := slices.Clone(s.Own.Orphans)
 	s.Own.Orphans = slices.DeleteFunc(orphans, func(o Orphan) bool {
 		return slices.ContainsFunc(s.Disks, func(d Disk) bool { return d.CID == o.CID })

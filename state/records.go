@@ -114,21 +114,26 @@ func (s *State) Forget(method, cid string) {
 // Orphan moves a disk from Disks, where create-env may delete it, to the orphans. If it
 // was the current disk, there is no current one after that.
 func (s *State) Orphan(d Disk, why string, now time.Time) {
+	name, vm := s.NameOf(d.CID), ""
+	if s.Attached(name) {
+		vm = s.CurrentVMCID
+	}
 	s.Disks = slices.DeleteFunc(s.Disks, func(other Disk) bool { return other.ID == d.ID || other.CID == d.CID })
 	if s.CurrentDiskID == d.ID {
 		s.CurrentDiskID = ""
 	}
+	s.unname(func(id string) bool { return id == d.ID })
 	if slices.ContainsFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == d.CID }) {
 		return
 	}
 	s.Own.Orphans = append(s.Own.Orphans, Orphan{
 		CID: d.CID, Size: d.Size, CloudProperties: nonNil(d.CloudProperties),
-		Since: now.UTC().Truncate(time.Second), Why: why,
+		Since: now.UTC().Truncate(time.Second), Why: why, Name: name, VM: vm,
 	})
 }
 
-// Adopt moves an orphan back to Disks, under a new id, and returns it. It does
-// not become the current disk. ok is false if there is no such orphan.
+// Adopt moves an orphan back to Disks, under a new id, and returns it. It becomes neither
+// the current disk nor a named one. ok is false if there is no such orphan.
 func (s *State) Adopt(cid string) (d Disk, ok bool) {
 	i := slices.IndexFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 	if i < 0 {

@@ -121,6 +121,9 @@ type Own struct {
 	Deployed *time.Time `json:"deployed,omitempty"`
 	// Swap is the VM that the current one replaces, until it is deleted.
 	Swap *OldVM `json:"swap,omitempty"`
+	// NamedDisks are the disks of persistent_disks, with their records in Disks. The keys
+	// of create-env have no place for names.
+	NamedDisks []NamedDisk `json:"named_disks,omitempty"`
 	// Orphans are disks that no VM uses and that only a person may delete.
 	Orphans []Orphan `json:"orphans,omitempty"`
 	// Snapshots are copies of disks. Only a person deletes them.
@@ -155,6 +158,17 @@ type Address struct {
 	unknown *more
 }
 
+// NamedDisk is a disk that jobs mount themselves. The agent gives it its name on the VM.
+type NamedDisk struct {
+	Name string `json:"name"`
+	ID   string `json:"id"` // of its record in Disks
+	// VM is the CID of the VM to which it was attached under its name; empty: unknown, or
+	// none.
+	VM string `json:"vm,omitempty"`
+
+	unknown *more
+}
+
 // Orphan is a disk that is kept although no VM uses it.
 type Orphan struct {
 	CID             string         `json:"cid"`
@@ -162,6 +176,9 @@ type Orphan struct {
 	CloudProperties map[string]any `json:"cloud_properties"`
 	Since           time.Time      `json:"since"`
 	Why             string         `json:"why"`
+	Name            string         `json:"name,omitempty"` // that a named disk had
+	// VM is the CID of the VM to which a named disk was still attached.
+	VM string `json:"vm,omitempty"`
 
 	unknown *more
 }
@@ -174,6 +191,7 @@ type Snapshot struct {
 	// Size in MiB and CloudProperties are those of the disk; 0: unknown.
 	Size            int            `json:"size,omitempty"`
 	CloudProperties map[string]any `json:"cloud_properties,omitempty"`
+	Name            string         `json:"name,omitempty"` // of a named disk
 
 	unknown *more
 }

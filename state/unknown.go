@@ -17,6 +17,7 @@ type unknown map[string]json.RawMessage
 type (
 	plainState    State
 	plainOwn      Own
+	plainNamed    NamedDisk
 	plainDisk     Disk
 	plainStemcell Stemcell
 	plainRelease  Release
@@ -95,6 +96,15 @@ func (a *Address) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON writes an address with its unknown keys.
 func (a Address) MarshalJSON() ([]byte, error) { return withMore(plainAddress(a), a.unknown) }
+
+// UnmarshalJSON reads the name of a disk and keeps its unknown keys.
+func (n *NamedDisk) UnmarshalJSON(data []byte) error {
+	n.unknown = nil
+	return readUnknown(data, (*plainNamed)(n), &n.unknown)
+}
+
+// MarshalJSON writes the name of a disk with its unknown keys.
+func (n NamedDisk) MarshalJSON() ([]byte, error) { return withMore(plainNamed(n), n.unknown) }
 
 // UnmarshalJSON reads an orphan and keeps its unknown keys.
 func (o *Orphan) UnmarshalJSON(data []byte) error {
