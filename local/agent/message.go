@@ -262,6 +262,9 @@ func (b *messageBus) updateSettings(ctx context.Context, c *call) (any, error) {
 			return nil, err
 		}
 	}
+	if err := b.agent.disks.keepOnly(u.names()); err != nil {
+		return nil, err
+	}
 	restart, err := b.agent.settings.apply(u)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,15 @@ type updateSettings struct {
 	TrustedCerts string `json:"trusted_certs"`
 }
 
+// names returns the names of the disks.
+func (u *updateSettings) names() map[string]bool {
+	names := map[string]bool{}
+	for _, d := range u.DiskAssociations {
+		names[d.Name] = true
+	}
+	return names
+}
+
 // merge adds another update and reports whether the agent has to restart.
 func (u *updateSettings) merge(other updateSettings) bool {
 	u.TrustedCerts, u.DiskAssociations = other.TrustedCerts, other.DiskAssociations

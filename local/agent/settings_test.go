@@ -167,6 +167,10 @@ func TestUpdateSettings(t *testing.T) {
 	if got, _ := os.Readlink(m.vcap("instance", "disks", "db")); got != folder {
 		t.Errorf("the associated disk is %q", got)
 	}
+	m.must("update_settings", map[string]any{"disk_associations": []any{map[string]any{"name": "other", "cid": "disk-1"}}})
+	if got, _ := os.Readlink(m.vcap("instance", "disks", "db")); got != "" {
+		t.Errorf("the former name of the disk still leads to %q", got)
+	}
 	want := "Fetching disk settings: Persistent disk with volume id 'nope' could not be found"
 	if got := m.try("update_settings", map[string]any{"disk_associations": []any{map[string]any{"name": "db", "cid": "nope"}}}); got != want {
 		t.Errorf("update_settings with an unknown disk: %q", got)
