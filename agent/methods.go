@@ -244,6 +244,12 @@ func (c *Client) RemovePersistentDisk(ctx context.Context, cid string) error {
 	return c.do(ctx, message{method: "remove_persistent_disk", doing: "remove the disk " + cid + " from its settings", args: []any{cid}}, nil)
 }
 
+// Associate gives persistent disks their names on the VM, as links in
+// /var/vcap/instance/disks, in place of all names before. The agent must know the disks.
+func (c *Client) Associate(ctx context.Context, names []DiskAssociation) error {
+	return c.do(ctx, message{method: "update_settings", doing: "name the disks of the VM", args: []any{UpdateSettings{DiskAssociations: names}}}, nil)
+}
+
 // CompileRequest is a package to be compiled on the VM.
 type CompileRequest struct {
 	Source       Blob // the package's source archive

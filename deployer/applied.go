@@ -16,7 +16,7 @@ import (
 func (j *jobs) keepApplied(before state.State, applies bool) error {
 	st := j.rec.State.Get()
 	a := kept.Applied{
-		VM: st.CurrentVMCID, Disk: st.Disk(), Digest: st.CurrentManifestSHA,
+		VM: st.CurrentVMCID, Disk: st.Disk(), Named: kept.NamedIn(st), Digest: st.CurrentManifestSHA,
 		Releases: st.Releases, Applied: st.Own.Applied, Health: j.rec.About.Health, Processes: st.Own.Processes,
 	}
 	old, hadOld := j.rec.Folder().Applied(kept.Current)
@@ -77,14 +77,13 @@ func (r *run) findPrevious(ctx context.Context) error {
 	if !ok {
 		return &NoWayBackError{Why: "this machine has no record of an earlier deploy that succeeded"}
 	}
-	d := st.Disk()
 	switch {
 	case a.VM != st.CurrentVMCID:
 		return &NoWayBackError{Why: fmt.Sprintf("it was applied to VM %s, and the VM is now %s", a.VM, st.CurrentVMCID)}
 	case !r.jobs.hasPrevious():
 		return &NoWayBackError{Why: "another machine made the last deploy, so this one has no record of it; run the command on that machine"}
-	case !a.SameDisk(d):
-		return &NoWayBackError{Why: "the persistent disk was replaced or resized since then"}
+	case !a.SameDisks(st):
+		return &NoWayBackError{Why: "a persistent disk was replaced or resized since then"}
 	}
 	for name, p := range a.Spec.Packages {
 		has, err := r.agent.HasBlob(ctx, p.BlobstoreID)

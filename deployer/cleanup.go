@@ -25,7 +25,7 @@ func (r *run) deleteUnused(ctx context.Context, s plan.Step) error {
 	st := r.t.State.Get()
 	for _, d := range st.Disks {
 		switch {
-		case d.ID == st.CurrentDiskID:
+		case st.Uses(d):
 		default:
 			err := r.disks.free(ctx, s, d.CID)
 			switch {
@@ -62,8 +62,8 @@ func (r *run) recordTags(context.Context) error {
 func (r *run) updateTags(ctx context.Context, s plan.Step) error {
 	return r.t.Out.Do(fmt.Sprintf("Updating the tags of VM '%s'", r.vm), func(*report.Stage) error {
 		r.vms.tag(ctx, r.vm)
-		if s.With.Disk != "" {
-			r.disks.tag(ctx, s.With.Disk)
+		for _, cid := range s.With.Disks {
+			r.disks.tag(ctx, cid)
 		}
 		return nil
 	})

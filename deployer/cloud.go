@@ -28,7 +28,7 @@ func (r *run) checkCloud(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// askCloud asks the CPI for the VM, the disk and the stemcell: a CPI with a wrong
+// askCloud asks the CPI for the VM, the disks and the stemcell: a CPI with a wrong
 // endpoint or wrong credentials fails before anything is changed.
 func (r *run) askCloud(ctx context.Context, with plan.With) error {
 	if with.AskVM != "" {
@@ -37,12 +37,16 @@ func (r *run) askCloud(ctx context.Context, with plan.With) error {
 		}
 	}
 	st := r.t.State.Get()
-	if d := plan.DiskOf(st, with.AskDisk); d != nil {
+	for _, cid := range with.AskDisks {
+		d := plan.DiskOf(st, cid)
+		if d == nil {
+			continue
+		}
 		if err := r.look.ForDisk(ctx, d); err != nil {
 			return err
 		}
 		if r.look.Facts.DiskGone {
-			return &plan.DiskGoneError{CID: d.CID, Mounted: slices.Contains(r.look.Facts.Mounted, d.CID)}
+			return &plan.DiskGoneError{CID: d.CID, As: st.NameOf(d.CID), Mounted: slices.Contains(r.look.Facts.Mounted, d.CID)}
 		}
 	}
 	if !with.New {

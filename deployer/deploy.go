@@ -227,7 +227,7 @@ func (r *run) readAdopted(ctx context.Context) (err error) {
 
 // lookByCPI asks the CPI for facts that the plan needs and the agent did not report.
 func (r *run) lookByCPI(ctx context.Context) error {
-	return r.look.ByCPI(ctx, r.in.Manifest.Group.Disk, r.settle)
+	return r.look.ByCPI(ctx, r.in.Manifest.Group, r.settle)
 }
 
 // chooseAddresses chooses the addresses of the instance. The address of the agent may be

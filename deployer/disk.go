@@ -238,6 +238,11 @@ func (ds *disks) makeCurrent(d state.Disk) error {
 // attach attaches and mounts a disk. If another disk is mounted, the agent mounts it as
 // the target of a migration.
 func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error {
+	return ds.attachThen(ctx, step, d, func() error { return ds.agent.MountDisk(ctx, d.CID) })
+}
+
+// attachThen attaches a disk and, when the agent knows it, calls then in the same stage.
+func (ds *disks) attachThen(ctx context.Context, step plan.Step, d state.Disk, then func() error) error {
 	return ds.rec.Out.Do(fmt.Sprintf("Attaching disk '%s' to VM '%s'", d.CID, ds.vm), func(s *report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
 		if err != nil {
@@ -259,7 +264,7 @@ func (ds *disks) attach(ctx context.Context, step plan.Step, d state.Disk) error
 				return err
 			}
 		}
-		return ds.agent.MountDisk(ctx, d.CID)
+		return then()
 	})
 }
 

@@ -63,6 +63,8 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 		return state.Orphan{}, fmt.Errorf("there is no disk %q; %s", cid, recordedDisks(st))
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
+	case st.Uses(*d):
+		return state.Orphan{}, fmt.Errorf("disk %s is in use under the name %s, and no orphan", cid, st.NameOf(cid))
 	}
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
 }
@@ -72,8 +74,11 @@ func recordedDisks(st state.State) string {
 	var list []string
 	for _, d := range st.Disks {
 		use := "unused"
-		if d.ID == st.CurrentDiskID {
+		switch {
+		case d.ID == st.CurrentDiskID:
 			use = "current"
+		case st.Uses(d):
+			use = "named " + st.NameOf(d.CID)
 		}
 		list = append(list, fmt.Sprintf("%s (%s)", d.CID, use))
 	}
@@ -92,13 +97,17 @@ func (r *diskRecord) attach(context.Context) error {
 		return err
 	}
 	cid, st := r.cid, r.t.State.Get()
-	if _, err := orphanOf(st, cid); err != nil {
+	orphan, err := orphanOf(st, cid)
+	if err != nil {
 		return err
+	}
+	if orphan.Name != "" {
+		return r.attachNamed(orphan)
 	}
 	if d := st.Disk(); d != nil && r.t.From.Of == nil {
 		return fmt.Errorf("disk %s cannot be attached: disk %s is the current one, and a deployment has only one; to exchange them, remove persistent_disk_pool from the manifest and deploy, which keeps the current one as an orphan; then add persistent_disk_pool again, and attach", cid, d.CID)
 	}
-	err := r.t.State.Update(func(st *state.State) error {
+	err = r.t.State.Update(func(st *state.State) error {
 		if have := st.Disk(); have != nil { // Of several instances, as a Director does.
 			st.Orphan(*have, "disk "+cid+" was attached in its place", time.Now())
 		}
@@ -110,6 +119,27 @@ func (r *diskRecord) attach(context.Context) error {
 		return err
 	}
 	r.t.Out.Info(fmt.Sprintf("Disk '%s' is the current one now: the next deploy attaches it, if the manifest asks for a persistent disk", cid))
+	return nil
+}
+
+// attachNamed gives an orphan its name again.
+func (r *diskRecord) attachNamed(o state.Orphan) error {
+	st := r.t.State.Get()
+	if have := st.Named(o.Name); have != nil && r.t.From.Of == nil {
+		return fmt.Errorf("disk %s cannot be attached: disk %s is in use under the name %s; to exchange them, remove that disk from persistent_disks and deploy, which keeps it as an orphan; then attach, add it to the manifest again, and deploy", o.CID, have.CID, o.Name)
+	}
+	err := r.t.State.Update(func(st *state.State) error {
+		if have := st.Named(o.Name); have != nil { // Of several instances, as a Director does.
+			st.Orphan(*have, "disk "+o.CID+" was attached in its place", time.Now())
+		}
+		d, _ := st.Adopt(o.CID)
+		st.SetNamed(o.Name, d.ID, "")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.t.Out.Info(fmt.Sprintf("Disk '%s' is named %s again: the next deploy attaches it, if persistent_disks of the manifest has that name", o.CID, o.Name))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/failure"
@@ -42,6 +43,11 @@ func (r *run) expectVM(context.Context) error {
 // expectDisk refuses to start jobs while their persistent disk is not mounted.
 func (r *run) expectDisk(context.Context) error {
 	st := r.t.State.Get()
+	for _, n := range st.Own.NamedDisks {
+		if !st.Attached(n.Name) {
+			return failure.Named("disk-not-mounted", fmt.Errorf("disk %s is not attached to VM %s: the jobs would start without its data; `bootstrap deploy MANIFEST` attaches it", n.Name, st.CurrentVMCID))
+		}
+	}
 	d := st.Disk()
 	if d == nil || slices.Contains(r.look.Facts.Mounted, d.CID) {
 		return nil
@@ -87,10 +93,11 @@ func (r *run) confirmDelete(ctx context.Context) error {
 	if st.CurrentVMCID != "" {
 		q.What = append(q.What, fmt.Sprintf("VM %s is deleted", st.CurrentVMCID))
 	}
-	switch d := st.Disk(); {
-	case d != nil && r.asked.KeepDisk:
-		q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is kept", d.CID, d.Size))
-	case d != nil:
+	for _, d := range st.UsedDisks() {
+		if r.asked.KeepDisk {
+			q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is kept", d.CID, d.Size))
+			continue
+		}
 		q.What = append(q.What, fmt.Sprintf("disk %s (%d MiB) is deleted with its data", d.CID, d.Size))
 		q.Data = true
 	}
@@ -129,8 +136,12 @@ func (r *run) confirmDetach(ctx context.Context) error {
 		return nil
 	}
 	kept := "its addresses are kept"
-	if d := st.Disk(); d != nil {
-		kept = fmt.Sprintf("its addresses and disk %s (%d MiB) are kept", d.CID, d.Size)
+	var disks []string
+	for _, d := range st.UsedDisks() {
+		disks = append(disks, fmt.Sprintf("disk %s (%d MiB)", d.CID, d.Size))
+	}
+	if len(disks) > 0 {
+		kept = fmt.Sprintf("its addresses and %s are kept", strings.Join(disks, ", "))
 	}
 	return r.question(ctx, Question{What: []string{fmt.Sprintf("VM %s is deleted; %s", st.CurrentVMCID, kept)}})
 }

@@ -7,6 +7,7 @@ import (
 	"bootstrap/deployment/links"
 	"bootstrap/deployment/order"
 	deployed "bootstrap/deployment/record"
+	"bootstrap/manifest"
 	"bootstrap/state/file"
 	"bootstrap/templates"
 )
@@ -39,7 +40,7 @@ func (j *jobs) connect(jobs []templates.Job) error {
 }
 
 // connectOthers connects the jobs of the only instance of a manifest to those of other
-// deployments. Rendering connects them to each other.
+// deployments, and to its named disks. Rendering connects them to each other.
 func (j *jobs) connectOthers(jobs []templates.Job) error {
 	all, err := links.ResolveOthers(j.in.Manifest.Name, j.groupOf(jobs), j.others())
 	for _, link := range all {
@@ -55,9 +56,18 @@ func (j *jobs) connectOthers(jobs []templates.Job) error {
 	return err
 }
 
+// diskNames returns the names of the group's named disks.
+func diskNames(m *manifest.Manifest) []string {
+	var names []string
+	for _, d := range m.Group.Disks {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // groupOf returns the group of the run's instance with its jobs.
 func (j *jobs) groupOf(own []templates.Job) links.Group {
-	g := links.Group{Name: j.in.Manifest.Group.Name}
+	g := links.Group{Name: j.in.Manifest.Group.Name, Disks: diskNames(j.in.Manifest)}
 	for i := range own {
 		g.Jobs = append(g.Jobs, &own[i])
 	}
@@ -71,7 +81,7 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 	groups := make([]links.Group, len(d.Groups))
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		group := links.Group{Name: g.Name, Default: g.DefaultNetwork()}
+		group := links.Group{Name: g.Name, Default: g.DefaultNetwork(), Disks: diskNames(g.Manifest)}
 		for _, w := range g.Wishes {
 			group.Networks = append(group.Networks, w.Network)
 		}

@@ -105,6 +105,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Applied:   plan.Digests(r.journal.Salt(), parts),
 		Links:     sources,
 		Disk:      m.Group.Disk,
+		Named:     m.Group.Disks,
 		Director:  len(m.CloudConfigs) > 0,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",

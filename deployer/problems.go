@@ -47,22 +47,24 @@ func (r *run) problems(ctx context.Context) ([]report.Problem, error) {
 			Resolutions: slices.Concat([]report.Resolution{report.Ignore, report.RebootVM}, recreates, []report.Resolution{report.DeleteVM, report.DeleteVMReference}),
 		})
 	}
-	p, err := r.diskProblem(ctx, st)
-	if p != nil {
-		list = append(list, *p)
+	for _, d := range st.UsedDisks() {
+		p, err := r.diskProblem(ctx, st, d)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			list = append(list, *p)
+		}
 	}
 	for i := range list {
 		list[i].Instance = name
 	}
-	return list, err
+	return list, nil
 }
 
-// diskProblem returns what is wrong with the persistent disk; nil: nothing.
-func (r *run) diskProblem(ctx context.Context, st state.State) (*report.Problem, error) {
-	d, name, f := st.Disk(), r.t.About.Instance(), r.look.Facts
-	if d == nil {
-		return nil, nil
-	}
+// diskProblem returns what is wrong with a persistent disk; nil: nothing.
+func (r *run) diskProblem(ctx context.Context, st state.State, d state.Disk) (*report.Problem, error) {
+	name, f := r.t.About.Instance(), r.look.Facts
 	c, err := r.t.CPI.Client(ctx)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,8 @@ func (r *run) diskProblem(ctx context.Context, st state.State) (*report.Problem,
 			Resolutions: []report.Resolution{report.Ignore, report.DeleteDiskReference},
 		}, nil
 	}
-	if !f.Answers || slices.Contains(f.Mounted, d.CID) {
+	as := st.NameOf(d.CID)
+	if !f.Answers || slices.Contains(f.Mounted, d.CID) || as != "" && hasAttached(ctx, c, st, d.CID) {
 		return nil, nil
 	}
 	owners := r.otherVMs(ctx, c, d.CID)
@@ -90,6 +93,23 @@ func (r *run) diskProblem(ctx context.Context, st state.State) (*report.Problem,
 		Type: report.MountMismatch, CID: d.CID, Auto: report.Ignore, Resolutions: []report.Resolution{report.Ignore, report.ReattachDisk},
 		Description: fmt.Sprintf("Inconsistent mount information: the record shows that disk '%s' of '%s' should be mounted on %s, and it is currently %s", d.CID, name, st.CurrentVMCID, mounted),
 	}, nil
+}
+
+// recordDetached records that a named disk is not attached, so that a deploy attaches it.
+func (r *run) recordDetached(disk string) error {
+	st := r.t.State.Get()
+	d, name := plan.DiskOf(st, disk), st.NameOf(disk)
+	if d == nil || name == "" {
+		return nil
+	}
+	return r.t.State.Update(func(st *state.State) error { st.SetNamed(name, d.ID, ""); return nil })
+}
+
+// hasAttached reports whether the VM has a named disk, as far as the CPI knows: the agent
+// reports only disks that are mounted.
+func hasAttached(ctx context.Context, c *cpi.Client, st state.State, disk string) bool {
+	attached, err := c.GetDisks(ctx, st.CurrentVMCID)
+	return err != nil || slices.Contains(attached, disk)
 }
 
 // otherVMs returns the VMs of other instances of the deployment that have the disk, as far as
@@ -122,6 +142,11 @@ func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Res
 		opts.Inputs.Lenient = true
 		return Start(ctx, opts)
 	case report.RecreateVM, report.RecreateWithoutWait, report.ReattachDisk:
+		if how == report.ReattachDisk {
+			if err := resolving(ctx, opts, func(_ context.Context, r *run) error { return r.recordDetached(p.CID) }); err != nil {
+				return err
+			}
+		}
 		if opts.Recreate = p.Type == report.UnresponsiveAgent; opts.Recreate {
 			if silent, err := isSilent(ctx, opts, p); err != nil || !silent {
 				return err

@@ -130,7 +130,7 @@ func (j *jobs) putBack(ctx context.Context) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !a.SameDisk(st.Disk()) {
+	if !a.SameDisks(st) {
 		return "", nil // The disk already matches the new manifest, so neither manifest is fully deployed.
 	}
 	return "", j.rec.State.Update(func(st *state.State) error {

@@ -74,8 +74,8 @@ func (ds *disks) free(ctx context.Context, step plan.Step, cid string) error {
 	})
 }
 
-// keepCurrent makes the current disk an orphan, which delete does not delete.
-func (ds *disks) keepCurrent(_ context.Context, s plan.Step) error {
+// keepInUse makes a disk in use an orphan, which delete does not delete.
+func (ds *disks) keepInUse(_ context.Context, s plan.Step) error {
 	d, err := ds.recorded(s.Name)
 	if err != nil {
 		return err
@@ -97,8 +97,13 @@ func (ds *disks) deleteAll(ctx context.Context, s plan.Step) error {
 			return err
 		}
 	}
-	for _, d := range ds.rec.State.Get().Disks {
-		if err := ds.delete(ctx, ds.rec.Out.Open, "Deleting unused disk '%s'", d); err != nil {
+	st := ds.rec.State.Get()
+	for _, d := range st.Disks {
+		title := "Deleting unused disk '%s'"
+		if st.Uses(d) {
+			title = "Deleting disk '%s'"
+		}
+		if err := ds.delete(ctx, ds.rec.Out.Open, title, d); err != nil {
 			return err
 		}
 	}
@@ -146,11 +151,8 @@ func (ds *disks) detachFrom(ctx context.Context, s plan.Step) error {
 	return ds.detach(ctx, s.Name, s.With.Disk)
 }
 
-// detach detaches the disk from a VM; it does nothing if a CID is empty.
+// detach detaches the disk from a VM.
 func (ds *disks) detach(ctx context.Context, vm, disk string) error {
-	if disk == "" {
-		return nil
-	}
 	return ds.rec.Out.Do(fmt.Sprintf("Detaching disk '%s'", disk), func(*report.Stage) error {
 		c, err := ds.cpi.Client(ctx)
 		if err != nil {

@@ -61,7 +61,7 @@ func (se *settings) rotate(ctx context.Context, how kept.Agent) (*agent.Client, 
 	m := se.in.Manifest
 	now, next := agent.Access{MBus: how.MBus, CA: how.CA}, se.agents.Wanted()
 	both := []agent.Access{now, next}
-	settings := agent.UpdateSettings{MBus: mbusSettings(m)}
+	settings := agent.UpdateSettings{MBus: mbusSettings(m), DiskAssociations: associations(se.rec.State.Get())}
 	c := rotation{user: now.User() != next.User()}
 	if settings.MBus.Cert.Certificate != "" {
 		c.want = instance.WantedLeaf(m)

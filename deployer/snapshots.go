@@ -15,7 +15,7 @@ import (
 	"bootstrap/state"
 )
 
-// TakeSnapshot takes a snapshot of the current disk, while its jobs run.
+// TakeSnapshot takes a snapshot of each disk in use, while the jobs run.
 func TakeSnapshot(ctx context.Context, opts Options) error {
 	opts.Inputs.Generate = document.Refuse
 	r := &snapshotRecord{run: newRun(opts)}
@@ -59,7 +59,7 @@ type snapshotRecord struct {
 }
 
 func (r *snapshotRecord) findDisk(context.Context) error {
-	if st := r.t.State.Get(); plan.CurrentDisk(st) == "" {
+	if st := r.t.State.Get(); len(st.UsedDisks()) == 0 {
 		return fmt.Errorf("there is no current disk to take a snapshot of; %s", recordedDisks(st))
 	}
 	return nil
@@ -74,9 +74,23 @@ func snapshotOf(st state.State, disk string) state.Intent {
 	return in
 }
 
+// take takes a snapshot of each disk in use, as a Director does.
 func (r *snapshotRecord) take(ctx context.Context) error {
+	for _, d := range r.used() {
+		if err := r.takeOf(ctx, d.CID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *snapshotRecord) used() []state.Disk {
 	st := r.t.State.Get()
-	disk := plan.CurrentDisk(st)
+	return st.UsedDisks()
+}
+
+func (r *snapshotRecord) takeOf(ctx context.Context, disk string) error {
+	st := r.t.State.Get()
 	return r.t.Out.Do(fmt.Sprintf("Taking a snapshot of disk '%s'", disk), func(s *report.Stage) error {
 		cid, err := r.journal.Create(ctx, snapshotOf(st, disk), func(c *cpi.Client) (string, error) {
 			return c.SnapshotDisk(ctx, disk, r.metadata())
@@ -223,8 +237,14 @@ func (r *snapshotRecord) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	replaced := func(st *state.State) *state.Disk {
+		if s.Name != "" {
+			return st.Named(s.Name)
+		}
+		return st.Disk()
+	}
 	err = r.t.State.Update(func(st *state.State) error {
-		if have := st.Disk(); have != nil {
+		if have := replaced(st); have != nil {
 			st.Orphan(*have, "snapshot "+s.CID+" of disk "+s.Disk+" was restored in its place", time.Now())
 		}
 		d := plan.DiskOf(*st, cid)
@@ -232,14 +252,22 @@ func (r *snapshotRecord) restore(ctx context.Context) error {
 			st.AddDisk(cid, size, props)
 			d = plan.DiskOf(*st, cid)
 		}
+		if s.Name != "" {
+			st.SetNamed(s.Name, d.ID, "")
+			return nil
+		}
 		st.CurrentDiskID = d.ID
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	r.t.Out.Info(fmt.Sprintf("Disk '%s', with the data of snapshot '%s', is the current one now: the next deploy attaches it", cid, s.CID))
-	if d := st.Disk(); d != nil {
+	is := "the current one now"
+	if s.Name != "" {
+		is = "named " + s.Name + " now"
+	}
+	r.t.Out.Info(fmt.Sprintf("Disk '%s', with the data of snapshot '%s', is %s: the next deploy attaches it", cid, s.CID, is))
+	if d := replaced(&st); d != nil {
 		r.t.Out.Info(fmt.Sprintf("Disk '%s' is kept as an orphan", d.CID))
 	}
 	return nil

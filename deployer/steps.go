@@ -159,6 +159,9 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.ChangeDisk:   r.disks.changeOrMigrate,
 		plan.MigrateDisk:  r.disks.migrateCurrent,
 		plan.OrphanDisk:   r.disks.keepUnwanted,
+		plan.CreateNamed:  r.disks.createNamed,
+		plan.AttachNamed:  r.disks.attachNamed,
+		plan.OrphanNamed:  r.disks.orphanNamed,
 		plan.Apply:        plain(r.jobs.update),
 		plan.DeleteOld:    r.vms.deleteOld,
 
@@ -188,7 +191,7 @@ func (r *run) doers() map[plan.Kind]doer {
 		plan.RecordStopped:   plain(r.records.stopped),
 		plan.RecordDetached:  plain(r.records.detached),
 		plan.RecordStarted:   plain(r.records.started),
-		plan.KeepDisk:        r.disks.keepCurrent,
+		plan.KeepDisk:        r.disks.keepInUse,
 		plan.DeleteDisks:     r.disks.deleteAll,
 		plan.DeleteStemcells: plain(r.stemcells.deleteAll),
 		plan.ReleaseAddress:  plain(r.t.Addresses.ReleaseAll),

@@ -17,7 +17,12 @@ import (
 // detached, by the CPI.
 func (j *jobs) leave(ctx context.Context, s plan.Step) error {
 	j.rec.Out.Warning(fmt.Sprintf("the jobs on VM %s are not stopped, and its disk is not unmounted: %s", s.Name, s.With.Lost))
-	return j.disks.detach(ctx, s.Name, s.With.Disk)
+	for _, cid := range s.With.Disks {
+		if err := j.disks.detach(ctx, s.Name, cid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stopping returns the agent of the VM whose jobs a step stops.

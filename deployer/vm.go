@@ -132,9 +132,7 @@ func (v *vms) make(ctx context.Context, with plan.With) error {
 			Networks:        v.networks(with.OldServes),
 			Env:             vmEnv(m),
 		}
-		if with.Disk != "" {
-			req.DiskCIDs = []string{with.Disk} // so that the VM is created at the place of the disk
-		}
+		req.DiskCIDs = with.Disks // so that the VM is created at the place of the disks
 		if err := v.agents.Expect(req.AgentID); err != nil {
 			return fmt.Errorf("cannot save how the agent is reached: %w", err)
 		}

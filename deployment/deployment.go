@@ -92,7 +92,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	for _, in := range list.Instances {
 		entry := &record.Instance{ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap}
 		g := groupOf(d, in.Group)
-		entry.Disk, entry.Errand = g.Manifest.Group.Disk != nil, g.Errand
+		entry.Disk, entry.Errand = g.Manifest.Group.Disk != nil || len(g.Manifest.Group.Disks) > 0, g.Errand
 		if in.Was == nil {
 			entry.ID = cmp.Or(saved.id(entry.Name()), uuid.NewString())
 			draft.New[entry.ID] = true

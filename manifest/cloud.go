@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -108,6 +109,7 @@ func (r *reader) readPlacement(c document.Value, group *InstanceGroup) {
 	r.checkTags(r.env)
 	r.readUpdate(c.Get("update"))
 	group.Disk = r.findSharedDisk(c)
+	group.Disks = r.readNamedDisks(c)
 	r.readWishes(c, r.readKind(c))
 }
 
@@ -211,9 +213,6 @@ func (r *reader) findSharedDisk(c document.Value) *DiskPool {
 	if !pool.IsNull() {
 		pool.Fail("cannot be used with a cloud config: name a persistent_disk_type in its place (V1DeprecatedDiskPools)")
 	}
-	if list := c.Get("persistent_disks"); list.Len() > 0 {
-		list.Fail("cannot be used, because a VM has one persistent disk here: name a persistent_disk_type in its place")
-	}
 	place := c.Get("persistent_disk")
 	size, ok := place.Whole()
 	if ok && size < 0 {
@@ -234,6 +233,46 @@ func (r *reader) findSharedDisk(c document.Value) *DiskPool {
 	}
 	return nil
 }
+
+// readNamedDisks reads the group's persistent_disks.
+func (r *reader) readNamedDisks(c document.Value) []NamedDisk {
+	list := c.Get("persistent_disks")
+	for _, key := range []string{"persistent_disk", "persistent_disk_type"} {
+		if !list.IsNull() && !c.Get(key).IsNull() {
+			list.Fail("cannot be used together with %s (InstanceGroupInvalidPersistentDisk)", key)
+		}
+	}
+	var disks []NamedDisk
+	for _, item := range list.Items() {
+		if !sections.Map(item, "instance_groups[].persistent_disks[]") {
+			continue
+		}
+		place := item.Get("name")
+		name, ok := place.Required("the name under which jobs find the disk")
+		switch {
+		case !ok:
+			continue
+		case !diskName.MatchString(name):
+			place.Fail("must be letters, digits, '.', '_' and '-', because it is the name of a file on the VM, but it is %q", document.Literal(name))
+			continue
+		case slices.ContainsFunc(disks, func(d NamedDisk) bool { return d.Name == name }):
+			place.Fail("must be unique, but there is another disk %q (InstanceGroupInvalidPersistentDisk)", document.Literal(name))
+			continue
+		}
+		kind := item.Get("type")
+		named, ok := kind.Required("the name of a disk type in disk_types")
+		if !ok {
+			continue
+		}
+		if of, found := r.shared.disks.find(kind, named, "a disk type", "disk_types", "InstanceGroupUnknownDiskType"); found {
+			disks = append(disks, NamedDisk{Name: name, Pool: DiskPool{Name: named, Size: of.size, CloudProperties: of.cloudProperties}})
+		}
+	}
+	return disks
+}
+
+// diskName matches names of files that are neither hidden nor other folders.
+var diskName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // readStemcells reads stemcells.
 func (r *reader) readStemcells(list document.Value) {

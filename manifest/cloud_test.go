@@ -284,3 +284,36 @@ func TestCloudConfigSecrets(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// persistent_disks names disks by type; persistent_disk and persistent_disk_type exclude it.
+func TestNamedDisks(t *testing.T) {
+	t.Parallel()
+	read := func(t *testing.T, group string) (*Manifest, error) {
+		t.Helper()
+		return loadFiles(t, directorStyle, document.Options{}, "  persistent_disk_type: fast\n", group)
+	}
+	m, err := read(t, "  persistent_disks: [{name: data, type: fast}, {name: log.1, type: fast}]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast := DiskPool{Name: "fast", Size: 1024, CloudProperties: map[string]any{"type": "ssd"}}
+	if want := []NamedDisk{{"data", fast}, {"log.1", fast}}; !reflect.DeepEqual(m.Group.Disks, want) || m.Group.Disk != nil {
+		t.Errorf("disks %+v and %+v, want %+v", m.Group.Disks, m.Group.Disk, want)
+	}
+	for list, want := range map[string]string{
+		"[{name: data, type: fast}]\n  persistent_disk: 5":         "persistent_disks: cannot be used together with persistent_disk (InstanceGroupInvalidPersistentDisk)",
+		"[{name: data, type: fast}]\n  persistent_disk_type: fast": "persistent_disks: cannot be used together with persistent_disk_type (InstanceGroupInvalidPersistentDisk)",
+		"[{name: a, type: fast}, {name: a, type: fast}]":           `persistent_disks[1].name: must be unique, but there is another disk "a" (InstanceGroupInvalidPersistentDisk)`,
+		"[{name: a, type: slow}]":                                  "InstanceGroupUnknownDiskType",
+		"[{type: fast}]":                                           "the name under which jobs find the disk",
+		"[{name: a}]":                                              "the name of a disk type in disk_types",
+		"[{name: ../a, type: fast}]":                               "persistent_disks[0].name: must be letters",
+		"[{name: .., type: fast}]":                                 "persistent_disks[0].name: must be letters",
+		"[5]":                                                      "persistent_disks[0]",
+		"data":                                                     "persistent_disks",
+	} {
+		if _, err := read(t, "  persistent_disks: "+list+"\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", list, err, want)
+		}
+	}
+}

@@ -134,6 +134,7 @@ type InstanceGroup struct {
 	Jobs       []JobRef
 	Networks   []GroupNetwork
 	Disk       *DiskPool      // nil: no persistent disk
+	Disks      []NamedDisk    // of persistent_disks, in place of Disk
 	Properties map[string]any // nil if absent, which is not the same as {}
 	Health     []HealthCheck  // of the service, from this machine
 	Pos        document.Position
@@ -175,6 +176,13 @@ type DiskPool struct {
 	Name            string
 	Size            int // MiB
 	CloudProperties map[string]any
+}
+
+// NamedDisk is a persistent disk that the agent does not mount: jobs find it under its
+// name, unique in the group, in /var/vcap/instance/disks.
+type NamedDisk struct {
+	Name string
+	Pool DiskPool
 }
 
 // Update configures updates of the VM.

@@ -112,13 +112,17 @@ var sections = keys.Table{
 		{Key: "vm_resources", Form: keys.Section, Of: "instance_groups[].vm_resources", About: "With a cloud config, in place of vm_type: resources that the VM needs; the CPI chooses its cloud_properties."},
 		{Key: "stemcell", Form: keys.Word, About: "With a cloud config: alias of a stemcell in stemcells."},
 		{Key: "persistent_disk_type", Form: keys.Text, About: "With a cloud config: name of a disk type in disk_types, for a persistent disk."},
-		{Key: "persistent_disks", Form: keys.Map, List: true, About: "Not supported: name a persistent_disk_type."},
+		{Key: "persistent_disks", Form: keys.Section, Of: "instance_groups[].persistent_disks[]", List: true, About: "With a cloud config: disks that jobs mount themselves, in place of persistent_disk_type."},
 		{Key: "env", Form: keys.Section, Of: "resource_pools[].env", About: "With a cloud config: settings of the VM's agent."},
 		{Key: "healthcheck", Form: keys.Section, Of: "instance_groups[].healthcheck[]", List: true, About: "Tests of the service from the machine on which bootstrap runs; other tools ignore them."},
 		{Key: "tags", Form: keys.Tags, About: "With a cloud config: tags that the CPI puts on the VM, beside those of the manifest."},
 		{Key: "update", Form: keys.Section, Of: "update", About: "With a cloud config: how the VM is updated, in place of the manifest's update."},
 		{Key: "migrated_from", Form: keys.Map, List: true, About: "With a cloud config: groups (name, az) whose instances become those of this group."},
 	}, Ignored: []string{"consumes", "provides"}},
+	{Name: "instance_groups[].persistent_disks[]", Read: []keys.Field{
+		{Key: "name", Form: keys.Word, Need: true, About: "Name under which jobs find the disk, in /var/vcap/instance/disks."},
+		{Key: "type", Form: keys.Word, Need: true, About: "Name of a disk type in disk_types."},
+	}},
 	{Name: "instance_groups[].jobs[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a job of the release."},
 		{Key: "release", Form: keys.Word, Need: true, About: "Name of a release in releases."},

@@ -7,6 +7,14 @@ import (
 	"bootstrap/deployer/observe"
 )
 
+// useOf returns the use of a disk for people.
+func useOf(d observe.SeenDisk) string {
+	if d.Use == observe.DiskCurrent && d.Name != "" {
+		return "named " + d.Name
+	}
+	return string(d.Use)
+}
+
 // Disks prints a table of recorded disks.
 func Disks(out *Writer, list []observe.SeenDisk) {
 	if len(list) == 0 {
@@ -25,7 +33,7 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 		if d.Since != nil {
 			since = Moment(*d.Since)
 		}
-		cells := []string{d.CID, Size(int64(d.Size) << 20), string(d.Use), since, orDash(d.Why)}
+		cells := []string{d.CID, Size(int64(d.Size) << 20), useOf(d), since, orDash(d.Why)}
 		if several {
 			cells = slices.Insert(cells, 0, d.Instance, dash(d.Zone))
 		}

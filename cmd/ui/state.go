@@ -39,7 +39,8 @@ type vmView struct {
 
 type diskView struct {
 	CID     string     `json:"cid"`
-	Size    int        `json:"size"` // MiB
+	Name    string     `json:"name,omitempty"` // of a disk in persistent_disks
+	Size    int        `json:"size"`           // MiB
 	Current bool       `json:"current"`
 	Kept    *time.Time `json:"kept_since,omitempty"`
 	Why     string     `json:"why,omitempty"`
@@ -73,10 +74,10 @@ func StateOf(path string, st state.State) State {
 		v.VMs = append(v.VMs, vmView{CID: old.CID, AgentID: old.AgentID})
 	}
 	for _, d := range st.Disks {
-		v.Disks = append(v.Disks, diskView{CID: d.CID, Size: d.Size, Current: d.ID == st.CurrentDiskID})
+		v.Disks = append(v.Disks, diskView{CID: d.CID, Name: st.NameOf(d.CID), Size: d.Size, Current: st.Uses(d)})
 	}
 	for _, o := range st.Own.Orphans {
-		v.Disks = append(v.Disks, diskView{CID: o.CID, Size: o.Size, Kept: &o.Since, Why: o.Why})
+		v.Disks = append(v.Disks, diskView{CID: o.CID, Name: o.Name, Size: o.Size, Kept: &o.Since, Why: o.Why})
 	}
 	for _, s := range st.Own.Snapshots {
 		v.Snapshots = append(v.Snapshots, snapshotView{s.CID, s.Disk, s.Taken})
@@ -105,9 +106,12 @@ func (v State) Print(out *Writer) {
 		row("VM", vm.CID, vm.Current, "is replaced", vm.details()...)
 	}
 	for _, d := range v.Disks {
-		if d.Kept != nil {
+		switch {
+		case d.Kept != nil:
 			row("disk", d.CID, false, "kept", fmt.Sprintf("%d MiB", d.Size), "since "+Moment(*d.Kept), d.Why)
-		} else {
+		case d.Name != "":
+			row("disk", d.CID, false, "named "+d.Name, fmt.Sprintf("%d MiB", d.Size))
+		default:
 			row("disk", d.CID, d.Current, "unused", fmt.Sprintf("%d MiB", d.Size))
 		}
 	}

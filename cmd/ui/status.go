@@ -204,7 +204,7 @@ func conditionDisks(out *Writer, c *observe.Condition) {
 		if d.Mounted != nil {
 			mounted = map[bool]string{true: "yes", false: "no"}[*d.Mounted]
 		}
-		use := string(d.Use)
+		use := useOf(d)
 		if d.Since != nil {
 			use += " since " + Moment(*d.Since)
 		}

@@ -32,7 +32,7 @@ func ReadAlone(path, home string) (*record.Instance, error) {
 		return nil, err
 	}
 	in := &record.Instance{
-		ID: id, Group: group, Zone: st.Own.Zone, Bootstrap: true, Disk: st.CurrentDiskID != "",
+		ID: id, Group: group, Zone: st.Own.Zone, Bootstrap: true, Disk: len(st.UsedDisks()) > 0,
 		State: record.Beside(path), Addresses: map[string]netip.Prefix{},
 	}
 	keep := func(network, address string) {

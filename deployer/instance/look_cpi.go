@@ -65,10 +65,10 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 	return name, ""
 }
 
-// ByCPI asks the CPI for facts that a plan needs and the agent did not report. want is
-// the disk of the manifest; nil: none. First it settles the calls of an interrupted run.
+// ByCPI asks the CPI for facts that a plan needs and the agent did not report. want is the
+// group of the manifest. First it settles the calls of an interrupted run.
 // At the end it may reboot a VM with a silent agent.
-func (l *Look) ByCPI(ctx context.Context, want *manifest.DiskPool, settle func(context.Context) error) error {
+func (l *Look) ByCPI(ctx context.Context, want manifest.InstanceGroup, settle func(context.Context) error) error {
 	if l.AskedCPI = l.needsCPI(want); !l.AskedCPI {
 		return nil
 	}
@@ -154,11 +154,11 @@ func (l *Look) ForDisk(ctx context.Context, d *state.Disk) error {
 	})
 }
 
-// needsCPI reports whether the CPI must be asked before a plan can be made. want is the
-// disk of the manifest; nil: none.
-func (l *Look) needsCPI(want *manifest.DiskPool) bool {
+// needsCPI reports whether the CPI must be asked before a plan can be made. group is that
+// of the manifest.
+func (l *Look) needsCPI(group manifest.InstanceGroup) bool {
 	st := l.rec.State.Get()
-	disk := st.Disk()
+	disk, want := st.Disk(), group.Disk
 	switch {
 	case len(st.Own.Intents) > 0 || st.Own.Swap != nil:
 		return true
@@ -167,7 +167,7 @@ func (l *Look) needsCPI(want *manifest.DiskPool) bool {
 	case !l.Facts.Answers:
 		return true
 	case disk == nil:
-		return want != nil && l.cpi.EffectiveAPI() == 0
+		return (want != nil || len(group.Disks) > 0) && l.cpi.EffectiveAPI() == 0
 	}
 	return !slices.Contains(l.Facts.Mounted, disk.CID) ||
 		want == nil || len(plan.DiskReasons(*disk, *want)) > 0 && l.cpi.EffectiveAPI() == 0

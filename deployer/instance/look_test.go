@@ -77,7 +77,7 @@ func TestWhatALookAsks(t *testing.T) {
 			if err := l.AtAgent(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			err := l.ByCPI(t.Context(), w.in.Manifest.Group.Disk, func(context.Context) error { w.asks("settle"); return nil })
+			err := l.ByCPI(t.Context(), w.in.Manifest.Group, func(context.Context) error { w.asks("settle"); return nil })
 			refused(t, err, c.refused)
 			if got := strings.Join(w.asked(), ", "); got != c.asked {
 				t.Errorf("asked %q, want %q", got, c.asked)

@@ -35,6 +35,7 @@ const (
 type Applied struct {
 	VM       string            `json:"vm"` // CID
 	Disk     *state.Disk       `json:"disk,omitempty"`
+	Named    map[string]string `json:"named_disks,omitempty"` // name -> CID
 	Digest   string            `json:"manifest_sha"`
 	Releases []state.Release   `json:"releases"`
 	Applied  map[string]string `json:"applied"` // the state's Own.Applied
@@ -62,10 +63,24 @@ func (a Applied) IsLast(st state.State) bool {
 	return maps.Equal(a.Applied, st.Own.Applied) && (st.CurrentManifestSHA == "" || st.CurrentManifestSHA == a.Digest)
 }
 
-// SameDisk reports whether the deploy used the disk that is the current one in
-// the state.
-func (a Applied) SameDisk(d *state.Disk) bool {
-	return (a.Disk == nil) == (d == nil) && (d == nil || a.Disk.CID == d.CID && a.Disk.Size == d.Size)
+// SameDisks reports whether the deploy used the disks that are in use in the state.
+func (a Applied) SameDisks(st state.State) bool {
+	d := st.Disk()
+	return (a.Disk == nil) == (d == nil) && (d == nil || a.Disk.CID == d.CID && a.Disk.Size == d.Size) && maps.Equal(a.Named, NamedIn(st))
+}
+
+// NamedIn returns the CIDs of the named disks in a state, by name; nil: there are none.
+func NamedIn(st state.State) map[string]string {
+	var named map[string]string
+	for _, n := range st.Own.NamedDisks {
+		if d := st.Named(n.Name); d != nil {
+			if named == nil {
+				named = map[string]string{}
+			}
+			named[n.Name] = d.CID
+		}
+	}
+	return named
 }
 
 // which is the file which.json in the folder applied: the names of the folders of the

@@ -126,7 +126,7 @@ func TestApplied(t *testing.T) {
 		t.Helper()
 		a, ok := f.Applied(which)
 		data, err := os.ReadFile(f.Rendered(which))
-		if !ok || err != nil || a.Digest != want || string(data) != want || !a.SameDisk(&state.Disk{CID: "d", Size: 1}) || a.SameDisk(nil) {
+		if !ok || err != nil || a.Digest != want || string(data) != want || !a.SameDisks(state.State{CurrentDiskID: "i", Disks: []state.Disk{{ID: "i", CID: "d", Size: 1}}}) || a.SameDisks(state.State{}) {
 			t.Errorf("%s: %+v %q %v, want %s", which, a, data, err, want)
 		}
 	}

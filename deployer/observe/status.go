@@ -85,6 +85,7 @@ type SeenDisk struct {
 	InstanceID string     `json:"instance_id,omitempty"` // in the disks of several
 	Zone       string     `json:"az,omitempty"`          // in the disks of several
 	CID        string     `json:"cid"`
+	Name       string     `json:"name,omitempty"` // of a disk in persistent_disks
 	Size       int        `json:"size_mib"`
 	Use        DiskUse    `json:"use"`
 	Mounted    *bool      `json:"mounted,omitempty"` // nil: the agent did not report it
@@ -243,14 +244,18 @@ func (c *Condition) addRecords(st state.State) {
 	}
 	for _, d := range st.Disks {
 		use := DiskCurrent
-		if d.ID != st.CurrentDiskID {
+		if !st.Uses(d) {
 			use = DiskUnused
 			c.note("disk %s is unused: the next deploy deletes it", d.CID)
 		}
-		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: use})
+		name := st.NameOf(d.CID)
+		if name != "" && st.CurrentVMCID != "" && !st.Attached(name) {
+			c.problem("disk %s, named %s, is not attached to VM %s: `bootstrap deploy MANIFEST` attaches it", d.CID, name, st.CurrentVMCID)
+		}
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Name: name, Size: d.Size, Use: use})
 	}
 	for _, d := range st.Own.Orphans {
-		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Size: d.Size, Use: DiskOrphan, Since: &d.Since, Why: d.Why})
+		c.Disks = append(c.Disks, SeenDisk{CID: d.CID, Name: d.Name, Size: d.Size, Use: DiskOrphan, Since: &d.Since, Why: d.Why})
 	}
 }
 

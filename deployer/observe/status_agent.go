@@ -335,6 +335,9 @@ func (c *Condition) addMounts(ctx context.Context, client *agent.Client) {
 	}
 	for i := range c.Disks {
 		d := &c.Disks[i]
+		if d.Name != "" {
+			continue // Jobs mount it, or use it without.
+		}
 		is := slices.Contains(mounted, d.CID)
 		d.Mounted = &is
 		if d.Use == DiskCurrent && !is && c.Finished {

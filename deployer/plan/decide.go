@@ -14,10 +14,10 @@ import (
 // The jobs may have scripts of every kind.
 func Seen(st state.State, f Facts, asked Asked) Decision {
 	d := Decision{
-		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: f.Mounted, DiskAsked: f.DiskAsked,
+		Current: st.CurrentVMCID, Answers: f.Answers, HasVM: f.HasVM, Mounted: withoutNamed(st, f.Mounted), DiskAsked: f.DiskAsked,
 		AgentID: cmp.Or(st.Own.AgentID, f.Now.AgentID), Applied: f.Now.ConfigurationHash,
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly, NoWait: asked.NoWait,
-		Disk: DiskWork{CID: CurrentDisk(st)}, OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
+		Disk: DiskWork{CID: CurrentDisk(st)}, Named: keepNamed(st), OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
 	if have := st.Disk(); have != nil && f.Now.PersistentDisk > 0 {
 		d.DiskSize = have.Size
@@ -36,6 +36,7 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 // agent and the state; it decides which other facts are needed for a Decision.
 type Choice struct {
 	VM, Disk, Jobs Change
+	Named          []Change
 
 	begun Decision // the decision so far, without changes and warnings
 	w     Wishes
@@ -47,11 +48,14 @@ type Choice struct {
 func (c *Choice) NewVM() bool { return c.VM.Action == Create || c.VM.Action == Replace }
 
 // NewDisk reports whether a persistent disk is created, or may be.
-func (c *Choice) NewDisk() bool { return c.Disk.Action == Create || c.Disk.Action == Migrate }
+func (c *Choice) NewDisk() bool {
+	return c.Disk.Action == Create || c.Disk.Action == Migrate ||
+		slices.ContainsFunc(c.Named, func(n Change) bool { return n.Action == Create || n.Action == Replace })
+}
 
 // Touches reports whether the recorded state is out of date while the plan runs.
 func (c *Choice) Touches() bool {
-	return c.NewVM() || c.Jobs.Action == Update || c.Disk.Action != Keep
+	return c.NewVM() || c.Jobs.Action == Update || c.Disk.Action != Keep || namedChanges(c.begun.Named)
 }
 
 // Decide makes the choice, from wishes, state and facts. The error is an
@@ -59,7 +63,7 @@ func (c *Choice) Touches() bool {
 // *ShrinkError or a *NoSecondDiskError.
 func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d := Seen(st, f, w.Asked)
-	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && st.CurrentDiskID != "", w.DNS && !w.DNSFirst
+	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && len(d.attachedCIDs()) > 0, w.DNS && !w.DNSFirst
 	d.DNSFirst = w.DNS && w.DNSFirst
 	d.Dynamic, d.Address, d.Light, d.API = w.Dynamic, !w.NoAddress, w.Light, w.API
 	d.Leftovers = leftoverCalls(st)
@@ -74,8 +78,9 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	if err != nil {
 		return nil, err
 	}
+	named, namedWhy := decideNamed(w, st, vm.Action)
 	if vm.Action == Keep {
-		if why, must := diskReplaces(w, st, f, disk); must {
+		if why, must := diskReplaces(w, st, f, disk, named); must {
 			vm.Action, vm.Why = Replace, []Reason{why}
 			if disk, err = decideDisk(w, st, f, Replace); err != nil {
 				return nil, err
@@ -83,7 +88,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 		}
 	}
 	jobs := decideJobs(w, st, f, vm.Action)
-	if vm.Action == Keep && w.Strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == Update || disk.Action != Keep) {
+	if vm.Action == Keep && w.Strategy != "" && st.CurrentManifestSHA != "" && (jobs.Action == Update || disk.Action != Keep || namedChanges(named)) {
 		vm.Action, vm.Why = Replace, append([]Reason{{Cause: Strategy, To: w.Strategy}}, jobs.Why...)
 		if disk.Action != Keep {
 			vm.Why = append(vm.Why, Reason{Cause: DiskChanges, Why: disk.Why})
@@ -93,6 +98,10 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 		}
 		jobs = decideJobs(w, st, f, Replace)
 	}
+	if vm.Action == Replace {
+		named, namedWhy = decideNamed(w, st, vm.Action)
+	}
+	d.Named = named
 	d.Stopped = st.Own.Stopped && !st.Detached()
 	d.Blank = vm.Action == Keep && (f.Now.Deployment == "" || w.NoAddress)
 	d.Shrinks = disk.Action == Migrate && w.Disk.Size < st.Disk().Size
@@ -100,7 +109,7 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	if w.Disk != nil && w.Director {
 		d.DiskSize = w.Disk.Size
 	}
-	return &Choice{VM: vm, Disk: disk, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil
+	return &Choice{VM: vm, Disk: disk, Named: namedWhy, Jobs: jobs, begun: d, w: w, st: st, f: f}, nil
 }
 
 // Decision returns the complete decision.
@@ -166,6 +175,11 @@ func (d *Decision) list(c *Choice, x Details) {
 			}
 		}
 	}
+	for i, n := range c.Named {
+		if x.DiskLimit.Cause != "" && (n.Action == Create || n.Action == Replace) {
+			c.Named[i].Why = append(slices.Clone(n.Why), x.DiskLimit)
+		}
+	}
 	if x.DiskLimit.Cause != "" && (disk.Action == Create || disk.Action == Migrate) {
 		disk.Why = append(slices.Clone(disk.Why), x.DiskLimit)
 	}
@@ -173,7 +187,7 @@ func (d *Decision) list(c *Choice, x Details) {
 	if w.Disk != nil || disk.Action != Keep {
 		d.Changes = append(d.Changes, disk)
 	}
-	d.Changes = append(d.Changes, jobs)
+	d.Changes = append(append(d.Changes, c.Named...), jobs)
 	d.compile(c, x)
 	if vm.Action == Keep {
 		d.addSmall(w, st)
@@ -250,8 +264,14 @@ func (d *Decision) warn(c *Choice, x Details) {
 	case disk.Action == Migrate:
 		add(Reason{Cause: ResizeOrMove, Subject: disk.Name, Why: disk.Why})
 	}
-	if disk.Action == Create {
-		for _, o := range st.Own.Orphans {
+	for _, n := range c.Named {
+		if n.Action == Replace {
+			add(Reason{Cause: DataStays, Subject: n.Name, Why: n.Why})
+		}
+	}
+	for _, o := range st.Own.Orphans {
+		again := func(n NamedWork) bool { return n.Action == Create && n.Name == o.Name }
+		if disk.Action == Create || slices.ContainsFunc(d.Named, again) {
 			add(Reason{Cause: OrphanStays, Subject: o.CID, To: o.Why})
 		}
 	}
@@ -360,7 +380,7 @@ func unused(st state.State) []Change {
 		list = append(list, Change{What: VM, Name: old.CID, Why: []Reason{{Cause: VMReplaced}}})
 	}
 	for _, d := range st.Disks {
-		if d.ID != st.CurrentDiskID {
+		if !st.Uses(d) {
 			list = append(list, Change{What: Disk, Name: d.CID, Why: []Reason{{Cause: Unused}}})
 		}
 	}

@@ -54,7 +54,8 @@ type Decision struct {
 	NewScripts []string `json:"new_scripts,omitempty"`
 	Checks     bool     `json:"checks,omitempty"` // the service has health checks
 
-	Disk DiskWork `json:"disk"`
+	Disk  DiskWork    `json:"disk"`
+	Named []NamedWork `json:"named_disks,omitempty"`
 	// DiskSize is the size of the disk after the steps, in MiB; 0: there is none, or the
 	// manifest is in create-env's style.
 	DiskSize  int      `json:"-"`
@@ -71,6 +72,8 @@ type DiskWork struct {
 	Begun string `json:"begun,omitempty"`
 	// Method is the CPI's method that may change the disk itself; empty: none is called.
 	Method string `json:"method,omitempty"`
+	// As is the name of a named disk; empty: it is the persistent disk.
+	As string `json:"as,omitempty"`
 }
 
 // on returns the action for a thing.
@@ -103,6 +106,10 @@ func (d Decision) Destroys() []string {
 			list = append(list, fmt.Sprintf("disk %s is replaced by a new one with its content", c.Name))
 		case c.What == Disk && c.Action == Orphan:
 			list = append(list, fmt.Sprintf("disk %s is removed from the VM and kept as an orphan", c.Name))
+		case c.What == NamedDisk && c.Action == Orphan:
+			list = append(list, fmt.Sprintf("named disk %s is removed from the VM and kept as an orphan", c.Name))
+		case c.What == NamedDisk && c.Action == Replace:
+			list = append(list, fmt.Sprintf("named disk %s is replaced by an empty one, and kept as an orphan with its data", c.Name))
 		case c.What == Packages:
 			list = append(list, c.What+": "+Words(c.Why))
 		}
@@ -116,8 +123,8 @@ func (d Decision) NewVM() bool { a := d.on(VM); return a == Create || a == Repla
 // NewDisk reports whether a persistent disk is created, or may be.
 func (d Decision) NewDisk() bool { a := d.on(Disk); return a == Create || a == Migrate }
 
-// diskWork reports whether the plan changes the persistent disk.
-func (d Decision) diskWork() bool { return d.on(Disk) != Keep }
+// diskWork reports whether the plan changes a persistent disk.
+func (d Decision) diskWork() bool { return d.on(Disk) != Keep || namedChanges(d.Named) }
 
 // Applies reports whether jobs and packages are applied to the VM.
 func (d Decision) Applies() bool { return d.NewVM() || d.on(Jobs) == Update }

@@ -12,10 +12,11 @@ import (
 // have migrated, or created a first disk, before it could record that. changed reports
 // whether the state changes.
 func Settled(st state.State, f Facts) (settled state.State, changed bool) {
-	if !f.Answers || len(f.Mounted) != 1 || f.Mounted[0] == CurrentDisk(st) {
+	mounted := withoutNamed(st, f.Mounted)
+	if !f.Answers || len(mounted) != 1 || mounted[0] == CurrentDisk(st) {
 		return st, false
 	}
-	d := DiskOf(st, f.Mounted[0])
+	d := DiskOf(st, mounted[0])
 	if d == nil {
 		return st, false
 	}
@@ -87,7 +88,7 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	// Without the second disk, an agent refuses to migrate. If an interrupted run has
 	// created one, the migration is repeated with it.
 	for _, d := range st.Disks {
-		if d.ID != st.CurrentDiskID && work.Mounted && slices.Contains(f.Mounted, d.CID) && len(DiskReasons(d, *w.Disk)) == 0 {
+		if !st.Uses(d) && work.Mounted && slices.Contains(f.Mounted, d.CID) && len(DiskReasons(d, *w.Disk)) == 0 {
 			work.Begun = d.CID
 		}
 	}
@@ -100,21 +101,22 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 	return work
 }
 
-// diskReplaces returns why a change of the disk needs a new VM; must is false if it does
+// diskReplaces returns why a change of the disks needs a new VM; must is false if it does
 // not.
-func diskReplaces(w Wishes, st state.State, f Facts, disk Change) (why Reason, must bool) {
+func diskReplaces(w Wishes, st state.State, f Facts, disk Change, named []NamedWork) (why Reason, must bool) {
 	foreign := slices.IndexFunc(f.Mounted, func(cid string) bool { return DiskOf(st, cid) == nil })
+	attached := slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.VM != "" && o.VM == st.CurrentVMCID })
 	switch {
 	case disk.Action != Keep && foreign >= 0:
 		// The agent would use the other disk as the target of a migration.
 		return Reason{Cause: ForeignDisk, Subject: f.Mounted[foreign]}, true
 	case disk.Action == Migrate && !w.SecondDisk.When.IsZero():
 		return Reason{Cause: NoSecondDisk}, true
-	case disk.Action == Orphan:
+	case disk.Action == Orphan, attached:
 		// The real agent fails at its next start after its only disk was removed with
 		// remove_persistent_disk.
 		return Reason{Cause: DiskTaken}, true
-	case disk.Action != Keep && w.API == 1:
+	case (disk.Action != Keep || namedChanges(named)) && w.API == 1:
 		return Reason{Cause: NeedsNewVM}, true
 	case w.API == 1 && f.Now.Deployment == "" && len(st.Disks) > 1:
 		// The registry had the settings of this VM, and ended with the run that created

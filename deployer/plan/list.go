@@ -63,11 +63,7 @@ func (l list) render() []Step { return one(l.Address, Step{Kind: RenderJobs}) }
 
 // createVM returns the step that creates the VM, at the place of its disk.
 func (l list) createVM() []Step {
-	s := Step{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}, With: With{Fix: l.Fix}}
-	if l.on(Disk) != Orphan {
-		s.With.Disk = l.Disk.CID
-	}
-	return []Step{s}
+	return []Step{{Kind: CreateVM, Calls: []string{"cpi create_vm", "cpi set_vm_metadata"}, With: With{Fix: l.Fix, Disks: l.diskCIDs()}}}
 }
 
 // renderAgain returns the step that renders with the address that the VM has
@@ -90,8 +86,12 @@ func (l list) checkCloud() []Step {
 	if l.Answers && l.on(VM) != Create {
 		s.Calls, s.With.AskVM = append(s.Calls, "cpi has_vm"), l.Current
 	}
-	if l.Disk.CID != "" && !l.DiskAsked {
-		s.With.AskDisk = l.Disk.CID
+	for _, cid := range l.attachedCIDs() {
+		if cid != l.Disk.CID || !l.DiskAsked {
+			s.With.AskDisks = append(s.With.AskDisks, cid)
+		}
+	}
+	if len(s.With.AskDisks) > 0 {
 		s.Calls = append(s.Calls, "cpi has_disk")
 	}
 	if l.NewVM() {
@@ -139,7 +139,7 @@ func (l list) stop(kind Kind, next *Next) []Step {
 		return nil
 	}
 	if l.Lost != nil {
-		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: l.Lost.String()}}}
+		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disks: l.attachedCIDs(), Lost: l.Lost.String()}}}
 	}
 	steps := l.stopJobs(Step{Of: kind, Name: l.Current, Next: next})
 	if next.Unmount() && len(l.Mounted) > 0 {
@@ -159,7 +159,7 @@ func (l list) stopReplaced() []Step {
 	case l.Replaced == "":
 		return nil
 	case !l.ReplacedAnswers:
-		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disk: l.Disk.CID, Lost: Reason{Cause: AgentSilent}.String()}}}
+		return []Step{{Kind: StopOld, Name: l.Replaced, Maybe: l.detachCalls(), With: With{Disks: l.attachedCIDs(), Lost: Reason{Cause: AgentSilent}.String()}}}
 	}
 	l.OldScripts = stopScripts() // The jobs of that VM are unknown.
 	steps := l.stopJobs(Step{Of: StopOld, Name: l.Replaced, Next: leaving()})
@@ -211,11 +211,15 @@ func ScriptsOf(jobs []*artifact.Job) []string {
 }
 
 func (l list) detach(of Kind, vm string) []Step {
-	return one(l.Disk.CID != "", Step{Kind: Detach, Of: of, Name: vm, Calls: l.detachCalls(), With: With{Disk: l.Disk.CID}})
+	var steps []Step
+	for _, cid := range l.attachedCIDs() {
+		steps = append(steps, Step{Kind: Detach, Of: of, Name: vm, Calls: l.detachCalls(), With: With{Disk: cid}})
+	}
+	return steps
 }
 
 func (l list) detachCalls() []string {
-	if l.Disk.CID == "" {
+	if len(l.attachedCIDs()) == 0 {
 		return nil
 	}
 	return []string{"cpi detach_disk"}
@@ -233,6 +237,18 @@ func (l list) deleteCurrent() []Step {
 	return one(l.Current != "", Step{Kind: DeleteVM, Name: l.Current, Calls: []string{"cpi delete_vm"}, With: With{AgentID: l.AgentID}})
 }
 
+// keepDisks returns the steps that make the disks in use orphans, if they are kept.
+func (l list) keepDisks(keep bool) []Step {
+	if !keep {
+		return nil
+	}
+	var steps []Step
+	for _, cid := range l.attachedCIDs() {
+		steps = append(steps, Step{Kind: KeepDisk, Name: cid})
+	}
+	return steps
+}
+
 // deleteDisks returns the step that deletes the current disk, unless it is kept, and all
 // unused disks.
 func (l list) deleteDisks(keep bool) []Step {
@@ -244,12 +260,22 @@ func (l list) deleteDisks(keep bool) []Step {
 }
 
 func (l list) snapshot() []Step {
-	return one(l.snapshots(), Step{Kind: Snapshot, Name: l.Disk.CID, Calls: []string{"cpi snapshot_disk"}})
+	if !l.snapshots() {
+		return nil
+	}
+	var steps []Step
+	for _, cid := range l.attachedCIDs() {
+		steps = append(steps, Step{Kind: Snapshot, Name: cid, Calls: []string{"cpi snapshot_disk"}})
+	}
+	return steps
 }
 
-// disk returns the step that changes the persistent disk to match the manifest, while the
-// jobs are stopped.
-func (l list) disk() []Step {
+// disk returns the steps that change the disks to match the manifest, while the jobs are
+// stopped.
+func (l list) disk() []Step { return slices.Concat(l.namedSteps(), l.persistentDisk()) }
+
+// persistentDisk returns the step that changes the disk that the agent mounts.
+func (l list) persistentDisk() []Step {
 	work := l.Disk
 	s := Step{Name: work.CID, Disk: &work}
 	mounts := []string{"cpi attach_disk", "cpi set_disk_metadata", "agent ping", "agent mount_disk"}
@@ -343,8 +369,8 @@ func (l list) updateAgent() []Step {
 }
 
 func (l list) updateTags() []Step {
-	s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}, With: With{Disk: l.Disk.CID}}
-	if l.Disk.CID != "" {
+	s := Step{Kind: UpdateTags, Calls: []string{"cpi set_vm_metadata"}, With: With{Disks: l.diskCIDs()}}
+	if len(s.With.Disks) > 0 {
 		s.Calls = append(s.Calls, "cpi set_disk_metadata")
 	}
 	return one(l.on(Tags) == Update, s)

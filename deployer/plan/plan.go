@@ -34,6 +34,7 @@ const (
 	Stemcell  = "stemcell"
 	VM        = "vm"
 	Disk      = "disk"
+	NamedDisk = "named disk" // of persistent_disks
 	Jobs      = "jobs"
 	Packages  = "packages"
 	Workers   = "compilation" // VMs that compile packages and run no jobs
@@ -48,7 +49,7 @@ const (
 // Change is the action on one object. Why has at least one reason, unless the action is
 // Keep.
 type Change struct {
-	What   string   `json:"what"` // stemcell, vm, disk, jobs, packages, compilation, tags, agent, dns, variables, state, address
+	What   string   `json:"what"` // stemcell, vm, disk, named disk, jobs, packages, compilation, tags, agent, dns, variables, state, address
 	Name   string   `json:"name,omitempty"`
 	Action Action   `json:"action"`
 	Why    []Reason `json:"why,omitempty"`

@@ -39,6 +39,7 @@ const (
 	DiskSize       Cause = "disk-size"
 	DiskProperties Cause = "disk-properties"
 	NotMounted     Cause = "not-mounted"
+	NotAttached    Cause = "not-attached"
 	DiskChanges    Cause = "disk-changes"
 
 	NewVM           Cause = "new-vm"
@@ -92,6 +93,7 @@ const (
 	DataMoves    Cause = "data-moves"
 	ResizeOrMove Cause = "resize-or-move"
 	OrphanStays  Cause = "orphan-stays"
+	DataStays    Cause = "data-stays" // Subject: name and CID of a named disk, Why
 	NoWayBack    Cause = "no-way-back"
 	NotStopped   Cause = "not-stopped"
 	StaysStopped Cause = "stays-stopped"
@@ -142,6 +144,7 @@ var words = map[Cause]string{
 	DiskSize:       "size {from} -> {to} MiB",
 	DiskProperties: "cloud_properties changed: {names}",
 	NotMounted:     "it is not mounted",
+	NotAttached:    "it is not attached to the VM",
 	DiskChanges:    "disk: {why}",
 
 	NewVM:           "the VM is new",
@@ -185,6 +188,7 @@ var words = map[Cause]string{
 	DataMoves:     "the data of disk {subject} moves to a new disk: {why}",
 	ResizeOrMove:  "disk {subject} is resized if the CPI can do that, else its data is migrated to a new one: {why}",
 	OrphanStays:   "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead",
+	DataStays:     "the data of named disk {subject} is not copied to the new one: {why}; the old one is kept as an orphan",
 	NoWayBack:     "VM {subject} is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds",
 	NotStopped:    "the jobs on VM {subject} are not stopped, and its disk is not unmounted: {why}",
 	StaysDetached: "the VM was deleted with `bootstrap stop --hard` and is not created again: `bootstrap start` does that",

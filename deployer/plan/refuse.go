@@ -47,10 +47,14 @@ func (e *AgentSilentError) Unwrap() error { return e.Err }
 // DiskGoneError says that the recorded persistent disk does not exist.
 type DiskGoneError struct {
 	CID     string
-	Mounted bool // the agent reports the disk as mounted on the VM
+	As      string // its name, if it is a named disk
+	Mounted bool   // the agent reports the disk as mounted on the VM
 }
 
 func (e *DiskGoneError) Error() string {
+	if e.As != "" {
+		return fmt.Sprintf("disk %s, named %s, is recorded and the CPI says that it does not exist: its data is lost or the CPI looks in the wrong place; nothing was changed; to continue with a new, empty disk: `bootstrap disks forget MANIFEST %s`", e.CID, e.As, e.CID)
+	}
 	if e.Mounted {
 		return fmt.Sprintf("disk %s is recorded, its VM has it mounted, and the CPI says that it does not exist: the CPI looks in the wrong place or the disk is about to be lost; nothing was changed; correct cloud_provider.properties, or continue with a new, empty disk: bootstrap disks forget MANIFEST --current", e.CID)
 	}

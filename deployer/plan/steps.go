@@ -39,6 +39,9 @@ const (
 	ChangeDisk   Kind = "change disk" // the CPI changes it, or its data is migrated
 	MigrateDisk  Kind = "migrate disk"
 	OrphanDisk   Kind = "orphan disk"
+	CreateNamed  Kind = "create named disk" // and the other two: of persistent_disks
+	AttachNamed  Kind = "attach named disk"
+	OrphanNamed  Kind = "orphan named disk"
 	Apply        Kind = "apply"
 	StartJobs    Kind = "start jobs"    // a group of steps
 	DeleteOld    Kind = "delete old vm" // and releases its addresses
@@ -105,7 +108,7 @@ func (k Kind) Starts() bool {
 type Step struct {
 	Kind Kind   `json:"step"`
 	Of   Kind   `json:"of,omitempty"`   // name of the group of steps, as people see it; empty: none
-	Name string `json:"name,omitempty"` // CID of the step's VM or disk, if it is known
+	Name string `json:"name,omitempty"` // CID of the step's VM or disk, if it is known; of a named disk, its name first
 	Down bool   `json:"down,omitempty"` // the service is down while it runs
 	// Calls are the methods of the CPI and the agent that the step calls: "cpi
 	// create_vm", "agent stop". Maybe are calls that depend on the features of the CPI
@@ -128,9 +131,12 @@ type With struct {
 	OldServes bool   // the jobs of Old run until a later step stops them
 	Gone      bool   // Old is deleted before the VM is created
 
-	Disk       string   // CID of the disk that the step attaches or detaches; empty: none
+	Disk       string   // CID of the disk that the step detaches; empty: none
+	Disks      []string // create vm, update tags: CIDs of the VM's disks; stop: of those that are detached
 	AskVM      string   // check the cloud: CID of the VM that must exist; empty: none
-	AskDisk    string   // check the cloud: CID of the disk that must exist
+	AskDisks   []string // check the cloud: CIDs of the disks that must exist
+	Attached   bool     // orphan named disk: it is attached to the VM
+	Replaced   bool     // orphan named disk: another one gets its name
 	Again      bool     // upload stemcell: even if it is recorded as uploaded
 	Fix        bool     // create vm: upload the stemcell again if the CPI refuses to create it
 	AgentID    string   // delete vm: agent id of the VM
@@ -434,7 +440,7 @@ func DeleteSteps(d Decision, keepDisk, ledger, whole bool, orphans []string) []S
 	return slices.Concat(
 		clearRecord(), l.stopReplaced(), l.deleteReplaced(),
 		l.stop(StopJobs, ending(whole)), l.deleteCurrent(),
-		one(ledger, Step{Kind: ReleaseAddress}), one(keepDisk && d.Disk.CID != "", Step{Kind: KeepDisk, Name: d.Disk.CID}),
+		one(ledger, Step{Kind: ReleaseAddress}), l.keepDisks(keepDisk),
 		l.deleteDisks(keepDisk), deleteOrphans, []Step{{Kind: DeleteStemcells}, {Kind: LookAtLeftovers}, {Kind: Uninstall}})
 }
 

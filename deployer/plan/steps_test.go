@@ -104,8 +104,38 @@ func changes() map[string]func(world) {
 		},
 		"address of the IaaS": addresses(network.Ask),
 		"dns":                 func(x world) { x.w.DNS = true },
-		"dns of several":      func(x world) { x.w.DNS, x.w.DNSFirst = true, true },
+		"named disk":          func(x world) { named(x, "vm-1") },
+		"named disk, new": func(x world) {
+			named(x, "vm-1")
+			named(x, "")
+			x.st.Own.NamedDisks = x.st.Own.NamedDisks[:len(x.st.Own.NamedDisks)-1]
+		},
+		"named disk, type": func(x world) {
+			named(x, "vm-1")
+			x.w.Named[0].Pool.Size = 96
+		},
+		"named disk, not attached": func(x world) { named(x, "vm-0") },
+		"named disk, unwanted":     func(x world) { named(x, "vm-1"); x.w.Named = x.w.Named[1:] },
+		"named disk, unwanted and not attached": func(x world) {
+			named(x, "")
+			x.w.Named = x.w.Named[1:]
+		},
+		"named disk, orphan attached": func(x world) {
+			x.st.Own.Orphans = append(x.st.Own.Orphans, state.Orphan{CID: "disk-7", Name: "data", VM: "vm-1"})
+		},
+		"named disk, mounted by a job": func(x world) { named(x, "vm-1"); x.f.Mounted = append(x.f.Mounted, "disk-n1") },
+		"dns of several":               func(x world) { x.w.DNS, x.w.DNSFirst = true, true },
 	}
+}
+
+// named adds a named disk to the state, attached to a VM, and to the manifest.
+func named(x world, vm string) {
+	n := len(x.st.Disks)
+	id := fmt.Sprintf("n%d", n)
+	pool := manifest.DiskPool{Size: 64, CloudProperties: map[string]any{}}
+	x.st.Disks = append(x.st.Disks, state.Disk{ID: id, CID: "disk-" + id, Size: pool.Size, CloudProperties: pool.CloudProperties})
+	x.st.SetNamed("data"+id, id, vm)
+	x.w.Named = append(x.w.Named, manifest.NamedDisk{Name: "data" + id, Pool: pool})
 }
 
 // addresses returns a change of addresses: 10.0.0.1 and the next ones get these actions.
@@ -225,10 +255,10 @@ func TestEveryList(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for i, s := range steps {
-				if seen[s.String()] {
+				if seen[s.String()+s.With.Disk] {
 					t.Errorf("%s + %s: %s twice", one, other, s)
 				}
-				seen[s.String()] = true
+				seen[s.String()+s.With.Disk] = true
 				touching := s.Down || s.Kind == DeleteVM || s.Kind == CreateVM || s.Of == StopJobs
 				if touching && (at(ClearRecord) < 0 || at(ClearRecord) > i) {
 					t.Errorf("%s + %s: %s before %s", one, other, s, ClearRecord)

@@ -22,6 +22,7 @@ type Wishes struct {
 	Applied   map[string]string // digests of the parts that would be applied
 	Links     map[string]string // where the links of jobs come from, for people, by LinkName
 	Disk      *manifest.DiskPool
+	Named     []manifest.NamedDisk
 	Director  bool   // the manifest has a cloud config, and not create-env's style
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and the VM has not reported it yet

@@ -21,7 +21,7 @@ type Group struct {
 	// Context of each job has its properties and the links of the manifest; Provides has
 	// its custom_provider_definitions, too.
 	Jobs     []*templates.Job
-	Disks    []string // names of persistent disks that other groups may consume as links of the type disk
+	Disks    []string // names of the disks in persistent_disks, which any group may consume as links of the type disk
 	Networks []string
 	Default  string // the network whose addresses other groups use
 	// Instances are in the order in which consumers see them.

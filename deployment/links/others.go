@@ -24,13 +24,15 @@ func shared(all []Provider) []Provider {
 	return some
 }
 
-// ResolveOthers connects only those links of a group that are to come from other
-// deployments. The error is an *Unresolved.
+// ResolveOthers connects only those links of the jobs of a group that no job of it
+// provides: those from other deployments, and those to its named disks. The error is an
+// *Unresolved.
 func ResolveOthers(deployment string, g Group, others Others) ([]Link, error) {
 	r := resolver{deployment: deployment, others: others}
+	r.providers = r.disksOf(&g)
 	for _, job := range g.Jobs {
 		for _, wanted := range job.Consumes {
-			if r.fromElsewhere(job, wanted.Name) {
+			if r.fromElsewhere(job, wanted.Name) || wanted.Type == disk && len(g.Disks) > 0 {
 				r.links = append(r.links, r.resolve(&g, job, wanted))
 			}
 		}

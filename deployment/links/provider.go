@@ -75,6 +75,12 @@ func (r *resolver) provided(g *Group) []Provider {
 			}
 		}
 	}
+	return append(all, r.disksOf(g)...)
+}
+
+// disksOf returns the links to the named disks of a group.
+func (r *resolver) disksOf(g *Group) []Provider {
+	var all []Provider
 	for _, name := range g.Disks {
 		all = append(all, Provider{
 			End: End{Deployment: r.deployment, Group: g.Name, Name: name, Type: disk}, Properties: map[string]any{"name": name},
