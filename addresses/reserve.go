@@ -89,7 +89,11 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 		for j, change := range outcome.Changes {
 			switch {
 			case change.Action == network.Bind && isOneOf(claimed[i], change.Reservation):
-				outcome.Changes[j] = network.Change{Action: network.Reserve, Reservation: change.Reservation, Reason: network.Reason{Kind: network.InUse}}
+				reason := network.Reason{Kind: network.InUse}
+				if instances[i].VM == "" { // several instances are planned, and this is a new one
+					reason.Kind = network.New
+				}
+				outcome.Changes[j] = network.Change{Action: network.Reserve, Reservation: change.Reservation, Reason: reason}
 			case l.own != nil && change.Reason.Kind == network.Rescoped:
 				outcome.Changes[j].Reason.Kind = network.Renamed
 			}

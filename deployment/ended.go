@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"bootstrap/internal/failure"
@@ -21,6 +22,7 @@ func (e *EndedError) Error() string {
 	if e.Signal {
 		return e.interruption()
 	}
+	separator := e.separator()
 	if e.Does != "" {
 		text := fmt.Sprintf("cannot %s all instances of the deployment %q: %s", e.Does, e.Deployment, strings.Join(e.Failures, "; "))
 		if e.Left > 0 {
@@ -28,11 +30,20 @@ func (e *EndedError) Error() string {
 		}
 		return text + "; run the same command again when that is fixed"
 	}
-	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s", e.Deployment, strings.Join(e.Failures, "; "))
+	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s%s", e.Deployment, strings.Join(e.Failures, separator), separator)
 	if e.Left > 0 {
-		text += fmt.Sprintf("; %d instances were not started", e.Left)
+		text += fmt.Sprintf("%d instances were not started; ", e.Left)
 	}
-	return text + "; the same command does what is left"
+	return text + "the same command does what is left"
+}
+
+// separator returns what is between failures and what follows: a new line if a failure has
+// several, such as those of a log.
+func (e *EndedError) separator() string {
+	if slices.ContainsFunc(e.Failures, func(f string) bool { return strings.Contains(f, "\n") }) {
+		return "\n"
+	}
+	return "; "
 }
 
 // interruption returns the message of a run that a signal ended.

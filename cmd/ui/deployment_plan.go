@@ -48,7 +48,7 @@ func DeploymentPlan(out *Writer, p *deployment.Plan) {
 		fmt.Fprintln(out, note)
 	}
 	if words.Nothing() {
-		fmt.Fprintf(out, "\nNo changes: %s up to date\n", are(words.Same, "instance"))
+		fmt.Fprintf(out, "\n%s\n", noChanges("No changes", words.Same))
 		return
 	}
 	for _, part := range partsOf(words) {
@@ -68,7 +68,7 @@ func DeploymentMarkdown(out *Writer, p *deployment.Plan) {
 	m, words := markdown{out}, PlanOfDeployment(p)
 	fmt.Fprintf(out, "## Plan for %s\n\n", m.text(words.Deployment))
 	if words.Nothing() {
-		fmt.Fprintf(out, "There is nothing to do: %s up to date.\n", are(words.Same, "instance"))
+		fmt.Fprintf(out, "%s.\n", noChanges("There is nothing to do", words.Same))
 		return
 	}
 	line := func(cells []string) {
@@ -95,6 +95,15 @@ func DeploymentMarkdown(out *Writer, p *deployment.Plan) {
 			fmt.Fprintf(out, "%s %s\n", mark, m.text(line))
 		}
 	}
+}
+
+// noChanges says how many instances are up to date, if the plan is about any that does not
+// change.
+func noChanges(text string, same int) string {
+	if same == 0 {
+		return text
+	}
+	return text + ": " + are(same, "instance") + " up to date"
 }
 
 // planPart is a list of lines below the table of a plan.
