@@ -25,6 +25,7 @@ type VM struct {
 	Installation string // the installation id of its state; empty: it has no state
 	CID          string // empty: it has no VM
 	Detached     bool   // bootstrap stop --hard has deleted the VM
+	Empty        bool   // there is no VM and no disk, and it is not detached
 }
 
 // Draft has the instances of a deployment after a deploy.
@@ -76,7 +77,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	d := of.Deployment
 	networks := network.ByName(d.Networks)
 	nameNetworks(d, old)
-	list, err := roster.Make(groupsOf(d, old, errand), recordedOf(old), networks)
+	list, err := roster.Make(groupsOf(d, old, errand), recordedOf(old, vm), networks)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +167,11 @@ func hasInstances(g *manifest.Group, old *record.Record, errand string) bool {
 }
 
 // recordedOf returns the instances of a record in the form that roster.Make takes.
-func recordedOf(r *record.Record) []roster.Recorded {
+func recordedOf(r *record.Record, vm func(*record.Instance) VM) []roster.Recorded {
 	var list []roster.Recorded
 	for _, in := range r.Instances {
 		was := roster.Recorded{
-			ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Disk: in.Disk,
+			ID: in.ID, Group: in.Group, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Disk: in.Disk, Empty: vm(in).Empty,
 		}
 		for name, block := range in.Addresses {
 			was.Held = append(was.Held, network.Reservation{Network: name, Block: block})
@@ -229,9 +230,15 @@ func addressesOf(o network.Outcome) map[string]netip.Prefix {
 func Recorded(r *record.Record, home string) func(*record.Instance) VM {
 	return func(in *record.Instance) VM {
 		st, found, err := file.Read(r.StatePath(in), home)
-		if err != nil || !found {
+		switch {
+		case err != nil:
 			return VM{} // The command about the instance reports what is wrong with its state.
+		case !found:
+			return VM{Empty: true}
 		}
-		return VM{Installation: st.InstallationID, CID: st.CurrentVMCID, Detached: st.Detached()}
+		return VM{
+			Installation: st.InstallationID, CID: st.CurrentVMCID, Detached: st.Detached(),
+			Empty: st.CurrentVMCID == "" && st.Disk() == nil && !st.Detached(),
+		}
 	}
 }

@@ -27,10 +27,29 @@ func (p *placement) place() error {
 	if p.group.static() {
 		return p.placeStatic()
 	}
+	p.leaveEmpty()
 	p.placeIgnored()
 	p.placeDisks()
 	p.balance()
 	return nil
+}
+
+// leaveEmpty leaves out the instances of which nothing exists, if the group has at least so
+// many too many.
+func (p *placement) leaveEmpty() {
+	empty := func(r *Recorded) bool { return r.Empty && !r.Ignored && reason(p.group, *r) == Fewer }
+	number, left := 0, -p.group.Instances
+	for _, r := range p.existing {
+		if empty(r) {
+			number++
+		}
+		if reason(p.group, *r) == Fewer {
+			left++
+		}
+	}
+	if number <= left {
+		p.existing = slices.DeleteFunc(p.existing, empty)
+	}
 }
 
 // placeStatic places the instances by their static addresses.

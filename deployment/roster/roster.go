@@ -1,8 +1,9 @@
 // Package roster decides which instances a deployment has: from the number, zones and
 // static addresses that its instance groups ask for, and from the existing instances. It
-// is pure. The rules are those of BOSH's Director, with one exception. If some of the
+// is pure. The rules are those of BOSH's Director, with two exceptions. If some of the
 // instances with persistent disks must be deleted, those stay that balance the zones
-// best, and of these the ones with the lowest index.
+// best, and of these the ones with the lowest index. Instances of which nothing exists go
+// first, so that a person can choose which ones go.
 package roster
 
 import (
@@ -35,6 +36,7 @@ type Recorded struct {
 	Bootstrap bool
 	Ignored   bool // true: nothing may change it
 	Disk      bool // it has a persistent disk
+	Empty     bool // it has no VM and no disk: bootstrap delete --instance has deleted it, or it was not created yet
 	Held      []network.Reservation
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"bootstrap/network"
@@ -225,6 +226,43 @@ func BenchmarkMake(b *testing.B) {
 		made, err := Make([]Group{group}, nil, nil)
 		if err != nil || len(made.Instances) != group.Instances || made.Instances[99_999].Index != 99_999 {
 			b.Fatal(len(made.Instances), err)
+		}
+	}
+}
+
+// Instances of which nothing exists go first, whatever their index and zone, if all of
+// them are too many.
+func TestEmptyGoFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		instances    int
+		empty, going string // indexes
+		ignored      string
+	}{
+		{3, "", "3", ""}, {3, "0", "0", ""}, {3, "1", "1", ""}, {2, "0", "03", ""}, {2, "03", "03", ""}, {4, "0", "", ""},
+		{3, "01", "3", ""}, {3, "0123", "3", ""}, {2, "0", "23", "0"}, {1, "123", "123", ""}, {0, "1", "0123", ""},
+	} {
+		g := Group{Group: network.Group{Name: "web", Instances: c.instances, Zones: []string{"z1", "z2"}}}
+		for _, disk := range []bool{false, true} {
+			var recorded []Recorded
+			for i := range 4 {
+				name := fmt.Sprint(i)
+				recorded = append(recorded, Recorded{
+					ID: name, Group: "web", Index: i, Zone: g.Zones[i%2], Bootstrap: i == 0, Disk: disk,
+					Empty: strings.Contains(c.empty, name), Ignored: strings.Contains(c.ignored, name),
+				})
+			}
+			got, err := Make([]Group{g}, recorded, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			going := ""
+			for _, gone := range got.Going {
+				going += gone.ID
+			}
+			if going != c.going || len(got.Instances) != c.instances {
+				t.Errorf("%d instances, %q empty, %q ignored, disk %v: %q go, want %q; %+v", c.instances, c.empty, c.ignored, disk, going, c.going, got.Instances)
+			}
 		}
 	}
 }
