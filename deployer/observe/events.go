@@ -3,7 +3,6 @@ package observe
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"bootstrap/deployer/kept"
@@ -77,7 +76,7 @@ func eventsOf(runs []kept.Event, versions []SeenVersion) []SeenEvent {
 	list := []SeenEvent{}
 	for _, e := range runs {
 		list = append(list, SeenEvent{
-			Time: e.Began.UTC(), By: e.By, Command: asGiven(e.Command), Status: e.Status, Seconds: e.Seconds, Error: e.Error, Changes: nonNil(e.Changes),
+			Time: e.Began.UTC(), By: e.By, Command: e.Command, Status: e.Status, Seconds: e.Seconds, Error: e.Error, Changes: nonNil(e.Changes),
 		})
 	}
 	for i, v := range versions {
@@ -89,7 +88,7 @@ func eventsOf(runs []kept.Event, versions []SeenVersion) []SeenEvent {
 			before = versions[i+1].Resources
 		}
 		list = append(list, SeenEvent{
-			Time: v.Written.UTC(), By: v.By, Command: asGiven(v.Command), Changes: nonNil(plan.Resources(before, v.Resources)),
+			Time: v.Written.UTC(), By: v.By, Command: v.Command, Changes: nonNil(plan.Resources(before, v.Resources)),
 		})
 	}
 	slices.SortStableFunc(list, func(a, b SeenEvent) int { return b.Time.Compare(a.Time) })
@@ -99,20 +98,6 @@ func eventsOf(runs []kept.Event, versions []SeenVersion) []SeenEvent {
 // wrote reports whether a run has written the version of a time and command.
 func wrote(e kept.Event, written time.Time, command string) bool {
 	return e.Command == command && !written.Before(e.Began.Truncate(time.Second)) && !written.After(e.End().Add(writtenLate))
-}
-
-// asGiven returns the command of a process about one of several instances without the flags
-// that a command about all of them adds.
-func asGiven(command string) string {
-	words := strings.Fields(command)
-	if !slices.Contains(words, "--record=…") {
-		return command
-	}
-	added := []string{"--bootstrap-yml", "--create-only", "--events", "--instance", "--keep-disk", "--lock-wait", "--orphaned-disks", "--record", "--skip-if-missing", "--skip-post-deploy", "--update-watch-time", "--yes"}
-	return strings.Join(slices.DeleteFunc(words, func(word string) bool {
-		name, _, _ := strings.Cut(word, "=")
-		return slices.Contains(added, name)
-	}), " ")
 }
 
 func nonNil(list []string) []string {

@@ -37,12 +37,4 @@ func TestEventsOfSeveral(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for given, want := range map[string]string{
-		"deploy c.yml --record=… --instance=… --fix --yes": "deploy c.yml --fix",
-		"deploy c.yml --instance=… --yes":                  "deploy c.yml --instance=… --yes",
-	} {
-		if got := asGiven(given); got != want {
-			t.Errorf("%s: %s", given, got)
-		}
-	}
 }
