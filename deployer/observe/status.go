@@ -5,6 +5,7 @@ package observe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -106,9 +107,15 @@ type SeenCall struct {
 
 // Status returns the condition of a deployment. It changes nothing, locks
 // nothing, and needs the manifest only if another machine created the VM. The
-// error is a *file.MissingError if there is no deployment.
+// error is a *file.MissingError if there is no deployment, and an *instance.LostStateError if
+// the state of one of several instances was removed.
 func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*Condition, error) {
 	r, st, err := newObserver(ctx, cfg, from)
+	if _, missing := errors.AsType[*file.MissingError](err); missing {
+		if lost := from.FindLost(ctx, from.StateFile); lost != nil {
+			err = lost
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
