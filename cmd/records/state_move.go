@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"bootstrap/cmd/cli"
@@ -25,6 +26,16 @@ func moveLinks(c *cli.Console, from, to string) error {
 		return err
 	}
 	return deployer.MoveLinks(instance.Config{Home: home, Getenv: c.Getenv}, from, to)
+}
+
+// refuseWorkers returns an error if a killed run may have left compilation VMs: their states
+// are not moved, so no command would delete them.
+func (s stateFile) refuseWorkers(ctx context.Context) error {
+	count, err := instance.Options{Team: s.opts.Team, StateFile: s.path}.WorkersLeft(ctx)
+	if err != nil || count == 0 {
+		return err
+	}
+	return errors.New("cannot move the state, because a run that was killed may have left compilation VMs: the next `bootstrap deploy MANIFEST` or `bootstrap compile MANIFEST` deletes them")
 }
 
 // hasRecord reports whether the place has the record of several instances.

@@ -253,6 +253,9 @@ command continues.`,
 			if from.path == to.path {
 				return fmt.Errorf("the state is in %s already", to.name)
 			}
+			if err := from.refuseWorkers(cmd.Context()); err != nil {
+				return err
+			}
 			if from.hasRecord() {
 				return moveSeveral(cmd.Context(), c, from, to)
 			}
