@@ -23,9 +23,9 @@ func newDoctor(c *cli.Console) *cobra.Command {
 		Short: "Check this machine and what a deploy needs, with remedies",
 		Long: `Doctor checks this machine, and with a manifest or --state also what a deploy needs:
 the manifest, the state file and its lock, ports, keys, the agent, the clock,
-certificates, and the installed CPI. Each check ends as ok, warn, fail or skipped,
-and says what to do. It changes nothing except the cache of the embedded Ruby. Of
-several instances it checks all, or those of --instance. See docs/looking.md.
+certificates, and the installed CPI. Each check ends as ok, warn, fail or skipped, and
+says what to do. It changes nothing except the cache of the embedded Ruby. See
+docs/looking.md.
 
 The exit code is 0 if no check failed, else 1; with --strict also 1 after a warning.`,
 		Example: "  bootstrap doctor\n" +

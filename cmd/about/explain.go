@@ -28,9 +28,9 @@ func newExplain(c *cli.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain an error or an exit code",
-		Long: `Explain prints what an error means, why it happens, what to do, and what is safe.
-NAME is the name that the output of a failed command ends with, or an exit code.
-Without a name it lists all. The same pages are in docs/troubleshooting.md.`,
+		Long: `Explain prints what an error means, what to do, and what is safe. NAME is the name
+that the output of a failed command ends with, or an exit code. Without a name it
+lists all. See docs/troubleshooting.md.`,
 		Example: "  bootstrap explain agent-silent\n  bootstrap explain 69",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {

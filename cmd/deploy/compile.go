@@ -21,14 +21,15 @@ func newCompile(c *cli.Console) *cobra.Command {
 		Use:   "compile MANIFEST",
 		Short: "Compile the packages of a manifest before a deploy",
 		Long: `Compile compiles the packages that the manifest needs and that were not compiled yet,
-on compilation VMs, which it deletes afterwards, also after a failure. No VM that serves
-is changed. The packages are kept in ~/.bosh/cache/packages, for every deployment
-of this machine with the same stemcell. The section compilation of the cloud config says
-how many VMs there are, and of which kind. Without one, it is one VM like that of the
-manifest, with another address; with --compile local, it is one of this machine.
+on compilation VMs, which it deletes afterwards. The packages are kept in
+~/.bosh/cache/packages, for every deployment of this machine with the same stemcell.
+The section compilation of the cloud config says how many VMs there are, and of which
+kind. Without one, it is one VM like that of the manifest, with another address; with
+--compile local, it is one of this machine.
 
-With --export, it also writes a compiled release of each release, with the jobs that the
-manifest has and the packages that these need: for a Director, create-env and deploy.`,
+With --export, it also writes a compiled release of each release, with the jobs that
+the manifest has and the packages that these need: for a Director, create-env and
+deploy.`,
 		Example: "  bootstrap compile manifest.yml\n  bootstrap compile manifest.yml --export compiled\n  bootstrap compile cluster.yml --cloud-config cloud.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

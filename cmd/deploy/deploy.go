@@ -20,13 +20,11 @@ func newDeploy(c *cli.Console) *cobra.Command {
 		Use:        "deploy MANIFEST",
 		SuggestFor: []string{"up", "apply"},
 		Short:      "Create or change the VM as the manifest says",
-		Long: `Deploy creates the VM, or changes it to what the manifest describes. It prints a plan
-with a reason for each change and does exactly that: in place if possible, with a new
-VM only if necessary. The persistent disk and its data stay. On a terminal it asks
-before it destroys anything. Every CID is recorded in the state file, beside the
-manifest unless --state names another. To continue an interrupted deploy, run it
-again. A manifest with several instances is deployed as a whole, see
-docs/deployments.md.`,
+		Long: `Deploy creates the VM, or changes it to what the manifest describes: in place if
+possible, with a new VM only if necessary. The persistent disk and its data stay. It
+prints a plan with a reason for each change, asks on a terminal before it destroys
+anything, and does exactly that. Every CID is recorded in the state file. To continue
+an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 		Example: "  bootstrap deploy manifest.yml\n  bootstrap deploy bosh.yml -o docker/cpi.yml --vars-store creds.yml -v director_name=lab\n  bootstrap plan manifest.yml --out plan.json && bootstrap deploy manifest.yml --plan plan.json",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

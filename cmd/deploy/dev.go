@@ -22,9 +22,9 @@ func newDev(c *cli.Console) *cobra.Command {
 		Short:      "Deploy to this machine again whenever a file changes",
 		Long: `Dev deploys, and deploys again whenever the manifest, its operations files and
 variables files change, or a file in a release folder that the manifest names with
-file://. It shows the plan, how the rendered files differ, and the log of what fails.
-It is for machines of the embedded CPI; --any-cpi allows others. Jobs have 20 seconds
-to run unless --update-watch-time says otherwise. Ctrl-C ends it; the VM stays.`,
+file://. It is for machines of the embedded CPI; --any-cpi allows others. Jobs have 20
+seconds to run unless --update-watch-time says otherwise. Ctrl-C ends it; the VM
+stays.`,
 		Example: "  bootstrap dev manifest.yml\n  bootstrap dev manifest.yml --update-watch-time 500-120000",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

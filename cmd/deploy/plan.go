@@ -29,16 +29,13 @@ func newPlan(c *cli.Console) *cobra.Command {
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
 		Long: `Plan prints what deploy would do, with a reason for each change and the steps during
-which the service would be down. It changes nothing. Variables that a deploy would
-generate are shown by name. The exit code is 0 if there is nothing to do, and 2 if
-there is. If standard output is not a terminal, only the plan is printed there, and
-progress goes to standard error.
+which the service would be down. It changes nothing. The exit code is 0 if there is
+nothing to do, and 2 if there is. If standard output is not a terminal, only the plan
+is printed there, and progress goes to standard error.
 
 With --templates, it compares the rendered files with those of the last deploy from
 this machine. Secrets are shown as <redacted>, also in base64; other forms of a secret
-that a template makes, such as a hash, are shown. With --format md, it prints the plan in
-markdown, for a comment on a pull request. With --html, it also writes a page with
-the plan, its calls, and how long earlier runs took.`,
+that a template makes, such as a hash, are shown.`,
 		Example: "  bootstrap plan manifest.yml\n  bootstrap plan manifest.yml --json\n  bootstrap plan manifest.yml --out plan.json\n  bootstrap plan manifest.yml --templates --format md >plan.md",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,8 +30,7 @@ func newReport(c *cli.Console) *cobra.Command {
 		Long: `Report shows what is recorded of the deployment, what deploy would do now, how the
 manifest has changed, and the timings of the last deploy on this machine. It changes
 nothing. If the plan cannot be made, it says why and shows the rest; the exit code is
-0. With --html, it writes one page that needs no network and no scripts. Of several
-instances it shows each, or those of --instance.`,
+0.`,
 		Example: "  bootstrap report manifest.yml\n  bootstrap report manifest.yml --html report.html",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

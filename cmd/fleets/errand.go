@@ -23,11 +23,10 @@ func newRunErrand(c *cli.Console) *cobra.Command {
 		Use:   "run-errand FLEET NAME",
 		Short: "Run an errand on members of a fleet, and show its output",
 		Long: `Run-errand does what bootstrap run-errand does with each member that has a VM, in the
-order of fleet deploy: canaries first, at most max_in_flight at the same time, and no
-further one after a failure. Each line of output begins with the name of the member.
-The exit code is the highest one of the scripts. A run that was killed or failed
-continues with the same command, which leaves out members on which the errand has
-succeeded; after bootstrap fleet abort, it runs on all again.
+order and by the rules of fleet deploy. Each line of output begins with the name of
+the member. The exit code is the highest one of the scripts. A run that was killed or
+failed continues with the same command, which leaves out members on which the errand
+has succeeded; after bootstrap fleet abort, it runs on all again.
 
 After the first Ctrl-C it starts on no other member; a second one cancels it where it
 runs.`,

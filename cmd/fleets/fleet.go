@@ -20,8 +20,7 @@ func New(c *cli.Console) *cobra.Command {
 		Short: "Update many deployments: canaries first, then many at the same time",
 		Long: `A fleet is a list of deployments with the rules by which they are updated: how many
 canaries first, how many at the same time, in which waves. The fleet file describes
-both. Each member is deployed by a process of its own, as bootstrap deploy does it,
-and its verdict is recorded beside the fleet file. See docs/fleet.md.`,
+both. See docs/fleet.md.`,
 		Args: cli.NoArgs,
 		RunE: c.Help,
 	}

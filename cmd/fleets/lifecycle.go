@@ -20,9 +20,9 @@ func newLifecycle(c *cli.Console, action fleet.Strategy) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(action) + " FLEET",
 		Short: does + " the jobs of members of a fleet",
-		Long: fmt.Sprintf(`%s does what bootstrap %s does with each member that has a VM, in the order of
-fleet deploy: canaries first, at most max_in_flight at the same time, and no further
-one after a failure. A run that was killed or failed continues with the same command.`, does, action),
+		Long: fmt.Sprintf(`%s does what bootstrap %s does with each member that has a VM, in the order
+and by the rules of fleet deploy. A run that was killed or failed continues with the
+same command.`, does, action),
 		Example: fmt.Sprintf("  bootstrap fleet %[1]s fleet.yml\n  bootstrap fleet %[1]s fleet.yml --only zone=z1", action),
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {

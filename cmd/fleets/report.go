@@ -21,8 +21,7 @@ func newReport(c *cli.Console) *cobra.Command {
 		Short: "Write a report of the last run: JSON, JUnit XML or an HTML page",
 		Long: `Report writes the result of each member in the current or last run: when it started
 and ended, its verdict and the reason, how long its service was down, and where its
-log is. It asks no VM. The page is one file that needs no network. The exit code is 0
-if the report was made, also of a run that failed.`,
+log is. It asks no VM. The exit code is 0 also of a run that failed.`,
 		Example: "  bootstrap fleet report fleet.yml\n  bootstrap fleet report fleet.yml --junit --out report.xml\n  bootstrap fleet report fleet.yml --html --out report.html",
 		Args:    oneFleet,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,8 +18,8 @@ func newSchema(c *cli.Console) *cobra.Command {
 		Use:   "schema [fleet | environment]",
 		Short: "Print the JSON Schema of a manifest, a fleet file or bootstrap.yml",
 		Long: `Schema prints the JSON Schema of a manifest, of a fleet file, or of bootstrap.yml
-(environment). Editors complete and check files with it. Editors with
-yaml-language-server find it by the first line of the file:
+(environment). Editors with yaml-language-server find it by the first line of the
+file:
 
   # yaml-language-server: $schema=manifest.schema.json`,
 		Example:   "  bootstrap schema > manifest.schema.json\n  bootstrap schema fleet > fleet.schema.json\n  bootstrap schema environment > environment.schema.json",

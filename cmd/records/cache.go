@@ -28,8 +28,7 @@ func newCacheList(c *cli.Console) *cobra.Command {
 		Use:   "list",
 		Short: "List what is in the cache, with its size and last use",
 		Long: `List prints what is kept for later deploys: downloads, blobs, unpacked releases,
-compiled packages of CPIs and VMs, and the compiled embedded Ruby. The entries used
-last come first.`,
+compiled packages of CPIs and VMs, and the compiled embedded Ruby.`,
 		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.Start()

@@ -29,10 +29,10 @@ func newDisks(c *cli.Console) *cobra.Command {
 		Short: "List the persistent disks; attach, delete or forget one",
 		Long: `Disks lists the persistent disks that the state file records: the current one; unused
 ones, which the next deploy deletes; and orphaned ones, which are kept until you
-delete them. A disk becomes orphaned when the manifest has no disk any more, by
-delete --keep-disk and by deploy --keep-old-disk. Of several instances, those of
-deleted instances and old ones of migrations become orphaned, too. Disks locks nothing
-and does not ask the cloud. Of several instances it lists those of all, or of --instance.`,
+delete them. A disk becomes orphaned when the manifest has no disk any more, by delete
+--keep-disk and by deploy --keep-old-disk. Of several instances, those of deleted
+instances and old ones of migrations become orphaned, too. Disks locks nothing and
+does not ask the cloud.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks manifest.yml --orphaned\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
 	})
 	list := listsDisks(c, &cobra.Command{
@@ -171,10 +171,10 @@ func newDisksAttach(c *cli.Console) *cobra.Command {
 	return aboutDisk(c, &cobra.Command{
 		Use:   "attach {MANIFEST | --state FILE} [GROUP/INDEX] CID",
 		Short: "Make an orphaned disk the current one; the next deploy attaches it",
-		Long: `Attach makes an orphaned disk the current disk again. It changes nothing in the
-cloud: the next deploy attaches the disk. It refuses while another disk is the
-current one. Of several instances, it attaches any orphaned disk of the deployment to
-the instance that is named, whose current disk becomes an orphan.`,
+		Long: `Attach makes an orphaned disk the current disk again; the next deploy attaches it. It
+refuses while another disk is the current one. Of several instances, it attaches any
+orphaned disk of the deployment to the instance that is named, whose current disk
+becomes an orphan.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml\n  bootstrap disks attach cluster.yml web/1 disk-6b7c && bootstrap deploy cluster.yml",
 	}, attachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
@@ -218,10 +218,9 @@ func newDisksDelete(c *cli.Console) *cobra.Command {
 		Use:   "delete {MANIFEST | --state FILE} {CID | --older-than TIME}",
 		Short: "Delete orphaned disks and their data",
 		Long: `Delete deletes an orphaned disk, WITH ITS DATA, or all that have been orphaned for
-longer than a time. On the machine that deployed, it needs neither the contents of
-the manifest nor variables nor downloads. With the last disk of a deleted deployment
-it removes the state file and the installed CPI. Of several instances, it finds the
-disk of the CID, or deletes the old ones of all, or of --instance.`,
+longer than a time. On the machine that deployed, it needs neither the contents of the
+manifest nor variables nor downloads. With the last disk of a deleted deployment it
+removes the state file and the installed CPI.`,
 		Example: "  bootstrap disks delete manifest.yml disk-6b7c\n  bootstrap disks delete manifest.yml --older-than 5d",
 	}, deployer.DeleteDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		diskFlags(c, cmd.Flags(), opts)

@@ -24,9 +24,8 @@ func newSnapshots(c *cli.Console) *cobra.Command {
 		Use:   "snapshots {MANIFEST | --state FILE}",
 		Short: "List the snapshots of disks; take, delete or restore one",
 		Long: `Snapshots lists the snapshots of disks that the state file records: those of this
-command, and those that update.snapshot: true of the manifest takes before a change. It
-locks nothing and does not ask the cloud. Of several instances it lists those of all, or
-of --instance.`,
+command, and those that update.snapshot: true of the manifest takes before a change.
+It locks nothing and does not ask the cloud.`,
 		Example: "  bootstrap disks snapshots manifest.yml\n  bootstrap disks snapshots take manifest.yml\n  bootstrap disks snapshots restore manifest.yml snap-3f0c && bootstrap deploy manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Mistaken(cmd, args, 1); err != nil {
@@ -97,9 +96,8 @@ func newSnapshotsTake(c *cli.Console) *cobra.Command {
 	return of.command(&cobra.Command{
 		Use:   "take {MANIFEST | --state FILE} [GROUP/INDEX]",
 		Short: "Take a snapshot of the current disk",
-		Long: `Take takes a snapshot of the current disk, if the CPI can. The jobs continue to run and
-to write: stop them before, if their data must be complete. Of several instances it
-takes one of the disk of each, or of --instance.`,
+		Long: `Take takes a snapshot of the current disk, if the CPI can. The jobs continue to run
+and to write: stop them before, if their data must be complete.`,
 		Example: "  bootstrap disks snapshots take manifest.yml\n  bootstrap disks snapshots take cluster.yml db/0",
 	})
 }
@@ -118,8 +116,7 @@ func newSnapshotsDelete(c *cli.Console) *cobra.Command {
 		Short: "Delete snapshots",
 		Long: `Delete deletes a snapshot, or all that were taken longer ago than a time. On the
 machine that deployed, it needs neither the contents of the manifest nor variables nor
-downloads. Of several instances it finds the snapshot of the CID, or deletes the old
-ones of all, or of --instance.`,
+downloads.`,
 		Example: "  bootstrap disks snapshots delete manifest.yml snap-3f0c\n  bootstrap disks snapshots delete manifest.yml --older-than 30d",
 	})
 	of.cid = true

@@ -28,14 +28,13 @@ func New(c *cli.Console) *cobra.Command {
 		Short: "Write the files of a new environment",
 		Long: `Init writes a manifest, operations files, files with values and secrets, and
 bootstrap.yml into FOLDER (default: the working folder). The providers are local,
-docker, aws, gcp, azure, vsphere, openstack and incus. On a terminal, it asks for
-what the flags do not say, unless --provider and --purpose are given and all values
-have defaults. For the purpose release without --release, it writes a small release
-that serves a page. For a Director, it fetches files of bosh-deployment and verifies
-each by its digest. With --manifest, it writes what a Director would have been given
-besides a manifest, for VMs on this machine: a cloud config with the names that it
-uses, the CPI, and bootstrap.yml with places for its releases and stemcells. It
-overwrites nothing without --force, and writes all files or none. See
+docker, aws, gcp, azure, vsphere, openstack and incus. On a terminal, it asks for what
+the flags do not say, unless --provider and --purpose are given and all values have
+defaults. For the purpose release without --release, it writes a small release that
+serves a page. For a Director, it fetches files of bosh-deployment and verifies each
+by its digest. With --manifest, it writes what a Director's manifest needs for VMs on
+this machine: a cloud config, the CPI, and bootstrap.yml with places for releases and
+stemcells. It overwrites nothing without --force, and writes all files or none. See
 docs/providers/README.md.`,
 		Example: "  bootstrap init --provider local --purpose release demo\n" +
 			"  bootstrap init --provider local --purpose release --release ~/nginx-release nginx\n" +

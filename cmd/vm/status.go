@@ -31,8 +31,7 @@ The exit code is 0 if all is well, 1 if something is wrong (also a job that was
 stopped on purpose, an unfinished deploy or an expired certificate), 69 if the agent
 does not answer, and 66 if there is no state file. See docs/looking.md.
 
-Of a deployment with several instances it shows a row for each, all asked at the same
-time; --instance selects some. The exit code is 0 if all of them are well.`,
+Of several instances it shows a row for each; the exit code is 0 if all are well.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
 			"  bootstrap status --state manifest-state.json --json\n" +
