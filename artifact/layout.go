@@ -259,7 +259,7 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	}
 	p.Name, p.Dependencies = spec.Name, spec.Dependencies
 	if _, err := fs.Stat(b.fsys, p.dir+"/pre_packaging"); err == nil {
-		return errors.New("it has a pre_packaging script, which is not run here; create a tarball of the release (bosh create-release --tarball) and use that in the url")
+		return errors.New("it has a pre_packaging script, which bootstrap does not run; create a tarball of the release (bosh create-release --tarball) and use that in the url")
 	}
 	if b.treeErr != nil && len(spec.Files) > 0 {
 		return b.treeErr

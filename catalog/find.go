@@ -49,8 +49,8 @@ func (f *Finder) lookUp(ctx context.Context, w want) (Entry, error) {
 	return e, err
 }
 
-// lookUpCommit finds the commit of a repository: that of its ref, of the tag of the version
-// that is wanted, or of the default branch.
+// lookUpCommit finds the commit of a repository: of the given ref, of the tag of the wanted
+// version, or of the default branch.
 func (f *Finder) lookUpCommit(ctx context.Context, w want, u git.URL, e *Entry) error {
 	refs := []string{u.Ref}
 	if u.Ref == "" && w.version != latest {

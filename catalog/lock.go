@@ -41,8 +41,8 @@ type Entry struct {
 	pos document.Position // in the lock file
 }
 
-// Pinned reports whether the lock file has an entry for this one. It has none for folders
-// and embedded files, which are used as they are.
+// Pinned reports whether the entry is written to the lock file. Folders and embedded files
+// are not: they are used as they are.
 func (e Entry) Pinned() bool { return e.SHA1 != "" || strings.HasPrefix(e.URL, "git+") }
 
 // String returns the name and the version, for people.

@@ -2,8 +2,8 @@ package cmd
 
 import "strings"
 
-// withHome returns the environment with HOME, which Windows calls USERPROFILE. It does
-// not change an environment with HOME, or of another operating system.
+// withHome returns the environment with HOME, which Windows calls USERPROFILE. It changes
+// nothing if HOME is set, or on another operating system.
 func withHome(env []string, system string) []string {
 	profile := ""
 	for _, variable := range env {

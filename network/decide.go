@@ -125,7 +125,7 @@ func (d *decider) prepare(in *instance) error {
 	for _, r := range in.Held {
 		in.held = append(in.held, holding{Reservation: r, orphan: slices.Contains(in.Orphans, r.VM) && r.VM != in.VM, ofVM: r.VM != "" && r.VM == in.VM})
 	}
-	// In this case the VM also uses some of the addresses that are bound to no VM.
+	// If no address is bound to the VM, it uses the addresses that are bound to no VM.
 	if in.VM != "" && !slices.ContainsFunc(in.held, func(h holding) bool { return h.ofVM }) {
 		in.unbound = true
 		for i := range in.held {

@@ -61,7 +61,7 @@ const (
 	NotListed   ReasonKind = "not listed"   // From is not in a list static, or not in the list of the vip network
 	Listed      ReasonKind = "listed"       // From is in a list static, and the group has no static_ips
 	Outside     ReasonKind = "outside"      // From is in none of the subnets To
-	Restricted  ReasonKind = "restricted"   // From may not be given to instances; To is the reason: reserved, the gateway, …
+	Restricted  ReasonKind = "restricted"   // no instance may have From; To is the reason: reserved, the gateway, …
 	OtherZone   ReasonKind = "other zone"   // From is not in the zone To
 	OtherBlock  ReasonKind = "other block"  // From is not a block of the length To
 	OtherType   ReasonKind = "other type"   // the network of From now has the type To

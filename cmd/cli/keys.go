@@ -37,7 +37,7 @@ func (c *Console) identities() []string {
 
 // RecipientFlag adds the flag of commands that may make a vars store.
 func RecipientFlag(f *pflag.FlagSet, keys *sealed.Keys) {
-	f.Var(values.Recipients{To: &keys.Recipients, Flag: "--recipient"}, "recipient", "who can read a new encrypted vars store; repeatable")
+	f.Var(values.Recipients{To: &keys.Recipients, Flag: "--recipient"}, "recipient", "let this recipient read a new encrypted vars store; repeatable")
 }
 
 // passphrase returns the passphrase for a file from the environment, or asks for it on

@@ -76,7 +76,7 @@ func table() []key {
 		{Field: list("pass_env", "Name of an environment variable that CPIs and programs get, or a list: --pass-env."), flag: "pass-env", set: new(values.Names)},
 		{Field: text("packages_group", "Name of the deployments that trust each other: they use what the VMs of each of them compiled: --packages-group."), flag: "packages-group", set: new(values.Group)},
 		{Field: text("compile", "local or local=SOURCE: compile packages on VMs on this machine, of the stemcell for warden that SOURCE has: --compile."), flag: "compile", set: new(values.Compile)},
-		{Field: list("recipients", "Public key, age1… or ssh-ed25519 …, of who can read a new encrypted vars store, the path of a file with such keys, or a list: --recipient."), flag: "recipient", set: values.Recipients{To: new([]string), Flag: "--recipient"}},
+		{Field: list("recipients", "Public key, age1… or ssh-ed25519 …, of a person who can read a new encrypted vars store, the path of a file with such keys, or a list: --recipient."), flag: "recipient", set: values.Recipients{To: new([]string), Flag: "--recipient"}},
 		{Field: list("identities", "Path of a key that decrypts the vars store, or a list: --identity."), flag: "identity", path: true},
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"bootstrap/state/file"
 )
 
-// DeleteOrphans deletes the orphaned disks of instances of a record, without a question:
-// the one with the CID opts.Disk, or all since before opts.OrphansBefore. It removes former
-// instances that have no disks any more from the record.
+// DeleteOrphans deletes orphaned disks of the instances without a question: the one with
+// the CID opts.Disk, or all that became orphans before opts.OrphansBefore. It removes
+// former instances that have no disks any more from the record.
 func DeleteOrphans(ctx context.Context, opts deployer.Options, all *record.Record, list []*record.Instance) error {
 	return OnStates(ctx, opts, all, list, deployer.DeleteDisk)
 }

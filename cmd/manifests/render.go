@@ -23,8 +23,8 @@ func newRender(c *cli.Console) *cobra.Command {
 		Short: "Render the jobs' templates without deploying",
 		Long: `Render renders the templates of the jobs as a deploy would, and changes nothing else.
 It prints the files, or writes them to a folder with --out. Secrets are shown as
-<redacted> unless --show-secrets is given. Progress goes to standard error. Of several
-instances, the paths begin with GROUP/INDEX.`,
+<redacted> unless --show-secrets is given. Progress goes to standard error. With
+several instances, the paths begin with GROUP/INDEX.`,
 		Example: "  bootstrap render manifest.yml --job web\n  bootstrap render manifest.yml --out rendered && diff -r before rendered",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -302,7 +302,7 @@ func daysLeft(then, now time.Time) int { return int(math.Floor(then.Sub(now).Hou
 // sourced prepares inputs so that sources of values can be asked, for a command without a
 // deployment. The caller must call done.
 func sourced(c *cli.Console, inputs *document.Options) (done func()) {
-	home, _ := c.BoshHome() // it has the host keys of jumpboxes
+	home, _ := c.BoshHome() // has the host keys of jumpboxes; may be empty
 	env := instance.NewEnv(instance.Config{Home: home, Getenv: c.Getenv, Secret: c.Redactor.Add, Report: func(report.Event) {}})
 	*inputs = env.Inputs(*inputs)
 	if ask := inputs.Ask; ask != nil {

@@ -30,7 +30,7 @@ func newDisks(c *cli.Console) *cobra.Command {
 		Long: `Disks lists the persistent disks that the state file records: the current one; unused
 ones, which the next deploy deletes; and orphaned ones, which are kept until you
 delete them. A disk becomes orphaned when the manifest has no disk any more, by delete
---keep-disk and by deploy --keep-old-disk. Of several instances, those of deleted
+--keep-disk and by deploy --keep-old-disk. With several instances, those of deleted
 instances and old ones of migrations become orphaned, too. Disks locks nothing and
 does not ask the cloud.`,
 		Example: "  bootstrap disks manifest.yml\n  bootstrap disks manifest.yml --orphaned\n  bootstrap disks attach manifest.yml disk-6b7c\n  bootstrap deploy manifest.yml",
@@ -172,7 +172,7 @@ func newDisksAttach(c *cli.Console) *cobra.Command {
 		Use:   "attach {MANIFEST | --state FILE} [GROUP/INDEX] CID",
 		Short: "Make an orphaned disk the current one; the next deploy attaches it",
 		Long: `Attach makes an orphaned disk the current disk again; the next deploy attaches it. It
-refuses while another disk is the current one. Of several instances, it attaches any
+refuses while another disk is the current one. With several instances, it attaches any
 orphaned disk of the deployment to the instance that is named, whose current disk
 becomes an orphan.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml\n  bootstrap disks attach cluster.yml web/1 disk-6b7c && bootstrap deploy cluster.yml",

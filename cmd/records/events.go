@@ -22,7 +22,7 @@ func newEvents(c *cli.Console) *cobra.Command {
 		Long: `Events lists the commands that have changed the deployment, the newest first: who ran
 them and when, how they ended, and what they changed. It knows the last 200 runs on
 this machine, and of other machines those of which a version of the state is kept.
-Of several instances it lists the commands about all, with their parts on each, or
+With several instances, it lists the commands about all, with their parts on each, or
 those on the instances of --instance.`,
 		Example: "  bootstrap events manifest.yml\n  bootstrap events manifest.yml --json",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,9 +21,9 @@ func newStateBackups(c *cli.Console) *cobra.Command {
 		Short:   "List the earlier versions of the state file",
 		Long: `Backups lists the kept versions of the state file, the newest first: those after the
 last run and the five runs before it, and older ones that are the only record of a VM
-or disk. A store of a team keeps the versions after the last 100 runs.
-Of several instances, it lists the versions of all together, after the last 20 runs;
-with --instance, those of one.`,
+or disk. A store of a team keeps the versions after the last 100 runs. With several
+instances, it lists the versions of all together, after the last 20 runs; with
+--instance, those of one.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.open(cmd, args)
@@ -83,8 +83,8 @@ number. The version that it replaces becomes a backup, or a file with the ending
 .damaged. If only that version records something, restore needs --force, because the
 record would be lost. To see what differs, run bootstrap state diff.
 
-Of several instances, it restores their record and the states of all together, or with
---instance the state of one. If it is killed, the same command continues.`,
+With several instances, it restores their record and the states of all together, or
+with --instance the state of one. If it is killed, the same command continues.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)

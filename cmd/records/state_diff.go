@@ -22,7 +22,7 @@ func newStateDiff(c *cli.Console) *cobra.Command {
 		Short: "Show how two versions of the state differ",
 		Long: `Diff shows how the state differs from an earlier version, or two earlier versions from
 each other. Bootstrap state backups lists them. With --json, there is one object per
-line. Of several instances it compares the record and all states, or the state of
+line. With several instances, it compares the record and all states, or the state of
 --instance.`,
 		Example: "  bootstrap state diff manifest.yml 12\n  bootstrap state diff manifest.yml 12 15",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,7 @@ func newStateShow(c *cli.Console) *cobra.Command {
 		Use:   "show {MANIFEST | --state FILE}",
 		Short: "Print what the state file records",
 		Long: `Show prints what the state file records, without locking it or asking the cloud;
-bootstrap status asks the agent. Of several instances it prints the state of each.`,
+bootstrap status asks the agent. With several instances, it prints the state of each.`,
 		Example: "  bootstrap state show manifest.yml\n  bootstrap state show --state manifest-state.json --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts := deployer.Options{Options: choice.one}

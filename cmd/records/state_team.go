@@ -52,7 +52,7 @@ the state does the same first.`,
 		},
 	}
 	choice.flags(cmd.Flags(), true)
-	cmd.Flags().BoolVar(&force, "force", false, "replace the state in the store; its history keeps that")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the state in the store, which stays in the history")
 	return cmd
 }
 

@@ -110,8 +110,8 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// skipped returns why an instance of several is not inspected; empty: it is.
-// The error says that its state cannot be read or was lost.
+// skipped returns why an instance is not inspected; empty: it is inspected. The error says
+// that its state cannot be read or was lost.
 func skipped(ctx context.Context, in *record.Instance, one deployer.Options) (why string, err error) {
 	switch found, err := file.Exists(one.StateFile); {
 	case err != nil:

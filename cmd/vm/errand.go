@@ -37,11 +37,11 @@ output while it runs, without the secrets of the manifest. The exit code is that
 script. Ctrl-C cancels it: the script gets TERM, and KILL ten seconds later. If
 bootstrap is killed, the script continues, and the same command shows its output.
 
-Of several instances it runs on all that have the job, or on those of --instance, at
-the same time: lines begin with the name of the instance, and the exit code is the
-highest one. If none has it, it runs for an instance group with lifecycle errand that has
-this name or job: on a VM that is made for it, and deleted afterwards. Its persistent
-disk is kept as an orphaned one.`,
+With several instances, it runs on all that have the job, or on those of --instance,
+at the same time: lines begin with the name of the instance, and the exit code is the
+highest one. If none has it, it runs for an instance group with lifecycle errand that
+has this name or job: on a VM that is made for it, and deleted afterwards. Its
+persistent disk is kept as an orphaned one.`,
 		Example: "  bootstrap run-errand manifest.yml smoke-tests\n  bootstrap run-errand cluster.yml status --instance zookeeper/0 --when-changed",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch given := cmd.Flags().Changed("state"); {
@@ -134,7 +134,7 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	if err := of.Reload(opts); err != nil {
 		return err
 	}
-	if !selected { // Instances of groups with lifecycle errand are those of onGroups.
+	if !selected { // Instances of groups with lifecycle errand are found by onGroups.
 		of.List = slices.DeleteFunc(of.List, func(in *record.Instance) bool { return in.Errand || in.KeepAlive })
 	}
 	e.changed = func(what string, names ...string) {

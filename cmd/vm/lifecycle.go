@@ -20,9 +20,9 @@ func newStop(c *cli.Console) *cobra.Command {
 		Use:   "stop {MANIFEST | --state FILE}",
 		Short: "Stop the jobs and leave the VM",
 		Long: `Stop runs the pre-stop and drain scripts of the jobs, stops the jobs, and runs the
-post-stop scripts. VM and disk stay as they are. The jobs stay stopped until
-bootstrap start, even if you deploy in between. Of several instances it stops all, or
-those of --instance: one group after another, the last one first.
+post-stop scripts. VM and disk stay as they are. The jobs stay stopped until bootstrap
+start, even if you deploy in between. With several instances, it stops all, or those
+of --instance: one group after another, the last one first.
 
 With --hard it also deletes the VM, and keeps its disk and addresses: bootstrap start
 creates a VM with them, as the manifest says then. Deploys create none before.`,
@@ -48,9 +48,9 @@ func newStart(c *cli.Console) *cobra.Command {
 		Short: "Start the jobs on the existing VM",
 		Long: `Start runs the pre-start scripts, starts the jobs, waits until they are running, and
 runs the post-start and post-deploy scripts. If the agent does not answer, it first
-reboots the VM. Of several instances it starts all, or those of --instance: one group
-after another. After stop --hard it deploys, which creates the VM: that needs the
-flags of the deploy.`,
+reboots the VM. With several instances, it starts all, or those of --instance: one
+group after another. After stop --hard it deploys, which creates the VM: that needs
+the flags of the deploy.`,
 		Example: "  bootstrap start manifest.yml",
 	}, deployment.Start, deployer.Start, func(f *pflag.FlagSet, opts *deployer.Options) {
 		cli.CPIFlags(f, opts) // to reboot the VM, or to create it

@@ -29,8 +29,9 @@ CONTAINS ALL SECRETS THAT A JOB HAS LOGGED.
 With --tail or --follow it prints the logs on standard output, without the secrets of
 the manifest; progress goes to standard error. --follow runs until it is interrupted.
 
-Of several instances it fetches all at the same time, or those of --instance: into a new
-folder with an archive for each, or as lines that begin with the name of the instance.`,
+With several instances, it fetches all at the same time, or those of --instance: into
+a new folder with an archive for each, or as lines that begin with the name of the
+instance.`,
 		Example: "  bootstrap logs manifest.yml\n  bootstrap logs manifest.yml --job web --tail 20\n  bootstrap logs manifest.yml --follow\n  bootstrap logs cluster.yml --instance web --follow",
 		Args:    cli.ManifestOrState,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,7 +31,7 @@ The exit code is 0 if all is well, 1 if something is wrong (also a job that was
 stopped on purpose, an unfinished deploy or an expired certificate), 69 if the agent
 does not answer, and 66 if there is no state file. See docs/looking.md.
 
-Of several instances it shows a row for each; the exit code is 0 if all are well.`,
+With several instances, it shows a row for each; the exit code is 0 if all are well.`,
 		Example: "  bootstrap status manifest.yml\n" +
 			"  bootstrap status bosh.yml -l vars.yml --vars-store creds.yml --expiry-warning 60d\n" +
 			"  bootstrap status --state manifest-state.json --json\n" +
@@ -55,8 +55,8 @@ Of several instances it shows a row for each; the exit code is 0 if all are well
 	}
 	reachFlags(c, cmd.Flags(), &opts)
 	cli.ExpiryFlag(cmd.Flags(), &opts.Inputs)
-	cmd.Flags().BoolVar(&ps, "ps", false, "of several: also the processes (of one: always)")
-	cmd.Flags().BoolVar(&vitals, "vitals", false, "of several: also load, memory and disks (of one: always)")
+	cmd.Flags().BoolVar(&ps, "ps", false, "with several instances, show the processes (with one: always)")
+	cmd.Flags().BoolVar(&vitals, "vitals", false, "with several, show load, memory and disks (with one: always)")
 	return cmd
 }
 

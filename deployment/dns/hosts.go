@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Server is the name of the job, and of its process, that is a DNS server for the records on
-// its VM.
+// Server is the name of the job with a DNS server for the records of its VM, and of its
+// process.
 const Server = "bosh-dns"
 
 // manyZones is the number of zones of a group above which there are no names for each

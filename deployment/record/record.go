@@ -420,7 +420,7 @@ func (r *Record) Forget() error {
 			return err
 		}
 		left = append(left, CopiesIn(r.dir))
-		defer func() { _ = r.store.Removed() }() // the next run repeats it
+		defer func() { _ = r.store.Removed() }() // if it fails, the next run does it again
 	}
 	err := os.Remove(filepath.Join(r.dir, FileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -56,7 +56,7 @@ func endedBadly(m schedule.Member) bool {
 	return m.Verdict != schedule.Done && m.Verdict != schedule.Unchanged && m.Verdict != schedule.Blocked
 }
 
-// action returns what the run does to a member.
+// action returns the action of the run for a member.
 func (c *coordinator) action(m *Member) fleet.Strategy {
 	if m.Delete {
 		return fleet.DeleteStrategy

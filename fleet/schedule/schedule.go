@@ -63,7 +63,7 @@ type Rules struct {
 	BusyWait     time.Duration // before each of these rounds
 }
 
-// Member is a member, as far as the schedule needs it.
+// Member has what the schedule needs to know of a member.
 type Member struct {
 	Verdict   Verdict
 	Candidate bool      // it may be a canary

@@ -110,7 +110,7 @@ func sweep(dir string) {
 	}
 	path := filepath.Join(dir, lockName)
 	if _, err := os.Lstat(path); err != nil {
-		if time.Since(info.ModTime()) > young { // a younger folder may be one that its process has not locked yet
+		if time.Since(info.ModTime()) > young { // the process of a younger folder may not have locked it yet
 			_ = os.Remove(dir) // removes it only if it is empty
 		}
 		return

@@ -140,7 +140,7 @@ func (r *root) path(k kind, cid string) string { return filepath.Join(r.dir, k.f
 // create makes the folder of a new thing.
 func (r *root) create(k kind) (cid, dir string, err error) {
 	random := make([]byte, 8)
-	_, _ = rand.Read(random) // Read never fails.
+	_, _ = rand.Read(random) // rand.Read never fails
 	cid = k.prefix + hex.EncodeToString(random)
 	dir = r.path(k, cid)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

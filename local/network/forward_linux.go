@@ -53,7 +53,8 @@ func (p Port) open(ctx context.Context) (*os.File, error) {
 	return opened.File()
 }
 
-// why completes the error for a port that cannot be opened.
+// why adds to the error of a port that cannot be opened which process uses the port, or why
+// the machine refuses it.
 func (p Port) why(ctx context.Context, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) && p.Network == "tcp" {
 		return fmt.Errorf("%v uses the port: %w", listener.At(ctx, p.listenAddress()), err)

@@ -269,7 +269,7 @@ func (e *evaluation) requireCA(def *definition, name string) error {
 	return wrong
 }
 
-// certificate returns the value of a CA, for package gen.
+// certificate returns the value of the variable that is the CA of others, for package gen.
 func (e *evaluation) certificate(name string) (any, bool) {
 	v := e.resolve(name)
 	if v == nil {
