@@ -325,6 +325,22 @@ func (s *several) agreed(ctx context.Context, p *deployment.Plan, data bool) err
 	return cli.Agreed(ctx, s.c.Confirm(s.ask), deployer.Question{What: ui.InstanceQuestion(p), Data: data})
 }
 
+// deleteWorkers ends a delete without instances: it deletes compilation VMs that a killed run
+// has left.
+func (s *several) deleteWorkers(ctx context.Context, opts deployer.Options) error {
+	count, err := opts.WorkersLeft(ctx)
+	switch {
+	case err != nil:
+		return err
+	case count > 0:
+		_, err = deployer.DeleteWorkers(ctx, opts)
+		return err
+	case opts.SkipIfMissing:
+		return nil
+	}
+	return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", &instance.NoInstancesError{Manifest: opts.Manifest, Dir: s.dir})
+}
+
 // delete deletes the selected instances of the record.
 func (s *several) delete() error {
 	if err := s.refused(); err != nil {
@@ -340,17 +356,7 @@ func (s *several) delete() error {
 			return err
 		}
 		if !old.Needed() {
-			count, err := opts.WorkersLeft(ctx)
-			if count > 0 && err == nil {
-				_, err = deployer.DeleteWorkers(ctx, opts)
-			}
-			if count > 0 || err != nil {
-				return err
-			}
-			if opts.SkipIfMissing {
-				return nil
-			}
-			return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", &instance.NoInstancesError{Manifest: opts.Manifest, Dir: s.dir})
+			return s.deleteWorkers(ctx, opts)
 		}
 		unlock, err := s.command().Lock(ctx, opts)
 		if err != nil {
