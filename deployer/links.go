@@ -81,7 +81,7 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 	groups := make([]links.Group, len(d.Groups))
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		group := links.Group{Name: g.Name, Default: g.DefaultNetwork(), Disks: diskNames(g.Manifest)}
+		group := links.Group{Name: g.Name, Default: g.DefaultNetwork(), Disks: diskNames(g.Manifest), Errand: g.Errand}
 		for _, w := range g.Wishes {
 			group.Networks = append(group.Networks, w.Network)
 		}

@@ -26,6 +26,8 @@ type Group struct {
 	Default  string // the network whose addresses other groups use
 	// Instances are in the order in which consumers see them.
 	Instances []Instance
+	// Errand is true if the group has lifecycle errand: it may have no instance.
+	Errand bool
 }
 
 // Instance is an instance as consumers see it.
@@ -289,6 +291,10 @@ func (r *resolver) otherType(name string) string {
 
 // connect fills in the provider of a link and its content.
 func (r *resolver) connect(link *Link, p Provider, asked request) {
+	if p.errand && len(p.Instances) == 0 && p.Group != link.Consumer.Group {
+		r.fail(link.Consumer, p.provides(r.deployment)+fmt.Sprintf(", but a group with lifecycle: errand has addresses only while its errand runs; provide it in another group, or describe it: consumes: {%s: {instances: [{address: ADDRESS}], properties: {}}}", link.Consumer.Name))
+		return
+	}
 	network := p.Default
 	if asked.network != "" {
 		network = asked.network

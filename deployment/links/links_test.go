@@ -104,8 +104,10 @@ func TestResolve(t *testing.T) {
 			g[1].Jobs[0].Provides = g[0].Jobs[0].Provides
 			g[1].Jobs[0].Consumes[0].Optional = true
 		}, "", "several jobs provide it", nil},
-		"none":           {func(g []Group) { g[0].Jobs[0].Provides = nil }, "", `no job provides a link of the type "sql"`, nil},
-		"none, optional": {func(g []Group) { g[0].Jobs[0].Provides = nil; g[1].Jobs[0].Consumes[0].Optional = true }, "", "", nil},
+		"an errand that does not run":  {func(g []Group) { g[0].Errand, g[0].Instances = true, nil }, "", "has addresses only while its errand runs", nil},
+		"an errand that is kept alive": {func(g []Group) { g[0].Errand = true }, "db conn", "", nil},
+		"none":                         {func(g []Group) { g[0].Jobs[0].Provides = nil }, "", `no job provides a link of the type "sql"`, nil},
+		"none, optional":               {func(g []Group) { g[0].Jobs[0].Provides = nil; g[1].Jobs[0].Consumes[0].Optional = true }, "", "", nil},
 		"explicit and optional": {func(g []Group) {
 			g[1].Jobs[0].Consumes[0].Optional = true
 			g[1].Jobs[0].Context.Consumes = consumes(map[string]any{"from": "x"})

@@ -18,6 +18,7 @@ type Provider struct {
 	Instances  []Instance     `json:"instances,omitempty"`
 
 	shared  bool            // other deployments may consume it
+	errand  bool            // its group has lifecycle errand
 	aliases []dns.LinkAlias // without their Link
 	dns     *DNS            // set by Find; nil: the deployment has no DNS names
 }
@@ -51,7 +52,7 @@ func (r *resolver) provided(g *Group) []Provider {
 	for _, job := range g.Jobs {
 		seen := map[string]bool{}
 		for _, l := range job.Provides {
-			p := Provider{End: r.end(g, job, l), Networks: g.Networks, Default: g.Default, Instances: g.Instances}
+			p := Provider{End: r.end(g, job, l), Networks: g.Networks, Default: g.Default, Instances: g.Instances, errand: g.Errand}
 			if seen[l.Name] {
 				r.fail(p.End, "custom_provider_definitions defines it, but the spec of the job already provides a link of this name: choose another name")
 				continue
