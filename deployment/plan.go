@@ -236,7 +236,8 @@ func (e *UnplannedError) Error() string {
 
 func (e *UnplannedError) Name() string { return "instances-unplanned" }
 
-// atOnce is how many instances are planned at the same time. They mostly wait for agents.
+// atOnce is how many VMs are created at the same time, and how many instances of removed
+// groups are deleted.
 const atOnce = 8
 
 // program returns the program that runs a command about one instance, with more flags.
@@ -289,7 +290,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	}
 	p.serve()
 	p.Create = p.missing()
-	changes := !p.changesNothing()
+	changes := slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Action == Delete || row.changes() && !row.idle() })
 	for _, row := range p.Rows {
 		if row.Action != Delete && row.scripts && (changes || row.in.PostDeploy) {
 			p.PostDeploy = append(p.PostDeploy, row.Name)
