@@ -46,6 +46,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 			file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))
 		}
 		file.Apart, file.Workers = r.compiledApart()
+		file.Unchecked = r.unchecked
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial

@@ -29,6 +29,7 @@ type PlanFile struct {
 	Plan         plan.Plan  `json:"plan"`
 	View         plan.View  `json:"-"` // as it was printed
 	PostDeploy   bool       `json:"-"` // the jobs have post-deploy scripts
+	Unchecked    bool       `json:"-"` // templates failed, maybe because a value is not generated yet
 	// Apart are the packages for compilation VMs, as name/version, and
 	// Workers is how many VMs compile at the same time.
 	Apart   []string `json:"-"`

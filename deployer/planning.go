@@ -69,7 +69,9 @@ func (r *run) checkTemplates(ctx context.Context) error {
 	}
 	defer func(address string) { r.address = address }(r.address)
 	v := &validation{r: r, whole: r.in.Manifest}
-	if err := v.renderJobs(ctx); err != nil || len(v.problems) == 0 {
+	err := v.renderJobs(ctx)
+	r.unchecked = len(v.unchecked) > 0
+	if err != nil || len(v.problems) == 0 {
 		return err
 	}
 	return &v.problems

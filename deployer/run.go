@@ -54,6 +54,9 @@ type run struct {
 	at    string    // the running phase or step
 	plan  plan.Plan // the doers get their steps from it
 	view  plan.View // the last reported plan
+	// unchecked is true if templates of the plan failed, maybe because a value is not
+	// generated yet.
+	unchecked bool
 	// locked is true after the state was locked, and had is what it recorded in the cloud.
 	locked bool
 	had    []string

@@ -131,6 +131,9 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	if err := p.generate(ctx, o, draft); err != nil {
 		return err
 	}
+	if err := p.checkGenerated(ctx, o, draft); err != nil {
+		return err
+	}
 	if p.Compile != nil {
 		if _, err := deployer.CompileSeveral(ctx, o.Base, draft.deployment, draft.Record, p.Compile.groups, true); err != nil {
 			o.endCompile(ctx)
@@ -208,6 +211,22 @@ func (p *Plan) generate(ctx context.Context, o Options, draft *Draft) error {
 		}
 	}
 	return deployer.GenerateFor(ctx, o.Base, draft.deployment, list)
+}
+
+// checkGenerated plans again the instances of which templates failed, maybe only because
+// values were not generated: these exist now.
+func (p *Plan) checkGenerated(ctx context.Context, o Options, draft *Draft) error {
+	again := &Plan{Deployment: p.Deployment}
+	for _, row := range p.Rows {
+		if p.plans[row.ID].Unchecked {
+			again.Rows = append(again.Rows, rowOf(row.in))
+		}
+	}
+	if len(again.Rows) == 0 {
+		return nil
+	}
+	o.Base.Connections = deployer.NewConnections()
+	return again.planEach(ctx, o, draft)
 }
 
 // run does the parts of a plan, one after another.
