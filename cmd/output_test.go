@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -152,6 +153,18 @@ func TestOutputIsLost(t *testing.T) {
 		if code != exit.Failed || !strings.Contains(errs.String(), "cannot write to the standard output: write /dev/full: no space left on device") {
 			t.Errorf("%q: exit code %d, %s", args, code, &errs)
 		}
+	}
+}
+
+// Events that cannot be written to the file of --events are reported.
+func TestEventsAreLost(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	var errs bytes.Buffer
+	code := Main([]string{"cache", "list", "--events=/dev/full"}, strings.NewReader(""), io.Discard, &errs, []string{"HOME=" + t.TempDir()})
+	if code != exit.Done || errs.String() != "Warning: --events: cannot write all events to /dev/full: no space left on device\n" {
+		t.Errorf("exit code %d, %q", code, &errs)
 	}
 }
 

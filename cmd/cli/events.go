@@ -62,6 +62,14 @@ func (r *Reports) openEvents() error {
 	return nil
 }
 
+// warnLost warns of events that could not be written to the file.
+func (r *Reports) warnLost() {
+	if err := r.file.Err(); err != nil {
+		message := fmt.Sprintf("--events: cannot write all events to %s: %v", r.path, document.Cause(err))
+		r.unguarded(r.to.Stderr)(report.Event{Time: time.Now(), Kind: report.Warning, Message: message})
+	}
+}
+
 func (r *Reports) unguarded(stream io.Writer) func(report.Event) {
 	if r.to.json {
 		return ui.JSON(r.to.Redactor.Lines(stream))

@@ -61,6 +61,7 @@ func (c *Console) Ended(err error) (int, error) {
 		}
 		c.printTimings(c.Reports.file)
 		ui.JSONResult(c.Reports.file, c.resultOf(code, shown, hint))
+		c.Reports.warnLost()
 	}
 	return code, err
 }
