@@ -148,7 +148,10 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 		return e.run(ctx, opts, &results[i], stdout, stderr)
 	})
 	var ran []ErrandResult
-	none := &access.NoErrandError{Name: e.what.Name, Instance: strings.Join(record.Names(of.List), ", "), Groups: true}
+	none := &access.NoErrandError{
+		Name: e.what.Name, Instance: strings.Join(record.Names(of.List), ", "),
+		Groups: !selected && opts.Manifest != "", Unread: !selected && opts.Manifest == "",
+	}
 	for i := range of.List {
 		if other, ok := errors.AsType[*access.NoErrandError](errs[i]); ok && !other.HasJob() {
 			errs[i], none.Jobs = nil, append(none.Jobs, other.Jobs...)
@@ -164,7 +167,7 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	case len(ran) == 0:
 		slices.Sort(none.Jobs)
 		none.Jobs = slices.Compact(none.Jobs)
-		if !selected && opts.Manifest != "" {
+		if none.Groups {
 			return e.onGroups(ctx, all, opts, none)
 		}
 		return none

@@ -41,6 +41,7 @@ type NoErrandError struct {
 	Name     string
 	Jobs     []string // of the VM
 	Groups   bool     // instance groups with lifecycle errand were looked at, too
+	Unread   bool     // they were not, because only the state was named
 }
 
 func (e *NoErrandError) Error() string {
@@ -51,7 +52,11 @@ func (e *NoErrandError) Error() string {
 	if e.Groups {
 		text += "no instance group with lifecycle errand has this name or job, and "
 	}
-	return text + fmt.Sprintf("there is no such job on %s; jobs there: %s%s", cmp.Or(e.Instance, "any other instance"), cmp.Or(strings.Join(e.Jobs, ", "), "none"), spelling.Suggest(e.Name, e.Jobs))
+	text += fmt.Sprintf("there is no such job on %s; jobs there: %s%s", cmp.Or(e.Instance, "any other instance"), cmp.Or(strings.Join(e.Jobs, ", "), "none"), spelling.Suggest(e.Name, e.Jobs))
+	if e.Unread {
+		text += "; instance groups with lifecycle errand are known only from the manifest: name it besides --state"
+	}
+	return text
 }
 
 // HasJob reports whether the VM has a job with the name, which is no errand.
