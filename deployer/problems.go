@@ -47,6 +47,11 @@ func (r *run) problems(ctx context.Context) ([]report.Problem, error) {
 			Resolutions: slices.Concat([]report.Resolution{report.Ignore, report.RebootVM}, recreates, []report.Resolution{report.DeleteVM, report.DeleteVMReference}),
 		})
 	}
+	if f.Answers {
+		if p := r.jobsProblem(st); p != nil {
+			list = append(list, *p)
+		}
+	}
 	for _, d := range st.UsedDisks() {
 		p, err := r.diskProblem(ctx, st, d)
 		if err != nil {
@@ -60,6 +65,30 @@ func (r *run) problems(ctx context.Context) ([]report.Problem, error) {
 		list[i].Instance = name
 	}
 	return list, nil
+}
+
+// jobsProblem returns what is wrong with the jobs of a VM whose agent answers; nil: they run,
+// are starting, or were stopped on purpose.
+func (r *run) jobsProblem(st state.State) *report.Problem {
+	now, expected := r.look.Facts.Now, r.jobs.processes()
+	if st.Own.Stopped || now.JobState == "starting" || plan.Runs(now, expected) {
+		return nil
+	}
+	what := "the agent reports them as " + now.JobState
+	if list := plan.NotRunning(now); len(list) > 0 {
+		var states []string
+		for _, p := range list {
+			states = append(states, p.Subject+" is "+p.To)
+		}
+		what = strings.Join(states, ", ")
+	} else if plan.Bare(now, expected) {
+		what = "the VM has no processes"
+	}
+	return &report.Problem{
+		Type: report.FailingJobs, CID: st.CurrentVMCID, Auto: report.Ignore,
+		Description: fmt.Sprintf("Jobs of '%s' on VM '%s' are not running: %s", r.t.About.Instance(), st.CurrentVMCID, what),
+		Resolutions: []report.Resolution{report.Ignore, report.RestartJobs, report.RecreateWithoutWait, report.RecreateVM},
+	}
 }
 
 // diskProblem returns what is wrong with a persistent disk; nil: nothing.
@@ -147,13 +176,23 @@ func Resolve(ctx context.Context, opts Options, p report.Problem, how report.Res
 				return err
 			}
 		}
-		if opts.Recreate = p.Type == report.UnresponsiveAgent; opts.Recreate {
-			if silent, err := isSilent(ctx, opts, p); err != nil || !silent {
+		still := isSilent
+		if p.Type == report.FailingJobs {
+			still = jobsFail
+		}
+		if opts.Recreate = p.Type == report.UnresponsiveAgent || p.Type == report.FailingJobs; opts.Recreate {
+			if has, err := still(ctx, opts, p); err != nil || !has {
 				return err
 			}
 		}
 		opts.Fix, opts.NoWait, opts.Existing = true, how == report.RecreateWithoutWait, true
 		return Deploy(ctx, opts)
+	case report.RestartJobs:
+		if fail, err := jobsFail(ctx, opts, p); err != nil || !fail {
+			return err
+		}
+		opts.Inputs.Lenient = true
+		return Restart(ctx, opts)
 	case report.DeleteDiskReference:
 		opts.Inputs.Lenient, opts.Disk = true, p.CID
 		return ForgetDisk(ctx, opts)
@@ -199,4 +238,19 @@ func (r *run) has(p report.Problem) bool {
 		return true
 	}
 	return false
+}
+
+// jobsFail reports whether the jobs of a problem still fail, and reports the reason if not: the
+// person may have taken a while to choose.
+func jobsFail(ctx context.Context, opts Options, p report.Problem) (fail bool, err error) {
+	opts.Recreate = false
+	err = resolving(ctx, opts, func(_ context.Context, r *run) error {
+		st := r.t.State.Get()
+		fail = st.CurrentVMCID == p.CID && r.look.Facts.Answers && r.jobsProblem(st) != nil
+		if !fail {
+			r.t.Out.Info(fmt.Sprintf("The jobs of %s on VM %s do not fail any more: skipping the resolution", p.Instance, p.CID))
+		}
+		return nil
+	})
+	return fail, err
 }

@@ -36,16 +36,16 @@ func newCCK(c *cli.Console) *cobra.Command {
 		Use:     "cck MANIFEST",
 		Aliases: []string{"cloud-check"},
 		Short:   "Find problems of VMs and disks, and resolve them by choice",
-		Long: `Cck looks for agents that do not answer, VMs and disks that are missing, and disks
-that are not mounted where they should be, and offers the resolutions of a Director.
-On a terminal it asks for each problem. Without a terminal, or with --report or --yes,
-it only lists them. --auto recreates missing VMs and ignores other problems.
---resolution applies the first of the given ones that a problem has.
+		Long: `Cck looks for agents that do not answer, VMs and disks that are missing, disks that are
+not mounted where they should be, and jobs that do not run, and offers the resolutions
+of a Director. On a terminal it asks for each problem. Without a terminal, or with
+--report or --yes, it only lists them. --auto recreates missing VMs and ignores other
+problems. --resolution applies the first of the given ones that a problem has.
 
-The resolutions are ignore, reboot_vm, recreate_vm, recreate_vm_without_wait,
-delete_vm, delete_vm_reference, delete_disk_reference and reattach_disk. Those that
-create a VM or attach a disk deploy the instance as the manifest says; if data would
-be lost by that, it asks, or needs --yes.
+The resolutions are ignore, reboot_vm, restart_jobs, recreate_vm,
+recreate_vm_without_wait, delete_vm, delete_vm_reference, delete_disk_reference and
+reattach_disk. Those that create a VM or attach a disk deploy the instance as the
+manifest says; if data would be lost by that, it asks, or needs --yes.
 
 The exit code is 0 if there is no problem or all were resolved, and 2 if some are
 left.`,

@@ -9,6 +9,7 @@ const (
 	MissingVM         ProblemType = "missing_vm"
 	MissingDisk       ProblemType = "missing_disk"
 	MountMismatch     ProblemType = "mount_info_mismatch"
+	FailingJobs       ProblemType = "failing_jobs"  // A Director does not look at jobs.
 	NotInspected      ProblemType = "not_inspected" // of several instances; a Director has none
 )
 
@@ -19,6 +20,7 @@ type Resolution string
 const (
 	Ignore              Resolution = "ignore"
 	RebootVM            Resolution = "reboot_vm"
+	RestartJobs         Resolution = "restart_jobs" // A Director has none for failing jobs.
 	RecreateVM          Resolution = "recreate_vm"
 	RecreateWithoutWait Resolution = "recreate_vm_without_wait"
 	DeleteVM            Resolution = "delete_vm"
@@ -32,6 +34,8 @@ func (r Resolution) Words() string {
 	switch r {
 	case RebootVM:
 		return "Reboot VM"
+	case RestartJobs:
+		return "Stop the jobs and start them again"
 	case RecreateVM:
 		return "Recreate VM and wait for processes to start"
 	case RecreateWithoutWait:
@@ -50,7 +54,7 @@ func (r Resolution) Words() string {
 
 // Resolutions lists all resolutions.
 func Resolutions() []Resolution {
-	return []Resolution{Ignore, RebootVM, RecreateWithoutWait, RecreateVM, DeleteVM, DeleteVMReference, DeleteDiskReference, ReattachDisk}
+	return []Resolution{Ignore, RebootVM, RestartJobs, RecreateWithoutWait, RecreateVM, DeleteVM, DeleteVMReference, DeleteDiskReference, ReattachDisk}
 }
 
 // Problem is something in the cloud that is not as the state records it.
