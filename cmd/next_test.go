@@ -49,6 +49,24 @@ func TestWithTarget(t *testing.T) {
 	}
 }
 
+// TestWithTargetOfMember names the fleet, or the state of the member, also of one of its
+// instances.
+func TestWithTargetOfMember(t *testing.T) {
+	t.Parallel()
+	console := newConsole(nil, nil, nil, nil, []string{"BOOTSTRAP_MEMBER=a=fleet.yml"})
+	newRoot(console)
+	console.NameTarget(&deployer.Options{Options: instance.Options{Manifest: "/f/a.yml"}})
+	for text, want := range map[string]string{
+		"bootstrap deploy MANIFEST --fix":                           "bootstrap fleet deploy fleet.yml --only a --fix",
+		"bootstrap state restore MANIFEST 5":                        "bootstrap state restore --state /f/a-state.json 5",
+		"`bootstrap state restore MANIFEST --instance web/1 5` ...": "`bootstrap state restore --state /f/a-state.json --instance web/1 5` ...",
+	} {
+		if got := console.WithTarget(text); got != want {
+			t.Errorf("%q became %q, not %q", text, got, want)
+		}
+	}
+}
+
 // TestWithTargetAtTheSameTime completes texts about different instances in goroutines, as
 // commands about several do.
 func TestWithTargetAtTheSameTime(t *testing.T) {

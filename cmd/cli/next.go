@@ -185,8 +185,11 @@ func (c *Console) memberArgs(cmd *cobra.Command, t *deployer.Options) string {
 		if absolute, err := filepath.Abs(path); err == nil {
 			path = absolute
 		}
-		name := strings.TrimPrefix(cmd.CommandPath(), c.line.root.Name()+" ")
-		return name + " --state " + printable.ShellWord(path)
+		args := strings.TrimPrefix(cmd.CommandPath(), c.line.root.Name()+" ") + " --state " + printable.ShellWord(path)
+		if t.Instance != "" && cmd.Flags().Lookup("instance") != nil {
+			args += " --instance " + printable.ShellWord(t.Instance)
+		}
+		return args
 	}
 	return ""
 }
