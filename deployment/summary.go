@@ -29,7 +29,7 @@ type Service struct {
 	Downtime float64 `json:"downtime_seconds,omitempty"`
 }
 
-// Set is instances of a group for which a plan does the same.
+// Set has instances of a group that change in the same way.
 type Set struct {
 	Group string
 	Whole bool // it has all instances of the group, and more than one

@@ -112,7 +112,7 @@ func trust(ctx context.Context, c *cli.Console, s stateFile, ask cli.Asking) err
 	lines := []string{fmt.Sprintf("this machine trusts the state key %s for %s", found.Fingerprint, s.name)}
 	switch {
 	case found.Made:
-		lines[0] = fmt.Sprintf("a state key is made for %s, which has none that this machine can decrypt", s.name)
+		lines[0] = fmt.Sprintf("a new state key is made for %s, because this machine can decrypt none of it", s.name)
 	case found.Trusted != "" && found.Trusted != found.Fingerprint:
 		lines[0] += ", and not " + found.Trusted + " any more"
 	}

@@ -21,7 +21,7 @@ type KeptError struct {
 
 func (e *KeptError) Error() string { return e.Why.Error() + "; " + e.Where }
 
-// All lists the places of all texts: the editor may have left further files.
+// All lists the places of all texts, because the editor may leave several files.
 func (e *KeptError) All() string {
 	if before, ok := errors.AsType[*KeptError](e.Why); ok {
 		return before.All() + "; " + e.Where

@@ -97,13 +97,13 @@ type errand struct {
 	changed func(what string, names ...string)
 }
 
-// Errand is how an errand ended, by instance.
+// Errand is the result of an errand on each instance.
 type Errand struct {
 	Errand  string         `json:"errand"`
 	Results []ErrandResult `json:"results"`
 }
 
-// ErrandResult is how an errand ended on an instance.
+// ErrandResult is the result of an errand on one instance.
 type ErrandResult struct {
 	Instance string `json:"instance"`
 	ExitCode int    `json:"exit_code"`

@@ -93,8 +93,8 @@ type which struct {
 
 const whichFile = "which.json" // in the folder applied
 
-// which returns the names of the deploys' folders. Earlier versions used the names of
-// Which.
+// which returns the names of the folders of the two deploys. Earlier versions called them
+// current and previous.
 func (f Folder) which() which {
 	var w which
 	if !f.read(filepath.Join("applied", whichFile), &w) || !w.valid() {

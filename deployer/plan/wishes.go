@@ -32,8 +32,8 @@ type Wishes struct {
 	DNSFirst  bool // only a new VM gets DNS records, before its jobs; the deployment sends them to all others
 	API       int  // effective CPI API version; 0: unknown
 
-	// Places are names in a manifest in the Director's style for reasons, by the part of
-	// the VM or by the place in create-env's style.
+	// Places are the names for reasons, if the manifest is in the Director's style: by the
+	// part of the VM, or by the name in create-env's style.
 	Places     map[string]string
 	SecondDisk SecondDisk // the record about attaching a second disk
 	Lost       bool       // the agent stopped answering when a second disk was attached

@@ -159,9 +159,9 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 	return list
 }
 
-// livingOf returns a function that returns the IDs of the installations and instances of a
-// fleet file's members; it reads their states once. A state with one of these IDs is an old
-// copy of the state of a member, which has another place. f may be nil.
+// livingOf returns a function that reads the states of a fleet file's members once, and
+// returns the IDs of their installations and instances. A state of another member with one
+// of these IDs is an old copy: the member was renamed or its state was moved. f may be nil.
 func livingOf(f *fleet.Fleet, home string) func() map[string]bool {
 	return sync.OnceValue(func() map[string]bool {
 		ids := map[string]bool{}

@@ -75,7 +75,7 @@ type Member struct {
 
 // Asked is a person's request to a run.
 type Asked struct {
-	Pause bool // start no member until this is withdrawn
+	Pause bool // start no member until the run is resumed
 	Stop  bool // start no more members
 }
 
