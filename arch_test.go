@@ -765,7 +765,7 @@ func TestSizes(t *testing.T) {
 	reportSizes(t, "lines of a package", lines, mostLines)
 }
 
-// reportSizes prints the ten largest, and fails for each above most without a reason.
+// reportSizes prints the ten largest with their reasons, and fails for each above most without a reason.
 func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 	names := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), strings.Compare(a, b))
@@ -775,7 +775,7 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 			t.Errorf("%s: %s has %d, more than %d: add a line with the reason to larger", what, name, sizes[name], most)
 		}
 		if i < 10 {
-			t.Logf("%s: %5d %s", what, sizes[name], name)
+			t.Logf("%s: %5d %-20s %s", what, sizes[name], name, larger[name])
 		}
 	}
 }

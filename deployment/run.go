@@ -170,6 +170,12 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	case err != nil:
 		return err
 	}
+	return r.recordEnd(draft, p)
+}
+
+// recordEnd records that the run has succeeded, or removes a record that nothing needs any
+// more.
+func (r *runner) recordEnd(draft *Draft, p *Plan) error {
 	r.record.Run = nil
 	if !r.record.Needed() || draft.Alone && !p.partial() && len(r.record.Former) == 0 && r.record.Names == nil {
 		return r.record.Forget()

@@ -123,40 +123,47 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 		if present[path] {
 			continue
 		}
-		one := Removed{Name: k.Name, State: path}
-		gone := fleet.Member{State: path}
-		all, recordErr := instancesOf(gone, home)
-		st, found, err := readState(gone, home)
-		switch {
-		case recordErr != nil:
-			one.Problem = recordErr.Error()
-		case all != nil && slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return living()[in.ID] }):
-			continue
-		case all != nil && all.Needed():
-			one.Instances = record.Names(all.Instances)
-			one.Disks, err = orphansOf(all, home)
-			if err != nil {
-				one.Problem = "its orphaned disks cannot be listed: " + err.Error()
-			}
-		case err != nil:
-			if moved, ok := errors.AsType[*state.MovedError](err); ok && present[moved.To] {
-				continue
-			}
-			one.Problem = "its state cannot be read: " + err.Error()
-		case !found || !deployed(st):
-			continue
-		default:
-			if living()[st.InstallationID] {
-				continue
-			}
-			one.VM = st.CurrentVMCID
-			for _, d := range st.Disks {
-				one.Disks = append(one.Disks, d.CID)
-			}
+		if one, ok := stillDeployed(path, home, present, living); ok {
+			one.Name = k.Name
+			list = append(list, one)
 		}
-		list = append(list, one)
 	}
 	return list
+}
+
+// stillDeployed returns what the state at path, or the record of instances beside it,
+// records. ok is false if it records nothing, or if the state has moved to one of the
+// present members or is an old copy of a member's state.
+func stillDeployed(path, home string, present map[string]bool, living func() map[string]bool) (one Removed, ok bool) {
+	one.State = path
+	gone := fleet.Member{State: path}
+	all, recordErr := instancesOf(gone, home)
+	st, found, err := readState(gone, home)
+	switch {
+	case recordErr != nil:
+		one.Problem = recordErr.Error()
+	case all != nil && slices.ContainsFunc(all.Instances, func(in *record.Instance) bool { return living()[in.ID] }):
+		return one, false
+	case all != nil && all.Needed():
+		one.Instances = record.Names(all.Instances)
+		one.Disks, err = orphansOf(all, home)
+		if err != nil {
+			one.Problem = "its orphaned disks cannot be listed: " + err.Error()
+		}
+	case err != nil:
+		if moved, ok := errors.AsType[*state.MovedError](err); ok && present[moved.To] {
+			return one, false
+		}
+		one.Problem = "its state cannot be read: " + err.Error()
+	case !found || !deployed(st) || living()[st.InstallationID]:
+		return one, false
+	default:
+		one.VM = st.CurrentVMCID
+		for _, d := range st.Disks {
+			one.Disks = append(one.Disks, d.CID)
+		}
+	}
+	return one, true
 }
 
 // livingOf returns a function that reads the states of a fleet file's members once, and

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/agent"
@@ -59,15 +60,19 @@ func checkProperties(where string, props map[string]any) error {
 	if err := known(where, props, append(vmSizes(), machineProperty, usersProperty, initProperty)...); err != nil {
 		return err
 	}
-	kinds := []any{agent.MachineNamespace, agent.MachineContainer, agent.MachineFolder}
-	if asked, ok := props[machineProperty]; ok && !slices.Contains(kinds, asked) {
-		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s, %s or %s", append([]any{machineProperty, asked, where}, kinds...)...)
-	}
-	if asked, ok := props[usersProperty]; ok && asked != oneUser && asked != manyUsers {
-		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", usersProperty, asked, where, oneUser, manyUsers)
-	}
-	if asked, ok := props[initProperty]; ok && asked != ownInit && asked != systemdInit && asked != autoInit {
-		return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s, %s or %s", initProperty, asked, where, ownInit, systemdInit, autoInit)
+	for _, p := range []struct {
+		key    string
+		values []string
+	}{
+		{machineProperty, []string{agent.MachineNamespace, agent.MachineContainer, agent.MachineFolder}},
+		{usersProperty, []string{oneUser, manyUsers}},
+		{initProperty, []string{ownInit, systemdInit, autoInit}},
+	} {
+		asked, ok := props[p.key]
+		if text, _ := asked.(string); ok && !slices.Contains(p.values, text) {
+			last := len(p.values) - 1
+			return fail(cpi.TypeCloudError, "cannot use '%s: %v' in %s: it must be %s or %s", p.key, asked, where, strings.Join(p.values[:last], ", "), p.values[last])
+		}
 	}
 	for _, key := range vmSizes() {
 		value, ok := props[key]
