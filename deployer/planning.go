@@ -1,9 +1,13 @@
 package deployer
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,6 +18,7 @@ import (
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 	"bootstrap/deployer/timeline"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 	"bootstrap/state"
@@ -137,10 +142,38 @@ func (r *run) wishes() (plan.Wishes, error) {
 		}
 		w.Releases = append(w.Releases, state.Release{Name: rel.Name, Version: r.artifacts.Releases[rel.Name].Version})
 	}
+	same := func(a, b state.Release) bool { return a.Name == b.Name && a.Version == b.Version }
+	if r.in.Deployment != nil && !slices.EqualFunc(w.Releases, st.Releases, same) {
+		if w.ByContent, err = r.ignoresVersions(); err != nil {
+			return plan.Wishes{}, err
+		}
+	}
 	if r.t.From.Inputs.Generate == document.Plan || len(m.Own) > 0 {
 		w.Generated, w.Replaced = m.Generated, r.in.Replaced
 	}
 	return w, nil
+}
+
+// ignoresVersions reports whether no template of the instance's jobs can show the version
+// of its release, in spec.release.
+func (r *run) ignoresVersions() (bool, error) {
+	for _, ref := range r.in.Manifest.Group.Jobs {
+		job := r.artifacts.Releases[ref.Release].Job(ref.Name)
+		files := []string{"monit"}
+		for _, template := range job.Templates {
+			files = append(files, filepath.Join("templates", template.Source))
+		}
+		for _, file := range files {
+			text, err := regular.Read(filepath.Join(job.Dir, file))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a job may have no monit
+				return false, fmt.Errorf("cannot read %s of the job %s: %w", file, ref.Name, err)
+			}
+			if bytes.Contains(text, []byte("release")) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // instanceAddress returns the instance's address in the manifest, or the address of the

@@ -93,6 +93,14 @@ func TestDecide(t *testing.T) {
 			w.Applied["release: web"] = "z"
 			w.Applied["template: web"] = "y"
 		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: job web"}},
+		"release, by its content": {want: func(w *wanted) {
+			w.ByContent = true
+			w.Releases[1].Version, w.Applied["release: web"] = "2", "z"
+		}, plan: []string{"state record: release web 1 -> 2"}},
+		"release and its content": {want: func(w *wanted) {
+			w.ByContent = true
+			w.Releases[1].Version, w.Applied["release: web"], w.Applied["package: page"] = "2", "z", "z"
+		}, plan: []string{"jobs update in place: release web 1 -> 2; changed in it: package page"}},
 		"large release": {want: func(w *wanted) {
 			w.Releases[1].Version = "2"
 			for i := range 9 {

@@ -83,11 +83,21 @@ func jobReasons(w Wishes, st state.State, f Facts) []Reason {
 	case len(st.Own.Applied) == 0:
 		return releases
 	}
-	why := append(releases, w.appliedReasons(ChangedParts(st.Own.Applied, w.Applied), len(releases))...)
+	parts := ChangedParts(st.Own.Applied, w.Applied)
+	if w.ByContent && !slices.ContainsFunc(parts, isContent) {
+		releases, parts = nil, nil
+	}
+	why := append(releases, w.appliedReasons(parts, len(releases))...)
 	if lost, _ := Lost(st, f.Now); lost {
 		why = append(why, Reason{Cause: OtherSpec})
 	}
 	return why
+}
+
+// isContent reports whether a part is one of what runs on the instance, and not only the
+// name and version of a release.
+func isContent(part string) bool {
+	return part != PartTags && part != PartSpec && !strings.HasPrefix(part, "release: ")
 }
 
 // appliedReasons returns the reasons for changed parts of the instance. If releases have
@@ -170,6 +180,9 @@ func recordReason(w Wishes, st state.State) Reason {
 		return Reason{Cause: TakenOver}
 	case st.CurrentManifestSHA != w.Digest:
 		return Reason{Cause: ManifestOnly}
+	}
+	if list := releaseRecords(w, st); w.ByContent && len(list) > 0 {
+		return list[0]
 	}
 	return Reason{Cause: RecordOnly}
 }

@@ -10,14 +10,17 @@ import (
 
 // Wishes are the inputs of a plan from the manifest, its artifacts and the command line.
 type Wishes struct {
-	Digest    string // digest of the manifest, as create-env computes it
-	Group     string
-	Index     int               // index of the instance in its group
-	Stemcell  string            // name/version
-	Light     bool              // the stemcell only names an image of the cloud
-	Releases  []state.Release   // releases without ids
-	Embedded  map[string]bool   // names of releases that are part of this program
-	Used      map[string]bool   // names of the releases that the VM's jobs are from
+	Digest   string // digest of the manifest, as create-env computes it
+	Group    string
+	Index    int             // index of the instance in its group
+	Stemcell string          // name/version
+	Light    bool            // the stemcell only names an image of the cloud
+	Releases []state.Release // releases without ids
+	Embedded map[string]bool // names of releases that are part of this program
+	Used     map[string]bool // names of the releases that the VM's jobs are from
+	// ByContent is true if another version of a release changes nothing as long as the jobs
+	// and packages that are used from it are the same.
+	ByContent bool
 	Made      map[string]string // digests of the parts that a VM would be created from
 	Applied   map[string]string // digests of the parts that would be applied
 	Links     map[string]string // where the links of jobs come from, for people, by LinkName
