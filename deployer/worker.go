@@ -239,7 +239,7 @@ func (w *worker) put(ctx context.Context, id string) (agent.SpecPackage, error) 
 			return agent.SpecPackage{}, err
 		}
 		if !ok {
-			return agent.SpecPackage{}, fmt.Errorf("the compiled package %s is not in the cache any more", p.Package.Name)
+			return agent.SpecPackage{}, fmt.Errorf("the compiled package %s is not in the cache any more; run the same command again", p.Package.Name)
 		}
 		w.trust.found[p.Package.Name] = found
 		path, sum = found.Path, found.Digest

@@ -228,7 +228,7 @@ func find(list []*record.Version, serial int, name string) (*record.Version, err
 		err = checkStates(list[i])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the version %d of the deployment %s: %w", serial, name, err)
+		return nil, fmt.Errorf("cannot use version %d of the deployment %s: %w; `bootstrap state backups MANIFEST` lists the others", serial, name, err)
 	}
 	return list[i], nil
 }

@@ -287,7 +287,7 @@ func TestRestoreDamagedVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), at, 1, true); err == nil || !strings.Contains(err.Error(), "the state of web/0 is damaged") {
+	if _, err := Restore(t.Context(), at, 1, true); err == nil || !strings.Contains(err.Error(), "the state of web/0 is damaged") || !strings.Contains(err.Error(), "`bootstrap state backups MANIFEST` lists the others") {
 		t.Error(err)
 	}
 	if got := vmsOf(t, at); got["web/0"] != "vm-2" {
