@@ -237,6 +237,9 @@ func (r *snapshotRecord) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.t.From.RefuseFormer() != nil {
+		return r.keepRestored(s, cid, size, props)
+	}
 	replaced := func(st *state.State) *state.Disk {
 		if s.Name != "" {
 			return st.Named(s.Name)
@@ -270,6 +273,24 @@ func (r *snapshotRecord) restore(ctx context.Context) error {
 	if d := replaced(&st); d != nil {
 		r.t.Out.Info(fmt.Sprintf("Disk '%s' is kept as an orphan", d.CID))
 	}
+	return nil
+}
+
+// keepRestored records a disk with the data of a snapshot as an orphan: its instance was
+// deleted, so that no deploy attaches it.
+func (r *snapshotRecord) keepRestored(s state.Snapshot, cid string, size int, props map[string]any) error {
+	err := r.t.State.Update(func(st *state.State) error {
+		if plan.DiskOf(*st, cid) == nil {
+			st.AddDisk(cid, size, props)
+		}
+		st.Orphan(*plan.DiskOf(*st, cid), "snapshot "+s.CID+" of disk "+s.Disk+" was restored", time.Now())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	group := r.t.From.Of.Instance.Group
+	r.t.Out.Info(fmt.Sprintf("Disk '%s', with the data of snapshot '%s', is an orphan, because its instance was deleted: `bootstrap disks attach MANIFEST %s/INDEX %s` gives it to another one", cid, s.CID, group, cid))
 	return nil
 }
 
