@@ -19,8 +19,66 @@ import (
 
 // world lists the VMs, disks and stemcells that must survive an interrupted deploy.
 type world struct {
-	disk string // CID; migrations change it
-	born string // the mark on the disk
+	disk  string // CID; migrations change it
+	born  string // the mark on the disk
+	named map[string]namedDisk
+}
+
+// namedDisk is a disk of persistent_disks.
+type namedDisk struct {
+	cid  string
+	size int
+	born string
+}
+
+// named returns the recorded named disks, with the marks of the jobs that found them.
+func (l *lab) named(st state.State) map[string]namedDisk {
+	all := map[string]namedDisk{}
+	for _, n := range st.Own.NamedDisks {
+		d := st.Named(n.Name)
+		all[n.Name] = namedDisk{d.CID, d.Size, l.born(d.CID)}
+	}
+	return all
+}
+
+// keepsNamed checks that the named disks are those of the manifest, and that all earlier
+// ones are in use or orphans, with their data. It returns the CIDs of both.
+func (l *lab) keepsNamed(before map[string]namedDisk, st state.State) (want []string, err error) {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	now := l.named(st)
+	if len(now) != len(l.want.Named) {
+		fail("the named disks are %v, and %v are wanted", now, l.want.Named)
+	}
+	for name, size := range l.want.Named {
+		d, was := now[name], before[name]
+		want = append(want, d.cid)
+		if d.size != size || d.born == "" || !st.Attached(name) {
+			fail("disk %s is %+v, attached: %v", name, d, st.Attached(name))
+		}
+		if was.size == size && was != d {
+			fail("disk %s was %+v and is %+v", name, was, d)
+		}
+	}
+	var kept, orphans []string
+	for name, d := range before {
+		if now[name].cid == d.cid {
+			continue
+		}
+		kept = append(kept, d.cid)
+		if born := l.born(d.cid); born != d.born {
+			fail("the data of the orphan %s are not what they were: %q, then %q", d.cid, d.born, born)
+		}
+	}
+	for _, o := range st.Own.Orphans {
+		orphans = append(orphans, o.CID)
+	}
+	slices.Sort(kept)
+	slices.Sort(orphans)
+	if !slices.Equal(kept, orphans) {
+		fail("the orphans are %v, and not %v", orphans, kept)
+	}
+	return append(want, kept...), errors.Join(errs...)
 }
 
 // converged checks that the lab is as its manifest says, and that nothing else exists.
@@ -33,15 +91,17 @@ func (l *lab) converged(before world) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	own := st.Own
-	if len(own.Intents) > 0 || own.Swap != nil || len(own.Orphans) > 0 {
-		fail("open: %d intents, swap %v, orphans %v", len(own.Intents), own.Swap, own.Orphans)
+	if len(own.Intents) > 0 || own.Swap != nil {
+		fail("open: %d intents, swap %v", len(own.Intents), own.Swap)
 	}
 	if st.CurrentManifestSHA == "" {
 		fail("the manifest is not recorded as deployed")
 	}
-	wantDisk, wantStemcell := []string{}, []string{}
+	wantStemcell := []string{}
+	wantDisk, err := l.keepsNamed(before.named, st)
+	errs = append(errs, err)
 	if d := st.Disk(); d != nil {
-		wantDisk = []string{d.CID}
+		wantDisk = append(wantDisk, d.CID)
 		if d.Size != l.want.Disk {
 			fail("the disk has %d MiB and %d are wanted", d.Size, l.want.Disk)
 		}
@@ -54,7 +114,7 @@ func (l *lab) converged(before world) error {
 	if sc := st.Stemcell(); sc != nil {
 		wantStemcell = []string{sc.CID}
 	}
-	if len(st.Disks) != len(wantDisk) || len(st.Stemcells) != 1 {
+	if len(st.Disks)+len(own.Orphans) != len(wantDisk) || len(st.Stemcells) != 1 {
 		fail("the state has %d disks and %d stemcells", len(st.Disks), len(st.Stemcells))
 	}
 	errs = append(errs, l.exactly("vms", []string{st.CurrentVMCID}, st), l.exactly("disks", wantDisk, st), l.exactly("stemcells", wantStemcell, st))

@@ -113,14 +113,17 @@ func (n *lane) prepare(s scenario) error {
 	if make := shapes()[s.shape]; make != nil {
 		make(&w)
 	}
-	if n.has && w.V1 != l.want.V1 { // the version of the API cannot change on an existing VM
+	// The version of the API cannot change on an existing VM, and other disks become orphans.
+	if n.has && (w.V1 != l.want.V1 || (len(w.Named) > 0) != (len(l.want.Named) > 0)) {
 		if err := l.must("delete"); err != nil {
 			return err
 		}
 		n.has, n.world = false, world{}
 	}
 	if s.empty || !n.has || s.shape != n.shape {
-		w.Disk = max(w.Disk, l.want.Disk) // the disk must not shrink
+		if len(w.Named) == 0 {
+			w.Disk = max(w.Disk, l.want.Disk) // the disk must not shrink
+		}
 		l.want, n.shape = w, s.shape
 		if err := l.write(); err != nil || s.empty {
 			return err
@@ -145,6 +148,7 @@ func (n *lane) prepare(s scenario) error {
 	if d := st.Disk(); d != nil {
 		n.world = world{disk: d.CID, born: l.born(d.CID)}
 	}
+	n.world.named = l.named(st)
 	return nil
 }
 
@@ -198,6 +202,9 @@ func (n *lane) try(tr trial, f *figures) error {
 	}
 	if err == nil {
 		err = n.nothingToDo()
+	}
+	if err == nil && len(n.world.named) > 0 {
+		err = l.deleteOrphans()
 	}
 	if err == nil {
 		err = n.count(tr, f)
@@ -478,13 +485,17 @@ func TestCrash(t *testing.T) {
 		s := scenarios()[slices.IndexFunc(scenarios(), func(s scenario) bool { return s.name == name })]
 		for _, p := range cuts(met) {
 			word := strings.Fields(p)
-			all = append(all, killed(s, p, word[0]+" "+word[1], nil))
+			what := word[0] + " " + word[1]
+			if s.shape == "with named disks" && (strings.HasSuffix(word[1], "_disk") || word[1] == "update_settings") {
+				what = "named: " + what
+			}
+			all = append(all, killed(s, p, what, nil))
 			if word[2] == "running" {
 				after := fmt.Sprintf("%dms", []int{0, 3, 10, 30, 60, 120}[rng.IntN(6)])
 				if word[1] == "update_disk" {
 					after = "0s" // if the disk was replaced already, only the reply of the CPI contains the CID of the new disk
 				}
-				all = append(all, killed(s, p, "with "+word[0]+" "+word[1], []string{"BOOTSTRAP_KILL_CPI=1", "BOOTSTRAP_KILL_AFTER=" + after}))
+				all = append(all, killed(s, p, "with "+what, []string{"BOOTSTRAP_KILL_CPI=1", "BOOTSTRAP_KILL_AFTER=" + after}))
 			}
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	_ "bootstrap/cmd" // imported so that go test notices changes of the program, and does not use a cached result
+	"bootstrap/local/namespace"
 	"bootstrap/state"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
@@ -128,6 +129,7 @@ type wish struct {
 	Idle      int               // version of the package idle-tool
 	Disk      int               // MiB; 0: no disk
 	DiskProps map[string]any    // cloud_properties of the disk
+	Named     map[string]int    // with Shared: sizes of the named disks, in place of Disk; in MiB
 	Stemcell  int               // version
 	CPU       int               // a cloud property of the VM; 0: not set
 	Env       string            // a variable of the VM's env; empty: not set
@@ -277,7 +279,7 @@ func (l *lab) write() error {
 	}
 	all := l.manifest()
 	if l.want.Shared {
-		cloud := share(all)
+		cloud := share(all, l.want)
 		if l.want.Workers {
 			cloud["compilation"] = map[string]any{"workers": 2, "network": "default", "vm_type": "default"}
 		}
@@ -381,7 +383,7 @@ func (l *lab) manifest() map[string]any {
 }
 
 // share changes the manifest to the Director's style, and returns its cloud config.
-func share(all map[string]any) (cloud map[string]any) {
+func share(all map[string]any, w wish) (cloud map[string]any) {
 	type m = map[string]any
 	type list = []any
 	pool, group := all["resource_pools"].(list)[0].(m), all["instance_groups"].(list)[0].(m)
@@ -391,6 +393,14 @@ func share(all map[string]any) (cloud map[string]any) {
 	if disks, ok := all["disk_pools"]; ok {
 		cloud["disk_types"] = disks
 		group["persistent_disk_type"] = group["persistent_disk_pool"]
+	}
+	if len(w.Named) > 0 {
+		var named, types list
+		for name, size := range sorted(w.Named) {
+			named = append(named, m{"name": name, "type": name})
+			types = append(types, m{"name": name, "disk_size": size})
+		}
+		group["persistent_disks"], cloud["disk_types"] = named, types
 	}
 	all["cloud_config"] = "cloud.yml"
 	all["stemcells"] = list{m{"alias": "default", "os": "local", "version": "latest", "url": pool["stemcell"].(m)["url"]}}
@@ -417,10 +427,15 @@ func (l *lab) writeReleases() error {
 		return err
 	}
 	own := map[string]string{
-		// The first job to start writes a mark to the disk.
+		// The first job to start writes a mark to each disk.
 		"lab/jobs/page/templates/pre-start.erb": string(spec) + `
-born=${VCAP_ROOT:-/var/vcap}/store/page/born
-[ -s "$born" ] || { echo "$$-$RANDOM-$(date +%s)" >"$born.new" && mv "$born.new" "$born"; }
+root=${VCAP_ROOT:-/var/vcap}
+for disk in "$root/store" "$root"/instance/disks/*; do
+  [ -d "$disk/" ] || continue
+  mkdir -p "$disk/page"
+  born=$disk/page/born
+  [ -s "$born" ] || { echo "$$-$RANDOM-$(date +%s)" >"$born.new" && mv "$born.new" "$born"; }
+done
 `,
 		"lab/src/page-server/version":          fmt.Sprintln(l.want.Source),
 		"lab/src/idle-tool/idle":               fmt.Sprintf("#!/bin/bash\n# %d\nexec sleep 1000000\n", l.want.Idle),
@@ -619,6 +634,11 @@ func (l *lab) deleteSnapshots() error {
 	return l.ofState("disks", "snapshots", "delete", "--older-than", "0s", "--yes")
 }
 
+// deleteOrphans deletes the orphans that the state records.
+func (l *lab) deleteOrphans() error {
+	return l.ofState("disks", "delete", "--older-than", "0s", "--yes")
+}
+
 // ofState runs a command that needs only the state, and must succeed.
 func (l *lab) ofState(args ...string) error {
 	cmd := exec.Command(l.bin, append(args, "--state", l.stateArgument())...)
@@ -673,7 +693,7 @@ func (l *lab) born(disk string) string {
 		return ""
 	}
 	for _, p := range inVMs(filepath.Join(filepath.Base(l.dir), "home")) {
-		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/vcap/store/page/born", p.pid)); err == nil {
+		if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/root%s/page/born", p.pid, namespace.GuestDisk(disk))); err == nil {
 			return strings.TrimSpace(string(data))
 		}
 	}

@@ -37,6 +37,17 @@ func scenarios() []scenario {
 		{name: "rotate", change: func(w *wish) { w.Password++; w.CA++; w.Leaf++ }, args: deploy},
 		{name: "stop", args: []string{"stop"}, after: []string{"start"}},
 		{name: "start", before: []string{"stop"}, args: []string{"start"}},
+		{name: "named", shape: "with named disks", empty: true, args: deploy},
+		{name: "named-change", shape: "with named disks", change: func(w *wish) {
+			kept := map[string]int{"data": w.Named["data"] + 1} // another type, a name removed, and one added
+			if w.Named["logs"] > 0 {
+				kept["wal"] = 64
+			} else {
+				kept["logs"] = 64
+			}
+			w.Named = kept
+		}, args: deploy},
+		{name: "named-recreate", shape: "with named disks", args: []string{"deploy", "--recreate"}},
 		{name: "deploy-v1", shape: "v1", empty: true, args: deploy},
 		{name: "delete-v1", shape: "v1", gone: true, args: []string{"delete"}},
 		{name: "resize-v1", shape: "v1", change: func(w *wish) { w.Disk++ }, args: deploy},
@@ -47,10 +58,11 @@ func scenarios() []scenario {
 // shapes are deployments that differ from newWish, by name.
 func shapes() map[string]func(*wish) {
 	return map[string]func(*wish){
-		"swapped":        func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
-		"with snapshots": func(w *wish) { w.Snapshot = true },
-		"with a type":    func(w *wish) { w.Moves, w.DiskProps = true, map[string]any{"type": "slow"} },
-		"with workers":   func(w *wish) { w.Shared, w.Workers = true, true },
-		"v1":             func(w *wish) { w.V1 = true },
+		"swapped":          func(w *wish) { w.Dynamic, w.Strategy = true, "create-swap-delete" },
+		"with snapshots":   func(w *wish) { w.Snapshot = true },
+		"with a type":      func(w *wish) { w.Moves, w.DiskProps = true, map[string]any{"type": "slow"} },
+		"with named disks": func(w *wish) { w.Shared, w.Disk, w.Named = true, 0, map[string]int{"data": 64, "logs": 64} },
+		"with workers":     func(w *wish) { w.Shared, w.Workers = true, true },
+		"v1":               func(w *wish) { w.V1 = true },
 	}
 }
