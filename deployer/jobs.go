@@ -158,6 +158,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 				Address:           j.address,
 				Host:              host,
 				Networks:          networks,
+				PersistentDisk:    persistentDisk(m),
 				GlobalProperties:  m.Properties,
 				ClusterProperties: m.Group.Properties,
 				JobProperties:     ref.Properties,
@@ -169,6 +170,19 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 		})
 	}
 	return jobs
+}
+
+// persistentDisk returns spec.persistent_disk: with a cloud config, the size of the disk that
+// the agent mounts, and nil with named disks, as a Director has them. create-env has nil.
+func persistentDisk(m *manifest.Manifest) *int {
+	size := 0
+	switch {
+	case len(m.CloudConfigs) == 0, len(m.Group.Disks) > 0:
+		return nil
+	case m.Group.Disk != nil:
+		size = m.Group.Disk.Size
+	}
+	return &size
 }
 
 // withCustom returns the job with the links of custom_provider_definitions.

@@ -95,6 +95,8 @@ type Context struct {
 	Address    string         // empty: spec.address is nil
 	Host       string         // spec.address if that is a name; empty: it is Address
 	Networks   map[string]any // by name: ip, netmask, gateway …; nil: one "default" with empty values
+	// PersistentDisk is spec.persistent_disk, the size of the disk in MiB; nil: it is nil.
+	PersistentDisk *int
 	// JobProperties replace the other properties; nil: the job has none of its own, and
 	// gets the GlobalProperties with the ClusterProperties merged over them.
 	GlobalProperties, ClusterProperties, JobProperties map[string]any
@@ -421,6 +423,9 @@ func (j *Job) facts(id string) map[string]any {
 	}
 	if c.Host != "" {
 		facts["address"] = c.Host
+	}
+	if c.PersistentDisk != nil {
+		facts["persistent_disk"] = *c.PersistentDisk
 	}
 	if len(j.links) > 0 {
 		facts["links"] = j.links

@@ -74,6 +74,7 @@ func sample() (Context, []artifact.Property) {
 	c := Context{
 		Name: "group", Index: 3, ID: "id-1", AZ: "z1", Bootstrap: true, Deployment: "dep", Address: "10.1.2.3",
 		Networks:         map[string]any{"private": map[string]any{"ip": "10.1.2.3", "dns_record_name": "d", "default": []any{"dns", "gateway"}}},
+		PersistentDisk:   new(64),
 		GlobalProperties: map[string]any{"a": map[string]any{"global": "g", "both": "g"}},
 		ClusterProperties: map[string]any{
 			"a":      map[string]any{"both": "c", "list": []any{1, 2.5, "x", map[string]any{"k": "v"}}, "off": false, "null": nil, "undeclared": 1},
@@ -141,6 +142,7 @@ func testContext(t *testing.T, cfg Config) {
 		{"spec", `<%= [spec.name, spec.id, spec.index, spec.address, spec.ip, spec.az, spec.bootstrap, spec.deployment, spec.release.name, spec.release.version, spec.job.name].inspect %>`,
 			`["group", "id-1", 3, "10.1.2.3", "10.1.2.3", "z1", true, "dep", "rel", "1.2", "job"]`},
 		{"spec networks", `<%= spec.networks.private.ip %> <%= spec.networks.methods(false).grep(/[^=]$/).first %> <%= spec.networks.to_h.values.first.default.inspect %>`, `10.1.2.3 private ["dns", "gateway"]`},
+		{"spec disk", `<%= spec.persistent_disk %>`, "64"},
 		{"spec unknown", `<%= spec.nope.inspect %>`, "nil"},
 		{"name and index", `<%= name %>/<%= index %>`, "job/3"},
 		{"properties", `<%= properties.a.both %> <%= properties.nope.inspect %> <%= properties.a.undeclared.inspect %> <%= properties.a.list[3].k %> <%= properties.respond_to?(:a) %> <%= properties.a.respond_to?(:x) %>`,
