@@ -271,7 +271,7 @@ func (d *Decision) warn(c *Choice, x Details) {
 	}
 	for _, o := range st.Own.Orphans {
 		again := func(n NamedWork) bool { return n.Action == Create && n.Name == o.Name }
-		if disk.Action == Create || slices.ContainsFunc(d.Named, again) {
+		if disk.Action == Create && o.Name == "" || slices.ContainsFunc(d.Named, again) {
 			add(Reason{Cause: OrphanStays, Subject: o.CID, To: o.Why})
 		}
 	}
