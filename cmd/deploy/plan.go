@@ -65,35 +65,7 @@ that a template makes, such as a hash, are shown.`,
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			var made deployer.PlanFile
-			err = c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) (err error) {
-				if made, err = deployer.MakePlan(ctx, opts); err != nil || html == "" {
-					return err
-				}
-				r, err := recorded(ctx, c, opts, made, nil)
-				if err != nil {
-					return err
-				}
-				return page.Write(html, r, c.Redactor.Shown)
-			})
-			if err != nil {
-				return err
-			}
-			if out != "" {
-				if err := writePlan(out, made); err != nil {
-					return err
-				}
-			}
-			switch {
-			case format == markdown:
-				c.Print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
-			case !c.JSON():
-				ui.WriteSteps(c.Writer(c.Out()), made.Plan.Steps, made.View.Rows)
-			}
-			if made.Plan.Nothing() {
-				return nil
-			}
-			return &exit.ChangesError{}
+			return planOne(cmd.Context(), c, opts, planOutput{format, out, html})
 		},
 	}
 	f := cmd.Flags()
@@ -111,6 +83,39 @@ that a template makes, such as a hash, are shown.`,
 	f.StringVar(&html, "html", "", "also write the plan as a page for browsers to this `FILE`")
 	f.Lookup("lock-wait").Hidden = true // A plan takes no lock, so it never waits for one.
 	return cmd
+}
+
+// planOne plans one instance, and prints and saves the plan.
+func planOne(ctx context.Context, c *cli.Console, opts deployer.Options, shown planOutput) error {
+	var made deployer.PlanFile
+	err := c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) (err error) {
+		if made, err = deployer.MakePlan(ctx, opts); err != nil || shown.html == "" {
+			return err
+		}
+		r, err := recorded(ctx, c, opts, made, nil)
+		if err != nil {
+			return err
+		}
+		return page.Write(shown.html, r, c.Redactor.Shown)
+	})
+	if err != nil {
+		return err
+	}
+	if shown.out != "" {
+		if err := writePlan(shown.out, made); err != nil {
+			return err
+		}
+	}
+	switch {
+	case shown.format == markdown:
+		c.Print(func(out *ui.Writer) { ui.Markdown(out, made.Deployment, made.View) })
+	case !c.JSON():
+		ui.WriteSteps(c.Writer(c.Out()), made.Plan.Steps, made.View.Rows)
+	}
+	if made.Plan.Nothing() {
+		return nil
+	}
+	return &exit.ChangesError{}
 }
 
 // markdown is the format for a comment on a pull request.
