@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -61,7 +62,7 @@ func fleetLine(out *Writer, e rollout.Event) {
 	case e.Kind == rollout.Begun:
 		fmt.Fprintf(out, "Fleet '%s', run %s, logs in '%s'\n%s\n", e.Record.Name, e.Run, e.Record.Logs, FleetNumbers(e.Record))
 		if !e.Record.Deletes() && !e.Record.Prunes() {
-			fleetRemoved(out, e.Record.Fleet, e.Record.Removed)
+			fleetRemoved(out, e.Record.Fleet, e.Record.Removed, e.Record.Numbers.Members)
 		}
 		fmt.Fprintln(out)
 	case e.Kind == rollout.Phase:
@@ -92,6 +93,6 @@ func fleetLine(out *Writer, e rollout.Event) {
 			}
 		}
 	case e.Kind == rollout.Over:
-		fmt.Fprintf(out, "\nMembers: %s\n", e.Record.Summary())
+		fmt.Fprintf(out, "\nMembers: %s\n", cmp.Or(e.Record.Summary(), "none"))
 	}
 }

@@ -30,7 +30,7 @@ func FleetPlan(out *Writer, r *rollout.Record) {
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, FleetNumbers(r))
 	if !r.Prunes() {
-		fleetRemoved(out, r.Fleet, r.Removed)
+		fleetRemoved(out, r.Fleet, r.Removed, r.Numbers.Members)
 	}
 	for _, m := range r.Members {
 		if m.Verdict == schedule.Failed {
@@ -51,16 +51,17 @@ func byName(members []*rollout.Member) []*rollout.Member {
 }
 
 // fleetRemoved prints the members that are no longer in the fleet file, but still
-// deployed, and the command that deletes them.
-func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed) {
+// deployed, and the command that deletes them. others is the number of members in the file.
+func fleetRemoved(out *Writer, fleetFile string, removed []rollout.Removed, others int) {
 	if len(removed) == 0 {
 		return
 	}
 	fmt.Fprintln(out, "No longer in the fleet file, but still deployed:")
-	for _, one := range slices.SortedStableFunc(slices.Values(removed), func(a, b rollout.Removed) int { return keyorder.Names(a.Name, b.Name) }) {
+	removed = slices.SortedStableFunc(slices.Values(removed), func(a, b rollout.Removed) int { return keyorder.Names(a.Name, b.Name) })
+	for _, one := range removed {
 		fmt.Fprintf(out, "  %s\n", out.clean(one.String(), maxMessage))
 	}
-	fmt.Fprintf(out, "  to delete: %s\n", rollout.DeleteRemoved(fleetFile))
+	fmt.Fprintf(out, "  to delete: %s\n", rollout.DeleteRemoved(fleetFile, removed, others))
 }
 
 // unplanned prints why a member cannot be planned, and what to do.

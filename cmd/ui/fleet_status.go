@@ -45,7 +45,7 @@ func FleetStatus(out *Writer, r *rollout.Record, running bool) {
 	}
 	table.Print()
 	fmt.Fprintf(out, "\n%s\n", r.Summary())
-	fleetRemoved(out, r.Fleet, r.Removed)
+	fleetRemoved(out, r.Fleet, r.Removed, r.Numbers.Members)
 	for _, m := range r.Members {
 		if m.Hint != "" && m.Verdict != schedule.Done {
 			fmt.Fprintf(out, "\n%s: what to do:\n", m.Name)
@@ -75,5 +75,5 @@ func FleetNow(out *Writer, n *rollout.Now) {
 		}
 	}
 	fmt.Fprintf(out, "\n%s: %s\n", count(len(n.Members), "member"), strings.Join(words, ", "))
-	fleetRemoved(out, n.File, n.Removed)
+	fleetRemoved(out, n.File, n.Removed, len(n.Members))
 }

@@ -74,7 +74,7 @@ func (v *Report) HTML() ([]byte, error) {
 }
 
 func (v *Report) page() page {
-	p := page{Report: v, Timeline: v.timeline(), DeleteRemoved: rollout.DeleteRemoved(v.File), MadeAt: report.Minute(v.Made)}
+	p := page{Report: v, Timeline: v.timeline(), DeleteRemoved: rollout.DeleteRemoved(v.File, v.Removed, len(v.Members)), MadeAt: report.Minute(v.Made)}
 	p.headline()
 	what := strings.ToUpper(v.Action[:min(len(v.Action), 1)]) + v.Action[min(len(v.Action), 1):]
 	p.Intro = fmt.Sprintf("%s of %s, started %s by %s@%s", what, count(len(v.Members), "member"), report.Minute(v.Started), v.By.User, v.By.Host)

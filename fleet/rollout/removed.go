@@ -56,9 +56,17 @@ func (r Removed) String() string {
 	return fmt.Sprintf("%s (%s)", r.Name, strings.Join(has, ", "))
 }
 
-// DeleteRemoved returns the command that deletes the removed members.
-func DeleteRemoved(fleetFile string) string {
-	return fmt.Sprintf("bootstrap fleet delete %s --removed", fleetFile)
+// DeleteRemoved returns the command that deletes the removed members. If the fleet has no
+// others, it names each: --removed deletes none because of an empty list.
+func DeleteRemoved(fleetFile string, removed []Removed, others int) string {
+	if others > 0 {
+		return fmt.Sprintf("bootstrap fleet delete %s --removed", fleetFile)
+	}
+	text := "bootstrap fleet delete " + fleetFile
+	for _, one := range removed {
+		text += " --only " + one.Name
+	}
+	return text
 }
 
 // knownOf returns the members that a record lists: those of the fleet file, and those
