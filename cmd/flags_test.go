@@ -315,6 +315,7 @@ func TestWrongUsage(t *testing.T) {
 		{"variables rotat m.yml", `variables has no command "rotat"; it has list, rotate. Did you mean "rotate"?`, "bootstrap variables --help"},
 		{"deploy", "deploy needs a manifest: bootstrap deploy MANIFEST; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap deploy --help"},
 		{"deploy m.yml SECRET", "deploy was given 2 arguments, which are too many: bootstrap deploy MANIFEST\n", "bootstrap deploy --help"},
+		{"restart m.yml web/1", "restart was given 2 arguments, which are too many: bootstrap restart {MANIFEST | --state FILE}; an instance is named with --instance GROUP/INDEX\n", "bootstrap restart --help"},
 		{"delete", "delete needs a manifest, or the state file: bootstrap delete {MANIFEST | --state FILE}; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap delete --help"},
 		{"ssh", "ssh needs a manifest, or the state file: bootstrap ssh {MANIFEST | --state FILE} [-- COMMAND...]; or have it named by a bootstrap.yml in this folder: bootstrap init writes both\n", "bootstrap ssh --help"},
 		{"ssh -- ls", "ssh needs a manifest, or the state file", "bootstrap ssh --help"},
@@ -354,6 +355,9 @@ func TestWrongUsage(t *testing.T) {
 		if code != exit.Usage || out != "" || !strings.Contains(errs, c.want) || !strings.Contains(errs, "Hint: see "+c.hint+"\n") || strings.Contains(errs, "SECRET") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %s", c.args, code, out, errs)
 		}
+	}
+	if code, _, errs := run(t, "restart", "web/1"); code != exit.NoState || !strings.Contains(errs, "is elsewhere, or name an instance with --instance web/1\n") {
+		t.Errorf("exit code %d, %s", code, errs)
 	}
 	if code, _, errs := run(t, "deploy", ""); code != exit.Usage || !strings.Contains(errs, "no manifest was named (the argument is empty)") {
 		t.Errorf("exit code %d, %s", code, errs)

@@ -108,7 +108,11 @@ func TooMany(cmd *cobra.Command, args []string) error {
 	if cmd.Args == nil || !strings.Contains(cmd.Use, " ") {
 		return fmt.Errorf("%s takes no arguments", ShortPath(cmd))
 	}
-	return fmt.Errorf("%s was given %d arguments, which are too many: %s", ShortPath(cmd), len(args), Form(cmd))
+	text := fmt.Sprintf("%s was given %d arguments, which are too many: %s", ShortPath(cmd), len(args), Form(cmd))
+	if cmd.Flags().Lookup("instance") != nil && slices.ContainsFunc(args, file.IsInstance) {
+		text += "; an instance is named with --instance GROUP/INDEX"
+	}
+	return errors.New(text)
 }
 
 // NoSuchCommand returns the error for an unknown subcommand of a command, or of the

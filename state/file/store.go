@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -88,8 +89,18 @@ func (e *MissingError) Name() string { return "state-missing" }
 
 func (e *MissingError) ExitCode() failure.Code { return failure.NoState }
 
+var instance = regexp.MustCompile(`^[A-Za-z0-9_-]+/[0-9a-f-]+$`)
+
+// IsInstance reports whether a path looks like an instance, web/1, as commands of the bosh
+// CLI take it.
+func IsInstance(path string) bool { return instance.MatchString(path) }
+
 func (e *MissingError) Hint() string {
-	return "nothing is deployed there; give --state if the state file is elsewhere"
+	text := "nothing is deployed there; give --state if the state file is elsewhere"
+	if IsInstance(e.Manifest) {
+		text += ", or name an instance with --instance " + e.Manifest
+	}
+	return text
 }
 
 // FolderError says that a folder was named as the manifest.
