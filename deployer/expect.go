@@ -161,7 +161,7 @@ func (r *run) silent(vm string) error {
 	switch {
 	case r.look.Facts.Busy():
 		err.Next = nextBusy
-	case r.look.Revived:
+	case r.look.Rebooted != "":
 		err.Next = nextReplace
 	}
 	return err

@@ -56,7 +56,7 @@ func (r *run) keepTimeline(status timeline.Status, failure error) *timeline.Time
 	}
 	t.VM = r.t.State.Get().CurrentVMCID
 	_, steps := r.t.Env.Timeline.Elapsed()
-	if steps == 0 && !r.hasChanged() || r.t.State.Fresh() || !instance.Exists(r.t.Dir) {
+	if steps == 0 && !r.hasChanged() && r.look.Rebooted == "" || r.t.State.Fresh() || !instance.Exists(r.t.Dir) {
 		return t
 	}
 	if steps > 0 {
@@ -83,7 +83,10 @@ func (r *run) event(t *timeline.Timeline, failure error) kept.Event {
 	if failure != nil {
 		e.Error = r.t.Env.Redact(failure.Error())
 	}
-	e.Changes = plan.Changed(r.plan)
+	if vm := r.look.Rebooted; vm != "" {
+		e.Changes = append(e.Changes, "reboot VM "+vm)
+	}
+	e.Changes = append(e.Changes, plan.Changed(r.plan)...)
 	st := r.t.State.Get()
 	for _, change := range plan.Resources(r.had, st.Resources()) {
 		if !slices.Contains(e.Changes, change) {

@@ -29,7 +29,7 @@ type Look struct {
 	Running  *agent.Client // client of the existing VM; nil: there is none
 	Swapped  *agent.Client // client of the VM that is replaced; nil: it does not answer
 	AskedCPI bool          // the CPI was asked
-	Revived  bool          // the VM was rebooted
+	Rebooted string        // CID of the VM that was rebooted; empty: none
 }
 
 // NewLook returns a look at a deployment whose state is open.

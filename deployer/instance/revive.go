@@ -60,7 +60,7 @@ func (l *Look) revive(ctx context.Context) error {
 	if err != nil || ctx.Err() != nil || !able {
 		return errors.Join(err, ctx.Err())
 	}
-	l.Revived = true
+	l.Rebooted = cid
 	return l.rec.Out.Do(fmt.Sprintf("Waiting for the agent on VM '%s'", cid), func(s *report.Stage) error {
 		waiting := s.Wait(ctx)
 		defer waiting.End()
