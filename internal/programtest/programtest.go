@@ -14,7 +14,8 @@ func Write(t testing.TB, path, text string) {
 	// program that is open for writing cannot be started (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { // #nosec G306 -- a program
+	err := os.WriteFile(path, []byte(text), 0o700) // #nosec G306 -- a program
+	if err != nil {
 		t.Fatal(err)
 	}
 }
