@@ -114,7 +114,7 @@ func Move(ctx context.Context, from, to Place) error {
 		return err
 	case was != "" && was != from.Name:
 		return fmt.Errorf("cannot move the deployment to %s: the one that was there was moved to %s, and nothing was changed", to.Name, was)
-	case there != nil && len(there.Instances) > 0 && !same(old, there):
+	case there != nil && len(there.Instances) > 0 && !sameRecord(old, there):
 		return fmt.Errorf("cannot move the deployment to %s: there is another one already; nothing was changed", to.Name)
 	}
 	if err := refuseBusy(ctx, from, old); err != nil {
@@ -188,8 +188,8 @@ func busy(ctx context.Context, path string, t *team.Copy) (by, err error) {
 	return by, err
 }
 
-// same reports whether two records have the same instances.
-func same(a, b *record.Record) bool {
+// sameRecord reports whether two records have the same instances.
+func sameRecord(a, b *record.Record) bool {
 	ids := func(r *record.Record) []string {
 		var list []string
 		for _, in := range slices.Concat(r.Instances, r.Former) {

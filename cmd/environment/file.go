@@ -318,12 +318,12 @@ func (r *reader) resolveSource(text string) string {
 // names reports whether the file names a path other than as the manifest.
 func (f *File) names(path string) bool {
 	return slices.ContainsFunc(f.others, func(other string) bool {
-		return other != f.Manifest && same(other, path)
+		return other != f.Manifest && samePath(other, path)
 	})
 }
 
-// same reports whether two paths lead to the same file.
-func same(a, b string) bool {
+// samePath reports whether two paths lead to the same file.
+func samePath(a, b string) bool {
 	one, errOne := filepath.Abs(a)
 	other, errOther := filepath.Abs(b)
 	if errOne == nil && errOther == nil && one == other {

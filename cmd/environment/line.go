@@ -350,7 +350,7 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 		return f, f.Manifest, nil
 	case folder:
 		return nil, "", fmt.Errorf("%s names no manifest: write manifest: PATH into it, or name the manifest on the command line", path)
-	case own == "" && (f.Manifest != "" && !same(f.Manifest, named) || f.Manifest == "" && f.names(named)):
+	case own == "" && (f.Manifest != "" && !samePath(f.Manifest, named) || f.Manifest == "" && f.names(named)):
 		return nil, "", nil
 	}
 	return f, "", nil
@@ -378,7 +378,7 @@ func trusted(f *File, getenv func(string) string) error {
 // safe reports whether a list of folders contains this one, or * for all.
 func safe(folder, list string) bool {
 	return slices.ContainsFunc(filepath.SplitList(list), func(one string) bool {
-		return one == "*" || one != "" && same(one, folder)
+		return one == "*" || one != "" && samePath(one, folder)
 	})
 }
 

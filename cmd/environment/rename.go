@@ -36,8 +36,8 @@ func Renames(from, to string) (list []Renamed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		named := func(r Renamed) bool { return same(r.Path, path) }
-		if f == nil || slices.ContainsFunc(list, named) || !slices.ContainsFunc(f.Values("vars-store"), func(store string) bool { return same(store, expanded) }) {
+		named := func(r Renamed) bool { return samePath(r.Path, path) }
+		if f == nil || slices.ContainsFunc(list, named) || !slices.ContainsFunc(f.Values("vars-store"), func(store string) bool { return samePath(store, expanded) }) {
 			continue
 		}
 		r, err := f.renamed(strings.TrimPrefix(to, from), to == "")

@@ -297,7 +297,7 @@ func (t *timeline) lanes(v *Report, s scale, members []*Member) {
 		top := float64(t.Top) + pitch*float64(i) + 1
 		l := lane{
 			Y: coord(top + (pitch-height)/2), Height: coord(height), Middle: coord(top + pitch/2 + 4), Class: class(m.Verdict),
-			Name: m.Name, About: about(v, m), Canary: m.Canary && !t.Dense,
+			Name: m.Name, About: describe(v, m), Canary: m.Canary && !t.Dense,
 		}
 		l.Line, l.MarkX = l.Y+l.Height/2, t.Left-14
 		l.DownY, l.DownHeight = l.Y+l.Height/4, l.Height/2
@@ -359,8 +359,8 @@ func (t *timeline) fill(l *lane, v *Report, s scale, m *Member) {
 // class returns the class by which a verdict has its colour.
 func class(v schedule.Verdict) string { return strings.ReplaceAll(v.String(), " ", "-") }
 
-// about returns the text that a browser shows when the mouse rests on a bar.
-func about(v *Report, m *Member) string {
+// describe returns the text that a browser shows when the mouse rests on a bar.
+func describe(v *Report, m *Member) string {
 	text := m.Name + ": " + v.word(m.Verdict)
 	if m.Started != nil {
 		text += fmt.Sprintf(", started %s UTC, took %s", clock(*m.Started), span(m.Seconds))

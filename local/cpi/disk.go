@@ -74,7 +74,7 @@ func checkDisk(size int, props map[string]any) error {
 	if size <= 0 {
 		return fail(cpi.TypeCloudError, "cannot make a disk of %d MiB: it must have at least 1", size)
 	}
-	return known("the disk's cloud_properties", props)
+	return refuseUnknown("the disk's cloud_properties", props)
 }
 
 // loadDisk reads the record of a disk, without its VM if that no longer exists.
@@ -293,7 +293,7 @@ func (c *call) update(ctx context.Context, cid string, size int, props map[strin
 	if size > d.Size && c.root.isImage(cid) {
 		uid, gid := namespace.Owner()
 		if err := volume.Grow(ctx, c.root.imageOf(cid), size, uid, gid); err != nil {
-			return fmt.Errorf("cannot resize disk '%s': %w", cid, needs(err))
+			return fmt.Errorf("cannot resize disk '%s': %w", cid, withCause(err))
 		}
 	}
 	d.Size = size

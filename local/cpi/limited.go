@@ -90,13 +90,13 @@ func (r *root) openImage(disk, vm string) (namespace.Disk, error) {
 		d.Mount, err = volume.Open(r.imageOf(disk))
 	}
 	if err != nil {
-		return d, fmt.Errorf("cannot mount disk '%s': %w", disk, needs(err))
+		return d, fmt.Errorf("cannot mount disk '%s': %w", disk, withCause(err))
 	}
 	return d, nil
 }
 
-// needs adds advice about what this machine lacks for disks that are file systems.
-func needs(err error) error {
+// withCause adds why this machine cannot have disks that are file systems.
+func withCause(err error) error {
 	var refused *volume.RefusedError
 	if err != nil && errors.As(volume.Can(), &refused) {
 		return fmt.Errorf("%s; %w", refused.Cause, err)
@@ -152,7 +152,7 @@ func (c *call) toFolder(ctx context.Context, disk string) error {
 			return err
 		}
 		if err := volume.Copy(ctx, image, copied); err != nil {
-			return needs(err)
+			return withCause(err)
 		}
 		if err := syncTree(copied); err != nil {
 			return err

@@ -45,7 +45,7 @@ func resolve(asked networks) (networks, error) {
 			network = map[string]any{}
 		}
 		props, _ := network["cloud_properties"].(map[string]any)
-		if err := known(fmt.Sprintf("the cloud_properties of network '%s'", name), props, kindProperty); err != nil {
+		if err := refuseUnknown(fmt.Sprintf("the cloud_properties of network '%s'", name), props, kindProperty); err != nil {
 			return nil, err
 		}
 		ip, _ := network["ip"].(string)

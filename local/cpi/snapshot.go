@@ -40,7 +40,7 @@ func (c *call) snapshotOwners(d disk) string {
 func (c *call) fill(ctx context.Context, d *disk, of snapshot) error {
 	from := filepath.Join(c.root.path(snapshots(), of.CID), "data")
 	if c.root.isImage(d.CID) {
-		return needs(volume.Fill(ctx, from, c.root.imageOf(d.CID)))
+		return withCause(volume.Fill(ctx, from, c.root.imageOf(d.CID)))
 	}
 	to := filepath.Join(c.root.path(disks(), d.CID), "data")
 	if err := os.Remove(to); err != nil {

@@ -70,7 +70,7 @@ func checkLight(props map[string]any) error {
 	if infrastructure, ok := props["infrastructure"]; ok && infrastructure != "local" {
 		return fail(cpi.TypeCloudError, "cannot use a light stemcell for the infrastructure '%v': this CPI needs one for 'local', such as embedded:local-stemcell, or one for warden or docker with its image", infrastructure)
 	}
-	return known("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture")
+	return refuseUnknown("the stemcell's cloud_properties", props, "infrastructure", "name", "version", "os_type", "os_distro", "architecture")
 }
 
 func (c *call) hasStemcell(context.Context) (any, error) {
@@ -104,8 +104,8 @@ func (c *call) deleteStemcell(ctx context.Context) (any, error) {
 	return nil, c.root.sweepImages()
 }
 
-// known returns an error for properties that this CPI would ignore.
-func known(where string, props map[string]any, keys ...string) error {
+// refuseUnknown returns an error for properties that this CPI would ignore.
+func refuseUnknown(where string, props map[string]any, keys ...string) error {
 	var unknown []string
 	for key := range props {
 		if !slices.Contains(keys, key) {

@@ -152,7 +152,7 @@ func (c *call) giveDisk(ctx context.Context, d *disk, many bool) error {
 // copyDisk copies the data of a disk to a new folder.
 func (c *call) copyDisk(ctx context.Context, d disk, to string) error {
 	if c.root.isImage(d.CID) {
-		return needs(volume.Copy(ctx, c.root.imageOf(d.CID), to))
+		return withCause(volume.Copy(ctx, c.root.imageOf(d.CID), to))
 	}
 	// If it is a link, it would lead to files of the machine.
 	if data := c.dataDir(d); !isFolder(data) {

@@ -57,7 +57,7 @@ const (
 const machineProperty = "machine"
 
 func checkProperties(where string, props map[string]any) error {
-	if err := known(where, props, append(vmSizes(), machineProperty, usersProperty, initProperty)...); err != nil {
+	if err := refuseUnknown(where, props, append(vmSizes(), machineProperty, usersProperty, initProperty)...); err != nil {
 		return err
 	}
 	for _, p := range []struct {

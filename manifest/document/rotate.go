@@ -127,7 +127,7 @@ func (e *evaluation) choose(r Rotation, of []*evaluation) ([]Rotated, error) {
 	rotated := make([]Rotated, len(order))
 	for i, key := range order {
 		rotated[i] = c.by[key]
-		rotated[i].Why = why(key, names, r, c.values[key])
+		rotated[i].Why = reasonOf(key, names, r, c.values[key])
 		if rotated[i].Why == "" {
 			rotated[i].Why = related(key, order, c.defs, c.uses)
 		}
@@ -209,8 +209,8 @@ func (c *choice) named(e *evaluation, r Rotation) (keys []string, err error) {
 	return keys, nil
 }
 
-// why returns the reason why a variable was selected, or "" if it was not.
-func why(name string, names []string, r Rotation, value any) string {
+// reasonOf returns why a variable was selected, or "" if it was not.
+func reasonOf(name string, names []string, r Rotation, value any) string {
 	switch {
 	case !slices.Contains(names, name):
 		return ""

@@ -116,7 +116,7 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 		}
 		fallthrough
 	case "https":
-		if err := known(u.Query()); err != nil {
+		if err := refuseUnknown(u.Query()); err != nil {
 			return nil, err
 		}
 		server := openWeb(u, client(nil), secrets)
@@ -126,8 +126,8 @@ func connect(ctx context.Context, u *url.URL, secrets []string, cfg Config) (Doc
 	return nil, fmt.Errorf("its scheme %s:// is unknown; want a path, or one of %s", u.Scheme, strings.Join(forms(), ", "))
 }
 
-// known returns an error if an address has parameters other than these.
-func known(query url.Values, names ...string) error {
+// refuseUnknown returns an error if an address has parameters other than these.
+func refuseUnknown(query url.Values, names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case slices.Contains(names, name):

@@ -33,7 +33,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if bucket == "" || u.User != nil {
 		return nil, errors.New("want s3://BUCKET/PREFIX; credentials come from the environment, as for the AWS CLI")
 	}
-	if err := known(query, "region", "endpoint"); err != nil {
+	if err := refuseUnknown(query, "region", "endpoint"); err != nil {
 		return nil, err
 	}
 	settings, err := awsSettings(ctx, query.Get("region"))

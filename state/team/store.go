@@ -99,7 +99,7 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	var d Document
-	err := again(ctx, func(ctx context.Context) (err error) {
+	err := retry(ctx, func(ctx context.Context) (err error) {
 		d, err = s.docs.Get(ctx, s.full(name))
 		return err
 	})
@@ -111,7 +111,7 @@ func (s *Store) get(ctx context.Context, name string) (Document, error) {
 func (s *Store) put(ctx context.Context, name string, data []byte, was string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	err = again(ctx, func(ctx context.Context) error {
+	err = retry(ctx, func(ctx context.Context) error {
 		if version, err = s.docs.Put(ctx, s.full(name), data, was); err == nil {
 			return nil
 		}
@@ -124,8 +124,8 @@ func (s *Store) put(ctx context.Context, name string, data []byte, was string) (
 	return version, err
 }
 
-// again calls a function up to three times, while it fails for a temporary reason.
-func again(ctx context.Context, do func(context.Context) error) error {
+// retry calls a function up to three times, while it fails for a temporary reason.
+func retry(ctx context.Context, do func(context.Context) error) error {
 	pauses, tries := wait.Jitter(100*time.Millisecond, time.Second), 0
 	for {
 		one, cancel := ctx, context.CancelFunc(func() {})
@@ -256,7 +256,7 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 func (s *Store) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	return again(ctx, func(ctx context.Context) error { return s.docs.Remove(ctx, s.full(name)) })
+	return retry(ctx, func(ctx context.Context) error { return s.docs.Remove(ctx, s.full(name)) })
 }
 
 // redact replaces the secrets of an address in the text of an error.
