@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/deployer/plan"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/keyorder"
@@ -90,8 +91,12 @@ func joinChanges(changes []string) string {
 	text, last := "", ""
 	for i, c := range changes {
 		at := max(strings.LastIndexByte(c, ' '), 0)
+		if strings.HasSuffix(c, " "+plan.NamedDisk) {
+			at = len(c) - len(" "+plan.NamedDisk)
+		}
 		action, what := c[:at], c[at:]
 		switch {
+		case i > 0 && c == changes[i-1]: // another named disk
 		case i > 0 && action == last:
 			text += "," + what
 		case i > 0:

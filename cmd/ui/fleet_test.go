@@ -123,10 +123,11 @@ func TestFleetTerminal(t *testing.T) {
 
 func TestChangesTogether(t *testing.T) {
 	for want, changes := range map[string][]string{
-		"":                           nil,
-		"create stemcell, vm, disk":  {"create stemcell", "create vm", "create disk"},
-		"replace vm; create jobs":    {"replace vm", "create jobs"},
-		"update in place jobs, tags": {"update in place jobs", "update in place tags"},
+		"":                            nil,
+		"create stemcell, vm, disk":   {"create stemcell", "create vm", "create disk"},
+		"replace vm; create jobs":     {"replace vm", "create jobs"},
+		"update in place jobs, tags":  {"update in place jobs", "update in place tags"},
+		"create vm, named disk, jobs": {"create vm", "create named disk", "create named disk", "create jobs"},
 	} {
 		if got := joinChanges(changes); got != want {
 			t.Errorf("%q: %q, want %q", changes, got, want)

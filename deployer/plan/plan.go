@@ -136,12 +136,12 @@ type Row struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// Outage returns the steps during which the service is down, in order, and each group as
-// one step.
+// Outage returns the steps during which the service is down, in order, each group as one
+// step, and the same step for several disks once.
 func (v View) Outage() []string {
 	var list []string
 	for i, r := range v.Rows {
-		if r.Down && (r.Of == "" || i == 0 || v.Rows[i-1].Of != r.Of) {
+		if r.Down && (i == 0 || cmp.Or(v.Rows[i-1].Of, v.Rows[i-1].Step) != cmp.Or(r.Of, r.Step)) {
 			list = append(list, string(cmp.Or(r.Of, r.Step)))
 		}
 	}
