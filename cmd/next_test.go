@@ -22,10 +22,13 @@ func TestWithTarget(t *testing.T) {
 		return &deployer.Options{Config: instance.Config{Database: address}, Options: instance.Options{Manifest: "m.yml"}}
 	}
 	state := &deployer.Options{Options: instance.Options{StateFile: "s.json"}}
+	one := &deployer.Options{Options: instance.Options{Manifest: "m.yml", Instance: "web/1"}}
 	for _, c := range []struct {
 		target     *deployer.Options
 		text, want string
 	}{
+		{one, "`bootstrap deploy MANIFEST`, `bootstrap status MANIFEST --instance db/0`", "`bootstrap deploy m.yml --instance web/1`, `bootstrap status m.yml --instance db/0`"},
+		{one, "`bootstrap deploy MANIFEST` for all instances, `bootstrap deploy MANIFEST` without --instance", "`bootstrap deploy m.yml` for all instances, `bootstrap deploy m.yml` without --instance"},
 		{nil, "`bootstrap deploy MANIFEST`", "`bootstrap deploy MANIFEST`"},
 		{whole, `try "bootstrap deploy MANIFEST --fix": it`, `try "bootstrap deploy ` + all + ` --fix": it`},
 		{whole, "(bootstrap state leftovers MANIFEST)", "(bootstrap state leftovers 'my lab.yml' --state s.json)"},

@@ -20,8 +20,9 @@ import (
 )
 
 // namedCommand matches a command in a message. MANIFEST is the placeholder for
-// the arguments that name the deployment. An instance may follow.
-var namedCommand = regexp.MustCompile("\\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2}) MANIFEST\\b(?: --instance ([^\\s`\"]+))?")
+// the arguments that name the deployment. An instance may follow, or words that say that
+// the command is about all.
+var namedCommand = regexp.MustCompile("\\bbootstrap((?: [a-z]+(?:-[a-z]+)*){1,2}) MANIFEST\\b(?: --instance ([^\\s`\"]+))?([`\"] (?:for all instances|without --instance)\\b)?")
 
 // quotedCommand matches a command in a hint, which is in quotes.
 var quotedCommand = regexp.MustCompile("[\"`](bootstrap [^\"`]+)[\"`]")
@@ -60,12 +61,15 @@ func (c *Console) WithTargetOf(target *deployer.Options, text string) string {
 		parts := namedCommand.FindStringSubmatch(named)
 		words, of := strings.Fields(parts[1]), *target
 		of.Instance = cmp.Or(parts[2], of.Instance)
+		if parts[3] != "" {
+			of.Instance = ""
+		}
 		if cmd, _, err := c.line.root.Find(words); err == nil && cmd != c.line.root {
 			if args := c.memberArgs(cmd, &of); args != "" {
-				return "bootstrap " + args
+				return "bootstrap " + args + parts[3]
 			}
 		}
-		return strings.TrimSuffix("bootstrap"+parts[1]+" "+c.targetArgs(words, &of), " ")
+		return strings.TrimSuffix("bootstrap"+parts[1]+" "+c.targetArgs(words, &of), " ") + parts[3]
 	})
 }
 
