@@ -64,7 +64,7 @@ func orphanOf(st state.State, cid string) (state.Orphan, error) {
 	case d.ID == st.CurrentDiskID:
 		return state.Orphan{}, fmt.Errorf("disk %s is the current one, not an orphan", cid)
 	case st.Uses(*d):
-		return state.Orphan{}, fmt.Errorf("disk %s is in use under the name %s, and no orphan", cid, st.NameOf(cid))
+		return state.Orphan{}, fmt.Errorf("disk %s is in use under the name %s, so it is not an orphan", cid, st.NameOf(cid))
 	}
 	return state.Orphan{}, fmt.Errorf("disk %s is unused, not an orphan: the next deploy deletes it", cid)
 }

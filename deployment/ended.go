@@ -37,8 +37,8 @@ func (e *EndedError) Error() string {
 	return text + "the same command does what is left"
 }
 
-// separator returns what is between failures and what follows: a new line if a failure has
-// several, such as those of a log.
+// separator returns the text between the failures and the advice: a line break if a failure
+// has several lines, such as a log.
 func (e *EndedError) separator() string {
 	if slices.ContainsFunc(e.Failures, func(f string) bool { return strings.Contains(f, "\n") }) {
 		return "\n"

@@ -17,23 +17,23 @@ import (
 	"bootstrap/state/file"
 )
 
-// Changes are what a command has changed, for bootstrap events: besides what runs on an
-// instance record themselves.
+// Changes are the changes of a command for bootstrap events, without those that a run on an
+// instance records itself.
 type Changes struct {
 	mu   sync.Mutex
 	in   *kept.Folder // nil: nothing was changed
 	list []change
 }
 
-// change is what happened to some instances, variables or packages.
+// change is one action on some instances, variables or packages.
 type change struct {
 	what  string // as in "create"
 	names []string
 }
 
-// Several makes the running command an event of the deployment whose record is in the folder
-// dir. what happened to names, as in "ignore" and "web/0"; empty: the command has begun to
-// change something. home is ~/.bosh.
+// Several makes the running command an event of the deployment whose record is in the
+// folder dir. what is the action on the names, as "ignore" on "web/0"; empty: the command
+// has begun to change something. home is ~/.bosh.
 func (c *Changes) Several(home, dir, what string, names ...string) {
 	c.add(kept.OfSeveral(home, dir), what, names)
 }

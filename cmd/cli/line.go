@@ -98,8 +98,8 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// ofRuns returns the flags that a run about several instances gives the process of each,
-// although no person has typed them.
+// ofRuns returns the flags that a run on several instances adds to the command of each
+// instance: no person has typed them.
 func ofRuns() []string {
 	return []string{"bootstrap-yml", "events", "instance", "lock-wait", "yes"}
 }

@@ -82,8 +82,8 @@ func (s *stateChoice) events(cmd *cobra.Command, args []string) ([]observe.SeenE
 	return newestFirst(events), nil
 }
 
-// eventsOfOne returns the events of a state; with whole those of the deployment, too, if it
-// has had several instances.
+// eventsOfOne returns the events of a state. With whole, it adds the events of the
+// deployment, if that had several instances.
 func eventsOfOne(ctx context.Context, one stateFile, home string, whole bool) (events []observe.SeenEvent, err error) {
 	if whole {
 		if events, err = eventsOfAll(ctx, one, home, nil); err != nil {
@@ -102,8 +102,8 @@ func newestFirst(list []observe.SeenEvent) []observe.SeenEvent {
 	return list
 }
 
-// eventsOfAll returns what commands have changed of a deployment as a whole, if it has or had
-// several instances. known are the events of its instances.
+// eventsOfAll returns the events of a deployment as a whole, if it has or had several
+// instances. known are the events of its instances.
 func eventsOfAll(ctx context.Context, of stateFile, home string, known []observe.SeenEvent) ([]observe.SeenEvent, error) {
 	at := of.place()
 	list, _, err := at.Versions(ctx)

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// OfSeveral returns the folder for what this machine remembers of a deployment with several
-// instances as a whole. It stays when the deployment is deleted. home is ~/.bosh, and record
-// the folder of the deployment's record.
+// OfSeveral returns the folder for this machine's records of a deployment with several
+// instances as a whole. It stays when the deployment is deleted. home is ~/.bosh, and
+// record the folder of the deployment's record.
 func OfSeveral(home, record string) Folder {
 	if abs, err := filepath.Abs(record); err == nil {
 		record = abs

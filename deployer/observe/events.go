@@ -56,10 +56,10 @@ func Events(home string, versions []file.Version) []SeenEvent {
 	return eventsOf(runs, usable)
 }
 
-// EventsOfSeveral is like Events for what commands have changed of a deployment with several
-// instances as a whole. dir is the folder of its record, and known are the events of its
-// instances: they are not listed again. Versions of an unknown command have changes that
-// commands about one instance have made.
+// EventsOfSeveral is like Events, for a deployment with several instances as a whole. dir
+// is the folder of its record, and known are the events of its instances: they are not
+// listed again. Versions of an unknown command contain the changes of commands about one
+// instance.
 func EventsOfSeveral(home, dir string, versions []SeenVersion, known []SeenEvent) []SeenEvent {
 	if n := len(versions); n > 0 && !versions[n-1].First {
 		versions[n-1].By = "" // What it has changed is unknown: the version before it was removed.

@@ -34,8 +34,8 @@ func (p *placement) place() error {
 	return nil
 }
 
-// leaveEmpty leaves out the instances of which nothing exists, if the group has at least so
-// many too many.
+// leaveEmpty drops the instances without any resource, unless there are more of them than
+// the group has instances too many.
 func (p *placement) leaveEmpty() {
 	empty := func(r *Recorded) bool { return r.Empty && !r.Ignored && reason(p.group, *r) == Fewer }
 	number, left := 0, -p.group.Instances

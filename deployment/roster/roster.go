@@ -1,9 +1,9 @@
 // Package roster decides which instances a deployment has: from the number, zones and
-// static addresses that its instance groups ask for, and from the existing instances. It
-// is pure. The rules are those of BOSH's Director, with two exceptions. If some of the
-// instances with persistent disks must be deleted, those stay that balance the zones
-// best, and of these the ones with the lowest index. Instances of which nothing exists go
-// first, so that a person can choose which ones go.
+// static addresses that its instance groups ask for, and from the existing instances. It is
+// pure. The rules are those of BOSH's Director, with two exceptions. If some of the
+// instances with persistent disks must be deleted, those stay that balance the zones best,
+// and of these the ones with the lowest index. Instances without any resource are deleted
+// first, so that a person can choose some with delete --instance.
 package roster
 
 import (

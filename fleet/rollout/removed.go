@@ -139,8 +139,8 @@ func (r *Record) RemovedFrom(f *fleet.Fleet, home string) []Removed {
 	return list
 }
 
-// stillDeployed returns what the state at path, or the record of instances beside it,
-// records. ok is false if it records nothing, or if the state has moved to one of the
+// stillDeployed returns the resources in the state at path, or in the record of instances
+// beside it. ok is false if it records nothing, or if the state has moved to one of the
 // present members or is an old copy of a member's state.
 func stillDeployed(path, home string, present map[string]bool, living func() map[string]bool) (one Removed, ok bool) {
 	one.State = path

@@ -28,8 +28,8 @@ func Write(path string, data []byte) error {
 // of the program: for these, opening a pipe would wait for a process that reads from it.
 func Replace(path string, data []byte) error { return ReplaceBy(path, text(data)) }
 
-// ReplaceBy is like Replace, with what write writes. If that returns an error, the file
-// stays as it is.
+// ReplaceBy is like Replace, but the function write writes the content. If it returns an
+// error, the file stays as it is.
 func ReplaceBy(path string, write func(io.Writer) error) error {
 	return replace(path, write, func(temp *os.File) error { return dress(temp, path) })
 }
