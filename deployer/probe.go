@@ -12,8 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/proxy"
+	"bootstrap/manifest"
 	"bootstrap/network"
 )
 
@@ -27,29 +29,59 @@ func probePorts() []int { return []int{22, 80, 443, 6868} }
 // probe warns of each newly reserved address that answers: another machine uses it, and
 // the ledger does not know that.
 func (a *reservations) probe(ctx context.Context) {
-	dial := a.rec.Env.Route.Dial
-	if dial == nil { // The VM is reached directly.
+	warnOfAnswers(ctx, a.rec.Env.Route.Dial, a.in.Manifest, a.planned.Changes, a.rec.Out.Warning)
+}
+
+// probeSeveral is probe for the instances of a deployment. m is the manifest of one of them.
+func probeSeveral(ctx context.Context, opts Options, m *manifest.Manifest, planned []network.Outcome) error {
+	r := newRun(opts)
+	defer r.t.Env.Close()
+	if err := r.t.Env.OpenRoute(ctx); err != nil {
+		return err
+	}
+	var changes []network.Change
+	for _, o := range planned {
+		changes = append(changes, o.Changes...)
+	}
+	warnOfAnswers(ctx, r.t.Env.Route.Dial, m, changes, func(text string) {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: text})
+	})
+	return ctx.Err()
+}
+
+// dialer connects to an address; nil: directly.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// warnOfAnswers warns of each address that the changes reserve and that answers.
+func warnOfAnswers(ctx context.Context, dial dialer, m *manifest.Manifest, changes []network.Change, warn func(string)) {
+	if dial == nil {
 		dial = proxy.Direct().DialContext
 	}
 	ports := probePorts()
-	if port, err := strconv.Atoi(a.in.Manifest.CPI.MBusURL.Port()); err == nil && !slices.Contains(ports, port) {
+	if port, err := strconv.Atoi(m.CPI.MBusURL.Port()); err == nil && !slices.Contains(ports, port) {
 		ports = append(ports, port)
 	}
-	for _, c := range a.planned.Changes {
-		if c.Action != network.Reserve || c.Reason.Kind == network.InUse || c.Reservation.Kind == network.Floating {
-			continue
-		}
-		addr := c.Reservation.Block.Addr()
-		if why := probed(ctx, dial, addr, ports); why != "" {
-			a.rec.Out.Warning(fmt.Sprintf("address %s of network %s answers (%s), although nobody has reserved it: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", addr, c.Reservation.Network, why))
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c network.Change) bool {
+		return c.Action != network.Reserve || c.Reason.Kind == network.InUse || c.Reservation.Kind == network.Floating
+	})
+	whys := make([]string, len(changes))
+	_ = guard.Each(ctx, probesAtOnce, len(changes), func(i int) {
+		whys[i] = probed(ctx, dial, changes[i].Reservation.Block.Addr(), ports)
+	})
+	for i, c := range changes {
+		if whys[i] != "" {
+			warn(fmt.Sprintf("address %s of network %s answers (%s), although nobody has reserved it: if another machine has it, put it into `reserved` of its subnet, and run `bootstrap deploy MANIFEST` again", c.Reservation.Block.Addr(), c.Reservation.Network, whys[i]))
 		}
 	}
 }
 
+// probesAtOnce is how many addresses are probed at the same time.
+const probesAtOnce = 16
+
 // probed returns how a machine at the address answers; empty: none answers. This machine
 // refuses connections to all its loopback addresses, so a refusal from there shows
 // nothing.
-func probed(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), addr netip.Addr, ports []int) string {
+func probed(ctx context.Context, dial dialer, addr netip.Addr, ports []int) string {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	found := make(chan string, len(ports))

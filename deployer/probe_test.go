@@ -4,7 +4,12 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"net/url"
+	"strings"
 	"testing"
+
+	"bootstrap/manifest"
+	"bootstrap/network"
 )
 
 // An address answers if one of its ports is open. If this machine refuses a connection to
@@ -33,5 +38,29 @@ func TestAnswers(t *testing.T) {
 	}
 	if why := other(net.ErrClosed); why != "" {
 		t.Errorf("another error: %q", why)
+	}
+}
+
+// Only new addresses are probed, those of all instances, at the port of the agent, too.
+func TestWarnOfAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.8.0.79:0")
+	if err != nil {
+		t.Skipf("one loopback address only: %v", err)
+	}
+	defer l.Close()
+	m := &manifest.Manifest{}
+	m.CPI.MBusURL = &url.URL{Scheme: "https", Host: l.Addr().String()}
+	change := func(last byte, action network.Action, why network.ReasonKind) network.Change {
+		addr := netip.AddrFrom4([4]byte{127, 8, 0, last})
+		return network.Change{Action: action, Reservation: network.Reservation{Network: "default", Block: netip.PrefixFrom(addr, 32)}, Reason: network.Reason{Kind: why}}
+	}
+	var warnings []string
+	warnOfAnswers(t.Context(), nil, m, []network.Change{
+		change(78, network.Reserve, network.New), change(79, network.Reserve, network.New),
+		change(79, network.Reserve, network.InUse), change(79, network.Bind, network.Same),
+	}, func(text string) { warnings = append(warnings, text) })
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "address 127.8.0.79 of network default answers (port ") {
+		t.Errorf("%q", warnings)
 	}
 }

@@ -8,13 +8,15 @@ import (
 
 	"bootstrap/addresses"
 	"bootstrap/deployer/instance"
+	"bootstrap/manifest"
 	"bootstrap/network"
 )
 
 // ReserveSeveral reserves the addresses of several instances in the ledger, all of them in
-// one transaction, in which addresses of renamed instances also get their new names. taken is true, and nothing is reserved, if the outcomes are not the
-// planned ones, because another deployment has reserved an address since.
-func ReserveSeveral(ctx context.Context, opts Options, networks []network.Network, asked []network.Instance, planned []network.Outcome) (taken bool, err error) {
+// one transaction, in which addresses of renamed instances also get their new names. taken
+// is true, and nothing is reserved, if the outcomes are not the planned ones, because
+// another deployment has reserved an address since.
+func ReserveSeveral(ctx context.Context, opts Options, d *manifest.Deployment, asked []network.Instance, planned []network.Outcome) (taken bool, err error) {
 	reserves := func(o network.Outcome) bool {
 		return o.Was != "" || slices.ContainsFunc(o.Changes, func(c network.Change) bool { return c.Action == network.Reserve })
 	}
@@ -23,7 +25,7 @@ func ReserveSeveral(ctx context.Context, opts Options, networks []network.Networ
 	}
 	err = withLedger(ctx, opts, func(ledger *addresses.Ledger) error {
 		run := uuid.NewString()
-		got, err := ledger.Reserve(ctx, run, networks, asked)
+		got, err := ledger.Reserve(ctx, run, d.Networks, asked)
 		if err != nil {
 			return err
 		}
@@ -38,6 +40,9 @@ func ReserveSeveral(ctx context.Context, opts Options, networks []network.Networ
 		}
 		return nil
 	})
+	if err == nil && !taken && opts.Probe {
+		err = probeSeveral(ctx, opts, d.Groups[0].Manifest, planned)
+	}
 	return taken, err
 }
 

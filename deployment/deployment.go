@@ -61,7 +61,7 @@ func (d *Draft) reserve(ctx context.Context, opts deployer.Options) error {
 	if d.deployment == nil { // all instances are deleted
 		return nil
 	}
-	taken, err := deployer.ReserveSeveral(ctx, opts, d.deployment.Networks, d.asked, d.outcomes)
+	taken, err := deployer.ReserveSeveral(ctx, opts, d.deployment, d.asked, d.outcomes)
 	if err == nil && taken {
 		err = &TakenError{}
 	}
