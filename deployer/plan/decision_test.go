@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 		"no disk wanted":      {want: func(w *wanted) { w.Disk = nil }, plan: []string{"vm replace: its persistent disk is removed", "disk orphan: the manifest does not ask for it", "jobs create"}},
 		"disk not mounted":    {facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk attach: it is not mounted"}},
 		"first disk":          {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, facts: func(f *Facts) { f.Mounted = nil }, plan: []string{"disk create: new"}},
-		"other disk mounted":  {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment has not recorded it", "disk create: new", "jobs create"}},
+		"other disk mounted":  {state: func(s *state.State) { s.Disks, s.CurrentDiskID = nil, "" }, plan: []string{"vm replace: disk disk-1 is mounted, but this deployment does not use it", "disk create: new", "jobs create"}},
 		"recreate disks":      {want: func(w *wanted) { w.Asked.RecreateDisks = true }, plan: []string{"disk migrate: --recreate-persistent-disks"}},
 		"list of jobs":        {want: func(w *wanted) { w.Applied[PartJobs] = "z" }, plan: []string{"jobs update in place: some were added, removed or moved"}},
 		"disk grows, delete-create": {want: func(w *wanted) { w.Strategy, w.Disk.Size = "delete-create", 128 },

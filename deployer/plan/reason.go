@@ -134,7 +134,7 @@ var words = map[Cause]string{
 	OriginUnknown:    "it is unknown what it was created from: --adopt-from MANIFEST names its manifest, --adopt-vm keeps it as it is",
 	MBusRemoved:      "env.bosh.mbus was removed",
 
-	ForeignDisk:    "disk {subject} is mounted, but this deployment has not recorded it",
+	ForeignDisk:    "disk {subject} is mounted, but this deployment does not use it",
 	NoSecondDisk:   "the CPI could not attach a second disk, and moving the data needs one",
 	DiskTaken:      "its persistent disk is removed",
 	NeedsNewVM:     "with CPI API version 1, an agent learns of a disk only when create_vm is called",
