@@ -70,8 +70,8 @@ func findOldWays(dir, osName string, refs []manifest.JobRef) document.Problems {
 	return found
 }
 
-// uses returns the first place below dir, by name of the file, where a line other than
-// a comment matches. Files that cannot be read have nothing to say.
+// uses returns the first place below dir, by name of the file, where a line other than a
+// comment matches. Files that cannot be read are skipped.
 func uses(dir string, names *regexp.Regexp) (word, file string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

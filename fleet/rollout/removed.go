@@ -31,7 +31,7 @@ type Removed struct {
 	Disks []string `json:"disks,omitempty"` // CIDs
 	// Instances are the names of its instances, if its record has several.
 	Instances []string `json:"instances,omitempty"`
-	// Problem is why its state cannot be read; empty: it can.
+	// Problem says why its state cannot be read; empty: it was read.
 	Problem string `json:"problem,omitempty"`
 }
 
