@@ -14,7 +14,8 @@ import (
 // CPIs do so when they attach or detach a disk; then the VM has lost its jobs.
 func mayRemake(k plan.Kind) bool {
 	switch k {
-	case plan.CreateDisk, plan.AttachDisk, plan.ChangeDisk, plan.MigrateDisk, plan.UpdateTags, plan.CleanUp:
+	case plan.CreateDisk, plan.AttachDisk, plan.ChangeDisk, plan.MigrateDisk, plan.CreateNamed, plan.AttachNamed, plan.OrphanNamed,
+		plan.UpdateTags, plan.CleanUp:
 		return true
 	}
 	return false
@@ -98,9 +99,14 @@ func (j *jobs) uploadLost(ctx context.Context, machine string) error {
 }
 
 // mountAgain mounts the current disk on a VM that was created again, unless it is
-// mounted.
+// mounted, and gives the named disks their names again.
 func (ds *disks) mountAgain(ctx context.Context) error {
 	st := ds.rec.State.Get()
+	if names := associations(st); len(names) > 0 {
+		if err := ds.agent.Associate(ctx, names); err != nil {
+			return err
+		}
+	}
 	d := st.Disk()
 	if d == nil {
 		return nil

@@ -238,7 +238,7 @@ func Recorded(r *record.Record, home string) func(*record.Instance) VM {
 		}
 		return VM{
 			Installation: st.InstallationID, CID: st.CurrentVMCID, Detached: st.Detached(),
-			Empty: st.CurrentVMCID == "" && st.Disk() == nil && !st.Detached(),
+			Empty: st.CurrentVMCID == "" && len(st.UsedDisks()) == 0 && !st.Detached(),
 		}
 	}
 }

@@ -87,16 +87,16 @@ func snapshotsOfAll(c *cli.Console, all *record.Record, of []*record.Instance) (
 }
 
 func newSnapshotsTake(c *cli.Console) *cobra.Command {
-	of := &aboutSnapshots{c: c, do: deployer.TakeSnapshot, chosen: func(_ *deployer.Options, _ string, st state.State) []string {
-		if d := st.Disk(); d != nil {
-			return []string{d.CID}
+	of := &aboutSnapshots{c: c, do: deployer.TakeSnapshot, chosen: func(_ *deployer.Options, _ string, st state.State) (list []string) {
+		for _, d := range st.UsedDisks() {
+			list = append(list, d.CID)
 		}
-		return nil
+		return list
 	}, none: errors.New("no instance has a disk to take a snapshot of")}
 	return of.command(&cobra.Command{
 		Use:   "take {MANIFEST | --state FILE} [GROUP/INDEX]",
-		Short: "Take a snapshot of the current disk",
-		Long: `Take takes a snapshot of the current disk, if the CPI can. The jobs continue to run
+		Short: "Take a snapshot of each disk in use",
+		Long: `Take takes a snapshot of each disk in use, if the CPI can. The jobs continue to run
 and to write: stop them before, if their data must be complete.`,
 		Example: "  bootstrap disks snapshots take manifest.yml\n  bootstrap disks snapshots take cluster.yml db/0",
 	})

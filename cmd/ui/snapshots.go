@@ -17,7 +17,7 @@ type Snapshot struct {
 	Disk       string    `json:"disk"`               // CID
 	Size       int       `json:"size_mib,omitempty"` // of the disk; absent: unknown
 	Taken      time.Time `json:"taken"`
-	// Current is true if the disk is the current one.
+	// Current is true if the disk is in use.
 	Current bool `json:"of_current_disk"`
 }
 
@@ -25,8 +25,8 @@ type Snapshot struct {
 func SnapshotsOf(st state.State) []Snapshot {
 	list := []Snapshot{}
 	for _, s := range st.Own.Snapshots {
-		d := st.Disk()
-		list = append(list, Snapshot{CID: s.CID, Disk: s.Disk, Size: s.Size, Taken: s.Taken.UTC(), Current: d != nil && d.CID == s.Disk})
+		of := func(d state.Disk) bool { return d.CID == s.Disk }
+		list = append(list, Snapshot{CID: s.CID, Disk: s.Disk, Size: s.Size, Taken: s.Taken.UTC(), Current: slices.ContainsFunc(st.UsedDisks(), of)})
 	}
 	return list
 }

@@ -202,6 +202,7 @@ func TestUsedVariables(t *testing.T) {
 		"a VM of an earlier version":    {st: vm, used: []string{"a", "b"}, lost: "the vars store creds.yml does not exist", inTeam: "restore vars.yml.age there"},
 		"a VM that uses one":            {st: some, used: []string{"b"}, lost: "the deployment has VM vm-1", inTeam: "bootstrap secrets init --state creds.yml"},
 		"a disk that a person may want": {st: state.State{CurrentDiskID: "d", Disks: []state.Disk{{ID: "d", CID: "disk-1"}}}, used: []string{"a", "b"}, lost: "the deployment has disk disk-1", inTeam: "creds.yml has no vars store"},
+		"a named disk":                  {st: state.State{Disks: []state.Disk{{ID: "d", CID: "disk-1"}}, Own: state.Own{NamedDisks: []state.NamedDisk{{Name: "data", ID: "d"}}}}, used: []string{"a", "b"}, lost: "the deployment has disk disk-1", inTeam: "creds.yml has no vars store"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,11 +54,11 @@ func (t *Instance) currentState() (st state.State, found bool, err error) {
 func RefuseLostStore(st state.State, stateName, shown string, exists, team bool) error {
 	what := "VM " + st.CurrentVMCID
 	if st.CurrentVMCID == "" {
-		disk := st.Disk()
-		if disk == nil {
+		disks := st.UsedDisks()
+		if len(disks) == 0 {
 			return nil
 		}
-		what = "disk " + disk.CID
+		what = "disk " + disks[0].CID
 	}
 	if exists {
 		return nil
@@ -75,7 +75,7 @@ func RefuseLostStore(st state.State, stateName, shown string, exists, team bool)
 // UsedAlready returns the variables among names that the VM uses: all of them if the
 // state does not have that list.
 func UsedAlready(st state.State, names []string) []string {
-	if st.CurrentVMCID == "" && st.Disk() == nil {
+	if st.CurrentVMCID == "" && len(st.UsedDisks()) == 0 {
 		return nil
 	}
 	if st.Own.Variables == nil {
