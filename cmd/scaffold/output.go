@@ -187,7 +187,7 @@ func (r *Request) refuseExisting() error {
 		}
 	}
 	if len(existing) > 0 && !r.Force {
-		return &ExistsError{Paths: existing}
+		return &ExistsError{Paths: existing, Beside: r.Manifest != ""}
 	}
 	return nil
 }
@@ -212,9 +212,9 @@ func (r *Request) write(all []*output) error {
 	}
 	switch {
 	case !r.Force && len(different) > 0:
-		return &ExistsError{Paths: different}
+		return &ExistsError{Paths: different, Beside: r.Manifest != ""}
 	case !r.Force && len(existing) == len(all):
-		return &ExistsError{Paths: existing}
+		return &ExistsError{Paths: existing, Beside: r.Manifest != ""}
 	}
 	before, err := readAll(existing)
 	if err != nil {
@@ -298,7 +298,10 @@ func makeFolders(dir string) (made []string, err error) {
 }
 
 // ExistsError lists the files that would have been overwritten.
-type ExistsError struct{ Paths []string }
+type ExistsError struct {
+	Paths  []string
+	Beside bool // the folder is that of a manifest, and cannot be another one
+}
 
 func (e *ExistsError) Error() string {
 	const most = 3
@@ -312,5 +315,9 @@ func (e *ExistsError) Error() string {
 	} else if len(e.Paths) == 1 {
 		verb, them = "exists", "it"
 	}
-	return fmt.Sprintf("%s already %s and nothing was written; name another folder, or overwrite %s with --force", text, verb, them)
+	other := "name another folder"
+	if e.Beside {
+		other = "move " + them + " to another folder"
+	}
+	return fmt.Sprintf("%s already %s and nothing was written; %s, or overwrite %s with --force", text, verb, other, them)
 }
