@@ -61,6 +61,19 @@ func (s *State) Attached(name string) bool {
 	return n != nil && s.CurrentVMCID != "" && n.VM == s.CurrentVMCID
 }
 
+// DoubtNamed records of each named disk that it may not be attached, unless a later state
+// has the same disk attached to the same VM: a deploy attaches it then. The agent reports
+// only mounted disks.
+func (s *State) DoubtNamed(later State) {
+	for i := range s.Own.NamedDisks {
+		n := &s.Own.NamedDisks[i]
+		d, now := s.Named(n.Name), later.Named(n.Name)
+		if d == nil || now == nil || d.CID != now.CID || n.VM != later.CurrentVMCID || !later.Attached(n.Name) {
+			n.VM = ""
+		}
+	}
+}
+
 // unname removes the names of disks for which drop is true.
 func (s *State) unname(drop func(id string) bool) {
 	s.Own.NamedDisks = slices.DeleteFunc(slices.Clone(s.Own.NamedDisks), func(n NamedDisk) bool { return drop(n.ID) })

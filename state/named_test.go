@@ -91,3 +91,32 @@ func TestCheckRefusesNamedDisks(t *testing.T) {
 		}
 	}
 }
+
+// An earlier state is believed only as far as the later one has the same disks attached.
+func TestDoubtNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(later *State)
+		want   string
+	}{
+		"the same":          {func(*State) {}, "data logs"},
+		"another disk":      {func(st *State) { st.AddDisk("disk-2", 64, nil); st.SetNamed("logs", st.Disks[2].ID, "vm-1") }, "data"},
+		"a detached disk":   {func(st *State) { st.SetNamed("data", st.Disks[0].ID, "") }, "logs"},
+		"an orphan":         {func(st *State) { st.Orphan(*st.Named("data"), "why", time.Now()) }, "logs"},
+		"another VM":        {func(st *State) { st.CurrentVMCID = "vm-2" }, ""},
+		"an unreadable one": {func(st *State) { *st = State{} }, ""},
+	} {
+		s, later := named(t), named(t)
+		c.change(&later)
+		s.DoubtNamed(later)
+		var got []string
+		for _, n := range s.Own.NamedDisks {
+			if s.Attached(n.Name) {
+				got = append(got, n.Name)
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: attached are %q, want %q", name, got, c.want)
+		}
+	}
+}

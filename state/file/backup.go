@@ -241,6 +241,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 		// Only later versions show how the call ended.
 		s.note("In version %d, %s had not ended: the next run finds out its result", serial, in.Method)
 	}
+	old.DoubtNamed(s.current)
 	return s.become(ctx, old, list[0].Serial)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -294,6 +295,26 @@ func TestRestore(t *testing.T) {
 	}
 	if data, err := os.ReadFile(path + ".damaged"); err != nil || string(data) != "{" {
 		t.Errorf("damaged file: %s, %v", data, err)
+	}
+}
+
+// A named disk of an earlier version may have been detached since then.
+func TestRestoreNamedDisks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	runs(t, path,
+		func(s *state.State) {
+			s.CurrentVMCID, s.Disks = "vm-1", []state.Disk{{ID: "d", CID: "disk-1"}, {ID: "e", CID: "disk-2"}}
+			s.SetNamed("data", "d", "vm-1")
+			s.SetNamed("logs", "e", "vm-1")
+		},
+		func(s *state.State) { s.Orphan(s.Disks[0], "not wanted", time.Time{}) })
+	r, err := Restore(t.Context(), path, 1, false, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if st := r.Get(); st.Named("data") == nil || st.Attached("data") || !st.Attached("logs") {
+		t.Errorf("restored %+v", st.Own.NamedDisks)
 	}
 }
 
