@@ -128,6 +128,9 @@ func (s *State) forgetSnapshot(cid string) {
 }
 
 func (s *State) forgetVM(cid string) {
+	if s.Own.GoneDiskVM == cid {
+		s.Own.GoneDiskVM = ""
+	}
 	if s.CurrentVMCID == cid {
 		s.CurrentVMCID = ""
 		s.Own.AgentID, s.Own.Address, s.Own.Group, s.Own.Reached = "", "", "", false
@@ -139,6 +142,9 @@ func (s *State) forgetVM(cid string) {
 }
 
 func (s *State) forgetDisk(cid string) {
+	if s.Attached(s.NameOf(cid)) {
+		s.Own.GoneDiskVM = s.CurrentVMCID
+	}
 	s.Disks = slices.DeleteFunc(s.Disks, func(d Disk) bool { return d.CID == cid })
 	s.Own.Orphans = slices.DeleteFunc(s.Own.Orphans, func(o Orphan) bool { return o.CID == cid })
 }

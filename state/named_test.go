@@ -52,8 +52,11 @@ func TestNamedOrphan(t *testing.T) {
 		t.Errorf("adopted %+v", d)
 	}
 	s.Forget("delete_disk", "disk-data")
-	if len(s.Own.NamedDisks) > 0 {
-		t.Errorf("a deleted disk has a name: %+v", s.Own.NamedDisks)
+	if len(s.Own.NamedDisks) > 0 || s.Own.GoneDiskVM != "vm-1" {
+		t.Errorf("a deleted disk has a name, or its VM is not known: %+v", s.Own)
+	}
+	if s.Forget("delete_vm", "vm-1"); s.Own.GoneDiskVM != "" {
+		t.Error("a deleted VM still has a disk that does not exist")
 	}
 	if data, err := json.Marshal(s.Own); err != nil || strings.Contains(string(data), "named_disks") {
 		t.Errorf("%s, %v", data, err)

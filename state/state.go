@@ -124,6 +124,9 @@ type Own struct {
 	// NamedDisks are the disks of persistent_disks, with their records in Disks. The keys
 	// of create-env have no place for names.
 	NamedDisks []NamedDisk `json:"named_disks,omitempty"`
+	// GoneDiskVM is the CID of the VM whose agent still knows a named disk that does not
+	// exist any more: with another disk, that agent would not start again.
+	GoneDiskVM string `json:"gone_disk_vm,omitempty"`
 	// Orphans are disks that no VM uses and that only a person may delete.
 	Orphans []Orphan `json:"orphans,omitempty"`
 	// Snapshots are copies of disks. Only a person deletes them.

@@ -105,7 +105,8 @@ func diskWork(w Wishes, st state.State, f Facts, vm, disk Action) DiskWork {
 // not.
 func diskReplaces(w Wishes, st state.State, f Facts, disk Change, named []NamedWork) (why Reason, must bool) {
 	foreign := slices.IndexFunc(f.Mounted, func(cid string) bool { return DiskOf(st, cid) == nil })
-	attached := slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.VM != "" && o.VM == st.CurrentVMCID })
+	attached := slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.VM != "" && o.VM == st.CurrentVMCID }) ||
+		st.Own.GoneDiskVM != "" && st.Own.GoneDiskVM == st.CurrentVMCID
 	switch {
 	case disk.Action != Keep && foreign >= 0:
 		// The agent would use the other disk as the target of a migration.

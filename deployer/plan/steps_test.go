@@ -123,6 +123,7 @@ func changes() map[string]func(world) {
 		"named disk, orphan attached": func(x world) {
 			x.st.Own.Orphans = append(x.st.Own.Orphans, state.Orphan{CID: "disk-7", Name: "data", VM: "vm-1"})
 		},
+		"named disk, forgotten":        func(x world) { x.st.Own.GoneDiskVM = "vm-1" },
 		"named disk, mounted by a job": func(x world) { named(x, "vm-1"); x.f.Mounted = append(x.f.Mounted, "disk-n1") },
 		"dns of several":               func(x world) { x.w.DNS, x.w.DNSFirst = true, true },
 	}
