@@ -156,55 +156,73 @@ func (d *Decision) decideVM(w Wishes, st state.State, f Facts) (Change, error) {
 
 // list adds all changes, and what is kept.
 func (d *Decision) list(c *Choice, x Details) {
-	w, st, f, vm, disk, jobs := c.w, c.st, c.f, c.VM, c.Disk, c.Jobs
-	sc := Change{What: Stemcell, Name: w.Stemcell, Action: Keep}
-	if (vm.Action == Create || vm.Action == Replace) && !uploaded(st, w.Stemcell) {
+	d.Changes = append(d.Changes, d.stemcell(c), withReasons(c.VM, Create, x.Machine, x.Limits, x.Network))
+	if c.w.Disk != nil || c.Disk.Action != Keep {
+		d.Changes = append(d.Changes, withReasons(c.Disk, Migrate, x.DiskLimit))
+	}
+	for _, n := range c.Named {
+		d.Changes = append(d.Changes, withReasons(n, Create, x.DiskLimit))
+	}
+	d.Changes = append(d.Changes, c.Jobs)
+	d.compile(c, x)
+	if c.VM.Action == Keep {
+		d.addSmall(c.w, c.st)
+	}
+	d.addAddresses(x.Addresses)
+	d.addUnused(c)
+	d.addRecords(c)
+}
+
+// stemcell returns the change of the stemcell.
+func (d *Decision) stemcell(c *Choice) Change {
+	sc, old := Change{What: Stemcell, Name: c.w.Stemcell, Action: Keep}, c.st.Stemcell()
+	if !c.NewVM() {
+		return sc
+	}
+	d.DropsStemcell = old != nil && old.Name+"/"+old.Version != c.w.Stemcell
+	if !uploaded(c.st, c.w.Stemcell) {
 		sc.Action, sc.Why = Create, []Reason{{Cause: NotUploaded}}
-		if old := st.Stemcell(); old != nil {
+		if old != nil {
 			sc.Why = []Reason{{Cause: StemcellReplaced, Subject: old.Name + "/" + old.Version}}
 		}
 	}
-	if old := st.Stemcell(); old != nil && (vm.Action == Create || vm.Action == Replace) {
-		d.DropsStemcell = old.Name+"/"+old.Version != w.Stemcell
+	return sc
+}
+
+// withReasons adds facts about a new object to its reasons, if the change creates or
+// replaces it, or has the other action, which creates one, too.
+func withReasons(c Change, other Action, facts ...Reason) Change {
+	if c.Action != Create && c.Action != Replace && c.Action != other {
+		return c
 	}
-	if vm.Action == Create || vm.Action == Replace {
-		vm.Why = slices.Clone(vm.Why)
-		for _, of := range []Reason{x.Machine, x.Limits, x.Network} {
-			if of.Cause != "" {
-				vm.Why = append(vm.Why, of)
-			}
+	c.Why = slices.Clone(c.Why)
+	for _, of := range facts {
+		if of.Cause != "" {
+			c.Why = append(c.Why, of)
 		}
 	}
-	for i, n := range c.Named {
-		if x.DiskLimit.Cause != "" && (n.Action == Create || n.Action == Replace) {
-			c.Named[i].Why = append(slices.Clone(n.Why), x.DiskLimit)
-		}
-	}
-	if x.DiskLimit.Cause != "" && (disk.Action == Create || disk.Action == Migrate) {
-		disk.Why = append(slices.Clone(disk.Why), x.DiskLimit)
-	}
-	d.Changes = append(d.Changes, sc, vm)
-	if w.Disk != nil || disk.Action != Keep {
-		d.Changes = append(d.Changes, disk)
-	}
-	d.Changes = append(append(d.Changes, c.Named...), jobs)
-	d.compile(c, x)
-	if vm.Action == Keep {
-		d.addSmall(w, st)
-	}
-	d.addAddresses(x.Addresses)
-	for _, left := range unused(st) {
+	return c
+}
+
+// addUnused adds what the state owns and nothing uses.
+func (d *Decision) addUnused(c *Choice) {
+	for _, left := range unused(c.st) {
 		switch left.Action = Remove; {
-		case left.What == Stemcell && d.NewVM() && left.Name == w.stemcellCID(st):
+		case left.What == Stemcell && c.NewVM() && left.Name == c.w.stemcellCID(c.st):
 			continue // The new VM is created from this stemcell: the first create_vm has failed.
-		case left.What == Disk && left.Name == d.Disk.Begun, left.What == Disk && disk.Action == Migrate && vm.Action == Keep && slices.Contains(f.Mounted, left.Name):
+		case left.What == Disk && left.Name == d.Disk.Begun, left.What == Disk && c.Disk.Action == Migrate && c.VM.Action == Keep && slices.Contains(c.f.Mounted, left.Name):
 			continue // The resumed migration uses this disk or deletes it afterwards.
-		case left.What == Disk && w.Asked.KeepOldDisk:
+		case left.What == Disk && c.w.Asked.KeepOldDisk:
 			left = Change{What: State, Action: Note, Why: []Reason{{Cause: DiskKept, Subject: left.Name}}}
 		}
 		d.Changes = append(d.Changes, left)
 	}
-	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, vm.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseRecords(w, st)) > 0) {
+}
+
+// addRecords adds what is only recorded, in the state or in the vars store.
+func (d *Decision) addRecords(c *Choice) {
+	w, st := c.w, c.st
+	if !d.Records() && (st.CurrentManifestSHA != w.Digest || !sameParts(st.Own.Made, w.MadeOf(st, c.VM.Action)) || !sameApplied(st.Own.Applied, w.Applied) || len(releaseRecords(w, st)) > 0) {
 		d.Changes = append(d.Changes, Change{What: State, Action: Note, Why: []Reason{recordReason(w, st)}})
 	}
 	for _, name := range w.Replaced {
