@@ -246,8 +246,8 @@ func (c *crowd) find(vm, name string) []string {
 	return strings.Fields(string(out))
 }
 
-// nothingLeft checks that a delete has left no VM, disk, stemcell, address, process or
-// file.
+// nothingLeft checks that a delete has left no VM, disk, stemcell, address or process, and no
+// file but the events, which say who has deleted the deployment.
 func (c *crowd) nothingLeft() {
 	for _, what := range []string{"vms/vm-*", "disks/disk-*", "stemcells/*"} {
 		if list, _ := filepath.Glob(c.path("home/.bosh/local/" + what)); len(list) > 0 {
@@ -266,7 +266,7 @@ func (c *crowd) nothingLeft() {
 	var files []string
 	for _, dir := range []string{"home", "tmp"} {
 		check(c.t, filepath.WalkDir(c.path(dir), func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && d.Name() != "cache" && d.Name() != "addresses.db" {
+			if err == nil && !d.IsDir() && !slices.Contains([]string{"cache", "addresses.db", "events.json"}, d.Name()) {
 				files = append(files, strings.TrimPrefix(path, c.dir))
 			}
 			return err
