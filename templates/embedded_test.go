@@ -76,6 +76,9 @@ func TestNothingLeaks(t *testing.T) {
 // that need neither.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds of a processor")
+	}
 	job := newJob(t, "job", map[string]string{"f": `<% %w[resolv net/http net/https drb open-uri socket io/console io/wait io/nonblock].each { |name| require name } %><%=
 		[Resolv::IPv4::Regex.match?("10.0.0.1"), Net::HTTP::Get.new("/x").path, URI("http://h/p").host, IO.console, DRb::DRbObject.name].inspect %>`})
 	dir := t.TempDir()
