@@ -390,8 +390,8 @@ func (d *disks) associate(name string, disk diskSettings) error {
 	return enable(disk.Path, d.vm.Path("instance", "disks", name), 0o755)
 }
 
-// keepOnly removes the links to other disks. The real agent leaves them, but there they lead
-// to no device; here a job could change the folder of a disk that is kept as an orphan.
+// keepOnly removes the links to other disks. The real agent leaves them; here a job could
+// change the folder of a disk that is kept as an orphan.
 func (d *disks) keepOnly(names map[string]bool) error {
 	return removeLinks(d.vm.Path("instance", "disks"), func(name string) bool { return !names[name] })
 }
