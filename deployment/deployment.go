@@ -125,7 +125,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 		going := *was
 		going.Going = string(g.Why)
 		draft.Record.Instances = append(draft.Record.Instances, &going)
-		if g.Disk && (g.Why == roster.ZonesGiven || g.Why == roster.ZonesRemoved) {
+		if g.Disk && !g.Empty && (g.Why == roster.ZonesGiven || g.Why == roster.ZonesRemoved) {
 			draft.Lost = append(draft.Lost, g)
 		}
 	}

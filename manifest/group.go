@@ -22,6 +22,9 @@ func (r *reader) readGroups(top document.Value) {
 				continue
 			}
 			group := r.readGroup(item)
+			if r.shared != nil {
+				readOrigins(item)
+			}
 			if first {
 				r.manifest.Group = group
 			}

@@ -201,6 +201,26 @@ func (g *Group) Identify(who Identity, zone string, blocks map[string]netip.Pref
 	return of.Place(zone, blocks)
 }
 
+// Apart returns the manifest of an existing instance that the deployment does not describe
+// any more: its group, zone or networks are gone. It has the CPI, and how the agent is
+// reached at an address, but no jobs. addr may be invalid: it is not known.
+func (d *Deployment) Apart(ctx context.Context, who Member, zone string, addr netip.Addr) (*Manifest, error) {
+	own := d
+	if d.scoped != nil {
+		var err error
+		if own, err = d.scoped.read(ctx, who.Values()); err != nil {
+			return nil, err
+		}
+	}
+	m := *own.Common
+	m.Identity, m.Group = &who.Identity, InstanceGroup{Name: who.Group}
+	m.Placement = &Placement{Networks: d.Networks, Group: network.Group{Name: who.Group}, Zone: zone, mbus: m.CPI.MBusURL, tunnel: m.CPI.SSHTunnel}
+	if addr.IsValid() {
+		m.reachAt(addr.String())
+	}
+	return &m, nil
+}
+
 // readMany reads all instance groups of a deployment.
 func (r *reader) readMany(top document.Value) {
 	common, d := r.manifest, r.many
@@ -234,7 +254,7 @@ func (r *reader) readMany(top document.Value) {
 		list.add(place, one.Group.Name, one.Group.Name != "")
 		lifecycle, _ := item.Get("lifecycle").Text()
 		g.Errand = lifecycle == "errand"
-		g.From = readOrigins(item.Get("migrated_from"))
+		g.From = readOrigins(item)
 		if p := one.Placement; p != nil {
 			g.Group = p.Group
 			g.Zones = item.Get("azs").Texts() // The manifest's order decides between zones that are equal otherwise.
@@ -315,12 +335,24 @@ func (r *reader) readRules(all, own document.Value) Rules {
 	return rules
 }
 
-// readOrigins reads migrated_from.
-func readOrigins(list document.Value) []Origin {
+// readOrigins reads migrated_from of an instance group.
+func readOrigins(group document.Value) []Origin {
 	var origins []Origin
-	for i, item := range list.Items() {
+	zones := names{open: group.Get("azs").Pending()}
+	for _, item := range group.Get("azs").Items() {
+		name, ok := item.Text()
+		zones.add(item, name, ok)
+	}
+	for i, item := range group.Get("migrated_from").Items() {
+		if !item.IsNull() && !sections.Map(item, "instance_groups[].migrated_from[]") {
+			continue
+		}
 		name, ok := item.Get("name").Required(fmt.Sprintf("the name of the group in migrated_from[%d]", i))
-		zone, _ := item.Get("az").Text()
+		place := item.Get("az")
+		zone, given := place.Text()
+		if given { // an instance in another zone would be deleted and created again
+			zones.checkAs(place, zone, "a zone", "azs of the group", "DeploymentInvalidMigratedFromJob")
+		}
 		if ok {
 			origins = append(origins, Origin{Name: name, Zone: zone})
 		}

@@ -65,16 +65,26 @@ func (m *Manifest) Place(zone string, blocks map[string]netip.Prefix) (*Manifest
 		}
 	}
 	if len(p.Group.Zones) > 0 != (zone != "") || zone != "" && !slices.Contains(p.Group.Zones, zone) {
-		return nil, fmt.Errorf("cannot place the instance in the zone %q: the manifest says %q", zone, p.Group.Zones)
+		return nil, &UnplacedError{Why: fmt.Sprintf("it is in the zone %q, and azs of its group has %q", zone, p.Group.Zones)}
 	}
 	for _, w := range p.Group.Wishes {
 		n, _ := network.Find(p.Networks, w.Network)
 		if _, err := n.Settings(w, p.Blocks[w.Network], zone); err != nil {
-			return nil, err
+			return nil, &UnplacedError{Why: err.Error()}
 		}
 	}
 	placed.settle()
 	return &placed, nil
+}
+
+// UnplacedError says that a manifest has no place for an existing instance: not its zone,
+// or not its addresses.
+type UnplacedError struct {
+	Why string
+}
+
+func (e *UnplacedError) Error() string {
+	return "the manifest has no place for the instance: " + e.Why
 }
 
 // Reached returns the manifest with the agent at an address, if the manifest leaves the
@@ -112,7 +122,15 @@ func (m *Manifest) settle() {
 		}
 	}
 	m.Group.Networks = refs
-	if ip, unknown := m.Address(); p.mbus != nil && !unknown && unspecified(p.mbus) {
+	if ip, unknown := m.Address(); !unknown {
+		m.reachAt(ip)
+	}
+}
+
+// reachAt puts the address of the instance where mbus and ssh_tunnel have 0.0.0.0.
+func (m *Manifest) reachAt(ip string) {
+	p := m.Placement
+	if p.mbus != nil && unspecified(p.mbus) {
 		own := *p.mbus
 		own.Host = ip
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.Is6() {
@@ -127,7 +145,7 @@ func (m *Manifest) settle() {
 		}
 		m.CPI.MBusURL, m.CPI.MBus = &own, own.String()
 	}
-	if ip, unknown := m.Address(); p.tunnel != nil && !unknown && unspecified(&url.URL{Host: p.tunnel.Host}) {
+	if p.tunnel != nil && unspecified(&url.URL{Host: p.tunnel.Host}) {
 		own := *p.tunnel
 		own.Host = ip
 		m.CPI.SSHTunnel = &own

@@ -117,8 +117,12 @@ var sections = keys.Table{
 		{Key: "healthcheck", Form: keys.Section, Of: "instance_groups[].healthcheck[]", List: true, About: "Tests of the service from the machine on which bootstrap runs; other tools ignore them."},
 		{Key: "tags", Form: keys.Tags, About: "With a cloud config: tags that the CPI puts on the VM, beside those of the manifest."},
 		{Key: "update", Form: keys.Section, Of: "update", About: "With a cloud config: how the VM is updated, in place of the manifest's update."},
-		{Key: "migrated_from", Form: keys.Map, List: true, About: "With a cloud config: groups (name, az) whose instances become those of this group."},
+		{Key: "migrated_from", Form: keys.Section, Of: "instance_groups[].migrated_from[]", List: true, About: "With a cloud config: groups whose instances become those of this group."},
 	}, Ignored: []string{"consumes", "provides"}},
+	{Name: "instance_groups[].migrated_from[]", Read: []keys.Field{
+		{Key: "name", Form: keys.Word, Need: true, About: "Name of an instance group of the last deploy, or of this one."},
+		{Key: "az", Form: keys.Word, About: "Zone of its instances, if they have none so far: one in azs of this group."},
+	}},
 	{Name: "instance_groups[].persistent_disks[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name under which jobs find the disk, in /var/vcap/instance/disks."},
 		{Key: "type", Form: keys.Word, Need: true, About: "Name of a disk type in disk_types."},

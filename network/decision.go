@@ -19,6 +19,9 @@ type Instance struct {
 	// Swap is true if the new VM is created before the old one is deleted, and Replace
 	// if the VM is replaced for another reason than its addresses.
 	Swap, Replace bool
+	// Chosen are the automatic addresses that were chosen for the instance together with those
+	// of others, by network: it gets these, and not the lowest free ones, if they are free.
+	Chosen map[string]netip.Addr
 	// LastKnown are the last addresses of the VM on dynamic networks, by network.
 	LastKnown map[string]netip.Addr
 }

@@ -18,6 +18,10 @@ func (d *decider) reserve(in *instance, w *want) error {
 		if holder != nil {
 			return d.inUse(in, r, *holder)
 		}
+	} else if block, ok, err := d.wanted(in, w); err != nil {
+		return err
+	} else if ok {
+		r.Block = block
 	} else {
 		block, ok, err := d.lowest(w.network, in.Zone)
 		if err != nil {
@@ -31,6 +35,22 @@ func (d *decider) reserve(in *instance, w *want) error {
 	d.chosen = append(d.chosen, r)
 	w.change, w.done = Change{Action: Reserve, Reservation: r, Reason: d.cause(in, w, r)}, true
 	return nil
+}
+
+// wanted returns the address that was chosen for the instance before, if it is free and the
+// network can give it.
+func (d *decider) wanted(in *instance, w *want) (netip.Prefix, bool, error) {
+	addr, ok := in.Chosen[w.Network]
+	s, found := w.network.holding(addr)
+	if !ok || !found {
+		return netip.Prefix{}, false, nil
+	}
+	r := Reservation{Scope: w.network.Scope, Owner: in.Owner, Network: w.Network, Kind: w.kind(), Block: blockAt(addr, s.bits())}
+	if d.obstacle(in, w, r).Kind != Same {
+		return netip.Prefix{}, false, nil
+	}
+	holder, err := d.holder(r)
+	return r.Block, err == nil && holder == nil, err
 }
 
 // cause returns why the instance cannot keep its address.

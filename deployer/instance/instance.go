@@ -82,7 +82,10 @@ type Inputs struct {
 	Manifest *manifest.Manifest // including the chosen addresses
 	// Deployment has all instances of the manifest, if the run is about one of several.
 	Deployment *manifest.Deployment
-	Replaced   []string // variables that the VM uses and that get new values
+	// Apart is true if the manifest does not describe the instance any more: it has only the
+	// CPI.
+	Apart    bool
+	Replaced []string // variables that the VM uses and that get new values
 }
 
 // Record is the state of a deployment and this machine's record of it. Lock and Peek fill

@@ -54,15 +54,13 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 // operations or variables.
 func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
-	// The manifest has no address for a former instance, and may have no group for it, so
-	// the record of its last deploy is used.
 	asked := !t.From.Usual && !t.From.isFormer() && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")
 		}
-		_, err := t.Read(ctx)
-		if _, gone := errors.AsType[*GroupGoneError](err); !gone || t.Known.Name == "" {
+		in, err := t.readRecorded(ctx)
+		if err != nil || !in.Apart || t.Known.Name == "" {
 			return err
 		}
 	}
@@ -75,7 +73,7 @@ func (t *Instance) FindInstallation(ctx context.Context) error {
 	if len(k.Sealed) > 0 && len(k.Secrets) == 0 {
 		t.Out.Warning("the values of the encrypted vars store are not hidden in the output of this command: no identity can decrypt them without a question")
 	}
-	if Exists(k.CPI) {
+	if Exists(k.CPI) && !asked {
 		t.CPI.Build = &installation.Installation{Path: k.CPI, JobsDir: k.Jobs, PackagesDir: k.Packages}
 		t.Out.Info(fmt.Sprintf("Using the CPI and the settings of the last deploy of '%s' (the manifest is not read)", k.Name))
 	}

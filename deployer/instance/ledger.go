@@ -190,7 +190,11 @@ func (a *Placement) question(replace, swap bool) asked {
 		Wishes:  p.Group.Wishes,
 		Replace: replace, Swap: swap && a.Kept() == "",
 		LastKnown: map[string]netip.Addr{},
+		Chosen:    map[string]netip.Addr{},
 	}}
+	for name, block := range a.recordedBlocks() {
+		in.Chosen[name] = block.Addr()
+	}
 	if a.rec.State == nil {
 		in.Held = a.recordedHeld(in.Instance)
 		return in

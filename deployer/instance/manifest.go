@@ -17,7 +17,14 @@ import (
 )
 
 // Read reads, evaluates and checks the manifest.
-func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
+func (t *Instance) Read(ctx context.Context) (*Inputs, error) { return t.readBy(ctx, t.load) }
+
+// readRecorded is like Read, also if the manifest does not describe the instance any more.
+func (t *Instance) readRecorded(ctx context.Context) (*Inputs, error) {
+	return t.readBy(ctx, t.loadRecorded)
+}
+
+func (t *Instance) readBy(ctx context.Context, load func(context.Context, document.Options) (*Inputs, error)) (in *Inputs, err error) {
 	err = t.Out.Do("Validating deployment manifest", func(s *report.Stage) error {
 		inputs := t.From.Inputs
 		var replaced []string
@@ -28,7 +35,7 @@ func (t *Instance) Read(ctx context.Context) (in *Inputs, err error) {
 		}
 		inputs.Waiting = func(top document.Value) { t.begin(ctx, manifest.Downloads(top)) }
 		t.SaveLock(inputs.Generate)
-		if in, err = t.load(ctx, inputs); err != nil {
+		if in, err = load(ctx, inputs); err != nil {
 			return err
 		}
 		for _, text := range t.Found() {
@@ -109,7 +116,12 @@ func (t *Instance) readOnce(ctx context.Context) (*Inputs, error) {
 	if t.From.Manifest == "" {
 		return nil, errors.New("the CPI is not installed on this machine any more: name the manifest, so that it can be installed again")
 	}
-	return t.Read(ctx)
+	about := t.About
+	in, err := t.readRecorded(ctx)
+	if err == nil && in.Apart && t.Known.Name != "" { // its agent is reached as the last deploy recorded
+		t.About = about
+	}
+	return in, err
 }
 
 // ReadAdopted returns the manifest from which another tool created the VM; nil: none is

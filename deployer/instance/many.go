@@ -3,6 +3,7 @@ package instance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -111,7 +112,7 @@ type GroupGoneError struct {
 }
 
 func (e *GroupGoneError) Error() string {
-	return fmt.Sprintf("the manifest has no instance group of the instance %s; `bootstrap delete MANIFEST` deletes the instance", e.Instance)
+	return fmt.Sprintf("the manifest has no instance group of the instance %s; `bootstrap deploy MANIFEST` for all instances deletes the instance", e.Instance)
 }
 
 func (e *GroupGoneError) Name() string { return "instance-group-gone" }
@@ -288,12 +289,48 @@ func (req *Request) load(ctx context.Context, inputs document.Options) (*Inputs,
 		}
 		return &Inputs{Request: req, Manifest: m, Deployment: d}, nil
 	}
-	if one.Group == manifest.CompilationGroup && one.Going == record.DeploymentDeleted {
-		// The VM compiled packages, and another machine has made it: the CPI is installed to
-		// delete it.
-		return &Inputs{Request: req, Manifest: d.Common, Deployment: d}, nil
-	}
 	return nil, &GroupGoneError{Instance: one.Name()}
+}
+
+// loadRecorded reads the manifest for a command that does not need what it says about the
+// instance, but only the CPI and how the agent is reached. An instance that is to be deleted,
+// or that the manifest does not describe any more, is taken from the record.
+func (req *Request) loadRecorded(ctx context.Context, inputs document.Options) (*Inputs, error) {
+	if of := req.From.Of; of == nil || of.Instance.Going == "" && !req.From.isFormer() {
+		in, err := req.load(ctx, inputs)
+		if !IsUndescribed(err) {
+			return in, err
+		}
+	}
+	d, err := req.loadDeployment(ctx, inputs)
+	if err != nil {
+		return nil, err
+	}
+	one := req.From.Of.Instance
+	m, err := d.Apart(ctx, MemberOf(one), one.Zone, req.recordedAddress())
+	if err != nil {
+		return nil, err
+	}
+	return &Inputs{Request: req, Manifest: m, Deployment: d, Apart: true}, nil
+}
+
+// IsUndescribed reports whether an error says that the manifest does not describe an existing
+// instance any more.
+func IsUndescribed(err error) bool {
+	_, gone := errors.AsType[*GroupGoneError](err)
+	_, unplaced := errors.AsType[*manifest.UnplacedError](err)
+	return gone || unplaced
+}
+
+// recordedAddress returns the address at which the instance was reached last, or its only
+// recorded one.
+func (req *Request) recordedAddress() netip.Addr {
+	if all := req.From.Of.Instance.Addresses; !req.address.IsValid() && len(all) == 1 {
+		for _, block := range all {
+			return block.Addr()
+		}
+	}
+	return req.address
 }
 
 // MemberOf returns an instance of a record in the form that package manifest takes.

@@ -125,8 +125,12 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 		Stemcells: []SeenRecord{}, Releases: []SeenRecord{}, Disks: []SeenDisk{}, Unfinished: []SeenCall{}, Certificates: []Certificate{},
 	}
 	if r.in, r.unread = r.ReadIfAny(ctx); r.unread != nil {
+		what := "cannot read the manifest, so this status shows less"
+		if instance.IsUndescribed(r.unread) && r.Known.Name != "" {
+			what = "this status is about what the last deploy has recorded"
+		}
 		err := r.unread
-		c.note("cannot read the manifest, so this status shows less: %v", err)
+		c.note("%s: %v", what, err)
 	}
 	if r.Known.Name != "" { // The manifest may have changed, or need operations that were not given.
 		r.useHealth(c)

@@ -1,12 +1,13 @@
 package roster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
 
 // originsOf checks migrated_from of all groups, and returns the new group of each
-// old one.
+// old one. It gives recorded instances without a zone the one that migrated_from says.
 func originsOf(groups []Group, recorded []Recorded) (map[string]string, error) {
 	migrating := map[string]string{}
 	for _, g := range groups {
@@ -22,7 +23,8 @@ func originsOf(groups []Group, recorded []Recorded) (map[string]string, error) {
 				return nil, refused
 			}
 			migrating[from.Name] = g.Name
-			for _, r := range recorded {
+			for i := range recorded {
+				r := &recorded[i]
 				if r.Group != from.Name {
 					continue
 				}
@@ -35,6 +37,7 @@ func originsOf(groups []Group, recorded []Recorded) (map[string]string, error) {
 					refused.Why = fmt.Sprintf("migrated_from says that instances of %q are in the zone %s, but %s/%d is in %s", from.Name, from.Zone, r.Group, r.Index, r.Zone)
 					return nil, refused
 				}
+				r.Zone = cmp.Or(r.Zone, from.Zone)
 			}
 		}
 	}

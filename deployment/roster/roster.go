@@ -54,7 +54,8 @@ type Instance struct {
 // Going is an instance that a deploy deletes.
 type Going struct {
 	Recorded
-	Why Why
+	Why  Why
+	Into string // its group in the manifest; empty: that is gone
 }
 
 // Why is the reason for which an instance is deleted.
@@ -83,6 +84,7 @@ type Roster struct {
 // instance that is deleted is not free. The error is a *Refused or a *network.Refused.
 func Make(groups []Group, recorded []Recorded, networks []network.Network) (Roster, error) {
 	var result Roster
+	recorded = slices.Clone(recorded)
 	migrating, err := originsOf(groups, recorded)
 	if err != nil {
 		return Roster{}, err
@@ -93,7 +95,7 @@ func Make(groups []Group, recorded []Recorded, networks []network.Network) (Rost
 	}
 	stays := map[string]bool{}
 	for _, g := range groups {
-		p := &placement{group: g, networks: networks, existing: existing(g, recorded), counts: map[string]int{}, taken: map[*Recorded]bool{}}
+		p := &placement{group: g, networks: networks, existing: existing(g, recorded, migrating), counts: map[string]int{}, taken: map[*Recorded]bool{}}
 		if err := p.place(); err != nil {
 			return Roster{}, err
 		}
@@ -116,7 +118,7 @@ func Make(groups []Group, recorded []Recorded, networks []network.Network) (Rost
 		}
 		going := Going{Recorded: r, Why: GroupGone}
 		if i >= 0 {
-			going.Why = reason(groups[i], r)
+			going.Why, going.Into = reason(groups[i], r), groups[i].Name
 		}
 		result.Going = append(result.Going, going)
 	}
@@ -148,21 +150,23 @@ func (g *Group) static() bool {
 
 // existing returns the instances of the group and of the groups that it was migrated
 // from, by index.
-func existing(g Group, recorded []Recorded) []*Recorded {
-	var all []*Recorded
+func existing(g Group, recorded []Recorded, migrating map[string]string) []*Recorded {
+	var own, migrated []*Recorded
 	for i := range recorded {
-		if recorded[i].Group == g.Name {
-			all = append(all, &recorded[i])
+		switch r := &recorded[i]; {
+		case r.Group == g.Name:
+			own = append(own, r)
+		case migrating[r.Group] == g.Name:
+			migrated = append(migrated, r)
 		}
 	}
-	for _, from := range g.From {
-		for _, r := range recorded {
-			if r.Group == from.Name && r.Group != g.Name {
-				r.Zone = cmp.Or(r.Zone, from.Zone)
-				all = append(all, &r)
-			}
+	slices.SortStableFunc(migrated, func(a, b *Recorded) int {
+		order := func(r *Recorded) int {
+			return slices.IndexFunc(g.From, func(from Origin) bool { return from.Name == r.Group })
 		}
-	}
+		return cmp.Compare(order(a), order(b))
+	})
+	all := slices.Concat(own, migrated)
 	slices.SortStableFunc(all, func(a, b *Recorded) int { return cmp.Compare(a.Index, b.Index) })
 	return all
 }
