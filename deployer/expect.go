@@ -75,8 +75,12 @@ func (e *ProtectedError) Error() string {
 
 func (e *ProtectedError) Name() string { return "protected" }
 
-// refuseProtected refuses to delete a protected deployment.
+// refuseProtected refuses to delete a protected deployment, or one of its instances. An
+// instance that a deploy deletes is one that the manifest does not ask for.
 func (r *run) refuseProtected(ctx context.Context) error {
+	if of := r.t.From.Of; of != nil && of.Instance.Unwanted() {
+		return nil
+	}
 	if r.t.About.Protect || r.t.Known.Protect || r.t.SaysProtect(ctx) {
 		return &ProtectedError{Deployment: r.t.About.Name}
 	}

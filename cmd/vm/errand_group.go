@@ -152,6 +152,7 @@ func (e *errand) deleteVM(ctx context.Context, o deployment.Options, dir string,
 		return nil
 	}
 	p := deployment.DeleteOf(now, []*record.Instance{in}, o.KeepDisks)
+	in.Going = record.ErrandEnded // protect: true does not keep it
 	if err := deployment.Run(ctx, o, &deployment.Draft{Record: now}, p, dir); err != nil {
 		return fmt.Errorf("cannot delete the VM of the errand: %w; the next `bootstrap deploy MANIFEST` deletes it", err)
 	}

@@ -120,7 +120,14 @@ type Group struct {
 const (
 	DeploymentDeleted = "deployment deleted"
 	Chosen            = "selected" // with --instance
+	ErrandEnded       = "errand ended"
 )
+
+// Unwanted reports whether the instance is to be deleted because the manifest does not ask for
+// it, and not because a person deletes it.
+func (in *Instance) Unwanted() bool {
+	return in.Going != "" && in.Going != DeploymentDeleted && in.Going != Chosen
+}
 
 // Name returns the name of the instance for people: web/0.
 func (in *Instance) Name() string { return fmt.Sprintf("%s/%d", in.Group, in.Index) }
