@@ -29,10 +29,10 @@ const Redacted = "<redacted>"
 // for this program's own sentences: there a public name stays readable even if it
 // equals a secret.
 type Redactor struct {
-	mu       sync.Mutex
-	secrets  map[string]bool
-	names    map[string]bool
-	compiled *compiled // nil after a value was added
+	mu      sync.RWMutex
+	known   map[string]bool // values that were added
+	secrets tree            // their forms
+	names   tree            // public names that were added
 }
 
 // minSecret is the shortest value that is replaced: shorter ones are part of too many
@@ -41,33 +41,57 @@ const minSecret = 4
 
 // Add adds values that must not be shown, in any form in which a text may contain
 // them: unchanged, escaped, as JSON, in a URL, line by line, or as templates encode
-// them.
+// them. Known values cost nothing, because each reader of a store adds all of its values.
 func (r *Redactor) Add(values ...string) {
+	added := r.unknown(values)
+	if len(added) == 0 {
+		return
+	}
+	var forms []string
+	for _, v := range added {
+		forms = append(forms, formsOf(v)...)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.secrets == nil {
-		r.secrets = map[string]bool{}
+	if r.known == nil {
+		r.known = map[string]bool{}
 	}
+	for _, v := range added {
+		r.known[v] = true
+	}
+	for _, f := range forms {
+		if len(strings.TrimSpace(f)) >= minSecret {
+			r.secrets.add(f)
+		}
+	}
+}
+
+// unknown returns the values that were not added before and can be part of a text.
+func (r *Redactor) unknown(values []string) (list []string) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	for _, v := range values {
-		v = strings.TrimRight(v, "\n")
-		forms := append(encoded(v), v, printable.Escaped(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v))
-		if u, err := url.Parse(v); err == nil && u.User != nil {
-			if pw, ok := u.User.Password(); ok {
-				forms = append(forms, pw)
-			}
-		}
-		for line := range strings.Lines(v) {
-			if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
-				forms = append(forms, line)
-			}
-		}
-		for _, f := range forms {
-			if len(strings.TrimSpace(f)) >= minSecret {
-				r.secrets[f] = true
-			}
+		if v = strings.TrimRight(v, "\n"); len(strings.TrimSpace(v)) >= minSecret && !r.known[v] {
+			list = append(list, v)
 		}
 	}
-	r.compiled = nil
+	return list
+}
+
+// formsOf returns the forms of a value.
+func formsOf(v string) []string {
+	forms := append(encoded(v), v, printable.Escaped(v), url.QueryEscape(v), url.PathEscape(v), jsonForm(v))
+	if u, err := url.Parse(v); err == nil && u.User != nil {
+		if pw, ok := u.User.Password(); ok {
+			forms = append(forms, pw)
+		}
+	}
+	for line := range strings.Lines(v) {
+		if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
+			forms = append(forms, line)
+		}
+	}
+	return forms
 }
 
 // Vocabulary returns ordinary words of this program's sentences. They are public names:
@@ -86,15 +110,11 @@ func Vocabulary() []string {
 func (r *Redactor) Name(names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.names == nil {
-		r.names = map[string]bool{}
-	}
 	for _, n := range names {
 		if len(n) >= minSecret { // a shorter one contains no secret
-			r.names[n] = true
+			r.names.add(n)
 		}
 	}
-	r.compiled = nil
 }
 
 // encoded returns the forms of a value in base64 and, for passwords only, in hex: nobody
@@ -152,17 +172,43 @@ func ownWords() []string {
 
 // String returns text without the secrets, even if they equal public names.
 func (r *Redactor) String(text string) string {
-	return withoutForms(r.look().all.Replace(text), nil)
+	return withoutForms(r.replaced(text, nil), nil)
 }
 
 // Shown returns a sentence of this program without secrets; public names in it stay.
 func (r *Redactor) Shown(text string) string {
-	c := r.look()
-	if len(c.names) == 0 {
-		return withoutForms(c.all.Replace(text), formsOfURLs())
+	return withoutForms(r.replaced(text, &named{text: text, added: &r.names}), formsOfURLs())
+}
+
+// replaced returns text without the secrets, except those that are part of a public name.
+// Where secrets overlap, one replacement stands for all of them. It costs no more for many
+// secrets than for one.
+func (r *Redactor) replaced(text string, named *named) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(r.secrets.children) == 0 {
+		return text
 	}
-	// Secrets that are not part of a name come first: they may contain a name.
-	return withoutForms(c.replaceUnlessNamed(c.others.Replace(text)), formsOfURLs())
+	var b strings.Builder
+	done, from, to := 0, 0, 0 // the last secrets are text[from:to]; text[:done] was written
+	for i := 0; i < len(text); i++ {
+		n := r.secrets.longest(text[i:], nil)
+		if n == 0 || i+n <= to || named.hold(i, i+n) {
+			continue
+		}
+		if i >= to {
+			if to > 0 {
+				b.WriteString(text[done:from] + Redacted)
+				done = to
+			}
+			from = i
+		}
+		to = i + n
+	}
+	if to == 0 {
+		return text
+	}
+	return b.String() + text[done:from] + Redacted + text[to:]
 }
 
 // withoutForms replaces secrets that are recognized by their form: credentials in URLs
@@ -197,132 +243,59 @@ func ofPostgres(text string) bool {
 	return strings.HasSuffix(text, "postgres") || strings.HasSuffix(text, "postgresql")
 }
 
-// compiled has the secrets and names in the form for searching.
-type compiled struct {
-	all    *strings.Replacer
-	others *strings.Replacer // secrets that are not part of a public name
-	named  map[byte][]string // the other secrets by their first byte, the longest first
-	names  []string          // public names that contain a secret, the longest first
+// named finds the public names in a text when they are needed first: most texts have no
+// secret.
+type named struct {
+	text  string
+	added *tree // names that were added
+	found bool
+	spans [][2]int // where names are; each one ends after those before it
 }
 
-func (r *Redactor) look() *compiled {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.compiled != nil {
-		return r.compiled
+// hold reports whether a name contains all of that part of the text. n may be nil.
+func (n *named) hold(from, to int) bool {
+	if n == nil {
+		return false
 	}
-	secrets := longestFirst(r.secrets)
-	c := &compiled{all: replacer(secrets), named: map[byte][]string{}}
-	names := longestFirst(r.names)
-	names = append(append(names, formsOfURLs()...), ownWords()...)
-	tricky := map[string]bool{}
-	var others []string
-	// All names are searched at once, because most secrets are in none of them.
-	joined := strings.Join(names, "\x00")
-	for _, s := range secrets {
-		if strings.Contains(s, "\x00") || !strings.Contains(joined, s) {
-			others = append(others, s)
-			continue
-		}
-		c.named[s[0]] = append(c.named[s[0]], s)
-		for _, n := range names {
-			if strings.Contains(n, s) {
-				tricky[n] = true
-			}
-		}
+	if !n.found {
+		n.find()
 	}
-	c.others, c.names = replacer(others), longestFirst(tricky)
-	r.compiled = c
-	return c
-}
-
-// longestFirst sorts values, so that a secret that contains another one is
-// replaced as a whole.
-func longestFirst(set map[string]bool) []string {
-	list := make([]string, 0, len(set))
-	for s := range set {
-		list = append(list, s)
-	}
-	slices.SortStableFunc(list, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
-	return list
-}
-
-func replacer(secrets []string) *strings.Replacer {
-	pairs := make([]string, 0, 2*len(secrets))
-	for _, s := range secrets {
-		pairs = append(pairs, s, Redacted)
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// replaceUnlessNamed replaces those secrets that are part of a public name, except inside
-// of that name.
-func (c *compiled) replaceUnlessNamed(text string) string {
-	named := c.spans(text)
-	var b strings.Builder
-	done := 0
-	for i := 0; i < len(text); i++ {
-		for _, s := range c.named[text[i]] {
-			if !strings.HasPrefix(text[i:], s) {
-				continue
-			}
-			end := i + len(s)
-			if named.hold(i, end) {
-				continue
-			}
-			b.WriteString(text[done:i])
-			b.WriteString(Redacted)
-			done, i = end, end-1
-			break
-		}
-	}
-	return b.String() + text[done:]
-}
-
-// spans has the positions of public names in a text, sorted by their beginning. The
-// second number is the largest end of this and all earlier positions.
-type spans [][2]int
-
-// hold reports whether a name covers all of that part of the text.
-func (s spans) hold(from, end int) bool {
-	i, found := slices.BinarySearchFunc(s, from, func(at [2]int, from int) int { return at[0] - from })
-	if !found {
+	i, exact := slices.BinarySearchFunc(n.spans, from, func(at [2]int, from int) int { return at[0] - from })
+	if !exact {
 		i--
 	}
-	return i >= 0 && s[i][1] >= end
+	return i >= 0 && n.spans[i][1] >= to
 }
 
-// spans finds the public names in a text, as whole words.
-func (c *compiled) spans(text string) spans {
-	furthest := map[int]int{}
-	for _, n := range c.names {
-		for from := 0; ; {
-			i := strings.Index(text[from:], n)
-			if i < 0 {
-				break
+// find finds the public names in the text, as whole words.
+func (n *named) find() {
+	n.found = true
+	own := ownNames()
+	before := rune(-1)
+	end := 0
+	for i, c := range n.text {
+		if i == 0 || !inWord(before) {
+			whole := func(length int) bool {
+				after, _ := utf8.DecodeRuneInString(n.text[i+length:])
+				return i+length == len(n.text) || !inWord(after)
 			}
-			i += from
-			if standsAt(text, i, n) {
-				furthest[i] = max(furthest[i], i+len(n))
+			if to := i + max(n.added.longest(n.text[i:], whole), own.longest(n.text[i:], whole)); to > end {
+				n.spans = append(n.spans, [2]int{i, to})
+				end = to
 			}
-			from = i + 1
 		}
+		before = c
 	}
-	list := make(spans, 0, len(furthest))
-	for from, end := range furthest {
-		list = append(list, [2]int{from, end})
-	}
-	slices.SortStableFunc(list, func(a, b [2]int) int { return a[0] - b[0] })
-	for i := 1; i < len(list); i++ {
-		list[i][1] = max(list[i][1], list[i-1][1])
-	}
-	return list
 }
+
+// ownNames returns the names that are always public.
+var ownNames = sync.OnceValue(func() *tree {
+	var w tree
+	for _, word := range append(formsOfURLs(), ownWords()...) {
+		w.add(word)
+	}
+	return &w
+})
 
 // standsAt reports whether word is in text at i and not part of a longer word.
 func standsAt(text string, i int, word string) bool {

@@ -206,18 +206,6 @@ func TestWriterSeesSecretsAcrossWrites(t *testing.T) {
 	}
 }
 
-func BenchmarkRedactor(b *testing.B) {
-	r := &Redactor{}
-	for i := range 200 {
-		r.Add(fmt.Sprintf("secret-value-%d-%d", i, i*i))
-	}
-	line := strings.Repeat("a line of a log that is long and harmless ", 3) + "secret-value-7-49\n"
-	b.SetBytes(int64(len(line)))
-	for b.Loop() {
-		r.String(line)
-	}
-}
-
 // Lines of logs follow the name of their log, and contain no private keys.
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
