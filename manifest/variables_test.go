@@ -25,13 +25,13 @@ func TestPositionsOfValues(t *testing.T) {
 	}
 }
 
-// Errors do not show the values of variables.
+// Errors do not show the secret values of variables.
 func TestErrorsHideValues(t *testing.T) {
 	t.Parallel()
-	text := replaced(t, "type: dynamic", "type: ((x))", "instances: 1", "lifecycle: ((admin_password)), instances: 1, resource_pool: ((long))",
-		"resource_pool: vms,", "", "cloud_provider:", "update: {((x)): 1, vm_strategy: ((longer))}\ncloud_provider:")
+	text := replaced(t, "type: dynamic", "type: ((x_token))", "instances: 1", "lifecycle: ((admin_password)), instances: 1, resource_pool: ((long_key))",
+		"resource_pool: vms,", "", "cloud_provider:", "update: {((x_token)): 1, vm_strategy: ((longer_key))}\ncloud_provider:")
 	_, err := Load(t.Context(), write(t, text), document.Options{Vars: []string{
-		"x=open-sesame", "admin_password=12345", "long=" + strings.Repeat("sesame", 300), "longer=" + strings.Repeat("sesame", 3000),
+		"x_token=open-sesame", "admin_password=12345", "long_key=" + strings.Repeat("sesame", 300), "longer_key=" + strings.Repeat("sesame", 3000),
 	}})
 	if err == nil || strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "12345") || strings.Count(err.Error(), `but is "<redacted>`) != 4 ||
 		!strings.Contains(err.Error(), "update.<redacted>") {

@@ -10,6 +10,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest/document"
 	"bootstrap/network"
 )
 
@@ -129,8 +130,8 @@ func (c *Console) failed(code int, err error, hint string) {
 	_ = out.Flush() // there is no stream to report it on
 }
 
-// valuesIn returns the values of variables in the arguments: an error about the command
-// line may repeat them before the redactor knows them.
+// valuesIn returns the values in the arguments that may be secret: an error about the
+// command line may repeat them before the redactor knows them.
 func valuesIn(args []string) []string {
 	var values []string
 	for i, arg := range args {
@@ -138,9 +139,15 @@ func valuesIn(args []string) []string {
 		if i > 0 {
 			before = args[i-1]
 		}
-		short := strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.Contains(arg, "v")
-		_, value, found := strings.Cut(strings.TrimPrefix(arg, "--var="), "=")
-		if found && (short || strings.HasPrefix(arg, "--var=") || before == "--var" || strings.HasPrefix(before, "-") && strings.HasSuffix(before, "v")) {
+		name, value, found := strings.Cut(strings.TrimPrefix(arg, "--var="), "=")
+		short := strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.Contains(name, "v")
+		if !found || !short && !strings.HasPrefix(arg, "--var=") && before != "--var" && (!strings.HasPrefix(before, "-") || !strings.HasSuffix(before, "v")) {
+			continue
+		}
+		if short {
+			_, name, _ = strings.Cut(name, "v")
+		}
+		if document.SecretName(name) || strings.ContainsAny(value, "{[:") { // a map may contain secrets
 			values = append(values, value)
 		}
 	}

@@ -8,22 +8,63 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"bootstrap/internal/spelling"
 )
 
 // secretKey reports whether a key, such as admin_password, has a secret value.
 func secretKey(key string) bool {
-	key = strings.TrimSuffix(spelling.Normal(key), "s")
+	plain := strings.TrimSuffix(spelling.Normal(key), "s")
 	for _, end := range []string{
-		"password", "passwd", "passphrase", "secret", "token", "credential",
-		"privatekey", "secretkey", "accesskey", "apikey", "jsonkey",
+		"password", "passwd", "passphrase", "passcode", "secret", "token", "credential",
+		"privatekey", "secretkey", "accesskey", "apikey", "jsonkey", "signingkey", "encryptionkey", "secretid",
 	} {
-		if strings.HasSuffix(key, end) {
+		if strings.HasSuffix(plain, end) {
 			return true
 		}
 	}
+	words := wordsOf(key)
+	if len(words) == 0 {
+		return false
+	}
+	switch last := words[len(words)-1]; last {
+	case "pass", "pwd", "pw", "psk":
+		return true
+	case "key", "keys":
+		return len(words) > 1 && !publicKey(words[len(words)-2])
+	}
 	return false
+}
+
+// publicKey reports whether a key with that word before it, such as public_key, is public.
+func publicKey(before string) bool {
+	switch before {
+	case "public", "pub", "authorized", "trusted", "known", "sort", "primary", "foreign", "partition", "routing", "cache", "index", "unique", "lookup",
+		"join", "map", "hash", "object", "row", "group", "message", "order", "label", "annotation", "tag", "property", "topic", "config":
+		return true
+	}
+	return false
+}
+
+// wordsOf splits a name such as db_admin-password or dbAdminPassword into words of small
+// letters.
+func wordsOf(name string) []string {
+	var words []string
+	begin := true
+	lower := false
+	for _, c := range name {
+		switch {
+		case !unicode.IsLetter(c) && !unicode.IsDigit(c):
+			begin = true
+			continue
+		case begin, unicode.IsUpper(c) && lower:
+			words = append(words, "")
+		}
+		begin, lower = false, unicode.IsLower(c)
+		words[len(words)-1] += string(unicode.ToLower(c))
+	}
+	return words
 }
 
 var userInfo = regexp.MustCompile(`[A-Za-z][-+.A-Za-z0-9]*://([^/?#\s]*)@`)
@@ -101,11 +142,11 @@ func (set Secrets) collect(n *node, secret bool) {
 }
 
 // Add adds a secret and, if it has many lines, also each line, because output is often
-// redacted line by line. It ignores secrets of less than 4 characters, which would
-// match too much other text.
+// redacted line by line. It ignores secrets of less than 4 characters, true and false, which
+// would match too much other text.
 func (set Secrets) Add(secret string) {
 	secret = strings.TrimSpace(secret)
-	if len(secret) < 4 || placeholder.MatchString(secret) {
+	if len(secret) < 4 || secret == "true" || secret == "false" || placeholder.MatchString(secret) {
 		return
 	}
 	// Searching for very long texts is slow; their lines are sufficient.
@@ -146,46 +187,53 @@ var publicWords = regexp.MustCompile(`(?i)(^|[-_./])(ips?|cidr|gw|gateway|netmas
 	`name|names|id|ids|region|zones?|azs?|networks?|subnets?|vlan|size|type|flavor|user|username|url|uri|endpoint|path|dir|folder|version|tags?|groups?|` +
 	`project|environment|email|fingerprint|job|release|stemcell|os|arch|mode|label|owner|team|timeout|interval|memory|cpu|mtu|cluster|datacenter|dc|pool|disks?|template|count|level|enabled)$`)
 
-// addVariable adds the secret texts of a variable's value. All its texts are secret if
-// the value is generated or stored, or if the name is like password. In other variables,
-// these are public: addresses, paths, URLs without a user, values with a public name such
-// as region or network_name, and texts that the files contain in plain text.
+// addVariable adds the secret texts of a variable's value: all if the value is generated,
+// stored or from a source, or if its name is like password; otherwise those with such a
+// name. A value from --var-file is a text that nobody wanted to type, so that it is secret,
+// too, unless it is an address, a path or a URL without a user, has a public name such as
+// region, or is a text that the manifest contains.
 func (set Secrets) addVariable(name string, v *variable, plainText map[string]bool) {
-	v.value.leaves(name, func(key string, n *node) {
+	v.value.leaves(name, SecretName(name), func(key string, below bool, n *node) {
 		text := scalarText(n.value)
 		_, isText := n.value.(string)
-		named := secretKey(key) || secretName(key)
+		public := publicWords.MatchString(key)
 		switch {
 		case key == "username" || n.value == nil || n.value == true || n.value == false:
-		case named, v.secret:
+		case v.secret, SecretName(key), below && !public:
 			set.Add(text)
-		case !isText, publicValue(text), plainText[text]:
-		case publicWords.MatchString(key):
-		default:
+		case v.file && isText && !public && !publicValue(text) && !plainText[text]:
 			set.Add(text)
 		}
 	})
 }
 
-// leaves calls f with each scalar of a value and the key above it.
-func (n *node) leaves(key string, f func(key string, n *node)) {
+// leaves calls f with each scalar of a value, the key above it, and whether it is below a
+// name like password. below says that for n itself.
+func (n *node) leaves(key string, below bool, f func(key string, below bool, n *node)) {
 	for _, item := range n.items {
-		item.leaves(key, f)
+		item.leaves(key, below, f)
 	}
 	for _, e := range n.entries {
-		e.value.leaves(scalarText(e.key), f)
+		of := scalarText(e.key)
+		e.value.leaves(of, below || SecretName(of), f)
 	}
 	if n.kind == scalarKind {
-		f(key, n)
+		f(key, below, n)
 	}
 }
 
-// secretName reports whether the name of a variable, such as db_password_old, shows that
-// it is secret.
-func secretName(name string) bool {
-	name = spelling.Normal(name)
+// SecretName reports whether the name of a variable, such as db_password_old, shows that
+// its value is secret.
+func SecretName(name string) bool {
+	plain := spelling.Normal(name)
+	if secretKey(name) || plain == "key" || plain == "keys" {
+		return true
+	}
+	if publicWords.MatchString(name) { // such as token_url
+		return false
+	}
 	for _, part := range []string{"password", "passphrase", "secret", "token", "credential", "privatekey", "accesskey"} {
-		if strings.Contains(name, part) {
+		if strings.Contains(plain, part) {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ type variable struct {
 	// position at which they are filled in.
 	loose  bool
 	secret bool  // generated, kept in the vars store, or from a source
+	file   bool  // a text from --var-file
 	used   bool  // true: the document uses it
 	size   int64 // size of the value, in bytes; 0 until it is computed
 }
@@ -76,7 +77,7 @@ func (vars variables) set(name string, v *variable) error {
 		top = &variable{value: &node{kind: mapKind, pos: v.value.pos}, origin: v.origin}
 		vars[pieces[0]] = top
 	}
-	top.loose = top.loose || v.loose
+	top.loose, top.file = top.loose || v.loose, top.file || v.file
 	n := top.value
 	for i, piece := range pieces[1:] {
 		if n.kind != mapKind {
@@ -185,7 +186,7 @@ func (vars variables) addFile(ctx context.Context, index int, arg string, pipes 
 		return err
 	}
 	value := &node{value: string(data), pos: Position{path, 1, 1}}
-	return vars.set(name, &variable{value: value, origin: "--var-file"})
+	return vars.set(name, &variable{value: value, file: true, origin: "--var-file"})
 }
 
 // addValue adds NAME=VALUE. The value is read as YAML. A text is not changed, except that

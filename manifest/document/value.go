@@ -78,7 +78,7 @@ func (v Value) Unsettled() bool {
 		return false
 	}
 	found := v.Pending()
-	v.node.leaves("", func(_ string, n *node) {
+	v.node.leaves("", false, func(_ string, _ bool, n *node) {
 		found = found || Value{document: v.document, node: n.present()}.Pending()
 	})
 	return found
