@@ -535,6 +535,7 @@ func imports() map[string][]string {
 		"internal/listener":     {},
 		"internal/keyorder":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
+		"internal/mounts":       {},
 		"internal/overwrite":    {"internal/regular"},
 		"internal/owner":        {"internal/atomicfile", "internal/failure"},
 		"internal/pgconnect":    {"internal/failure"},

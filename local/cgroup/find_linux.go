@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/mounts"
 )
 
 // Home is a place for the cgroups of VMs.
@@ -58,14 +60,13 @@ const unified = "start this machine's kernel with systemd.unified_cgroup_hierarc
 // mountPoint returns the mount point of the file system of cgroups; empty: it is not
 // mounted.
 func mountPoint() string {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	list, err := mounts.Read()
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(text)) {
-		before, after, _ := strings.Cut(line, " - ")
-		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
-			return fields[4]
+	for _, m := range list {
+		if m.Kind == "cgroup2" {
+			return m.Place
 		}
 	}
 	return ""

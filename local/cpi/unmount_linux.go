@@ -2,27 +2,25 @@ package cpi
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/mounts"
 )
 
 // unmountBelow unmounts what jobs of a VM that is a folder have mounted below a folder,
 // which could not be removed otherwise.
 func unmountBelow(dir string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	list, err := mounts.Read()
 	if err != nil {
 		return nil // The mounts are unknown; removing the folder reports them.
 	}
 	var places []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			if place := mountPlace(fields[4]); strings.HasPrefix(place, dir+"/") {
-				places = append(places, place)
-			}
+	for _, m := range list {
+		if strings.HasPrefix(m.Place, dir+"/") {
+			places = append(places, m.Place)
 		}
 	}
 	slices.Reverse(places) // the last mount covers the others
@@ -32,21 +30,4 @@ func unmountBelow(dir string) error {
 		}
 	}
 	return nil
-}
-
-// mountPlace decodes a path in the kernel's list of mounts. See proc_pid_mountinfo(5).
-func mountPlace(text string) string {
-	var out strings.Builder
-	for len(text) > 0 {
-		if text[0] == '\\' && len(text) > 3 {
-			if code, err := strconv.ParseUint(text[1:4], 8, 8); err == nil {
-				out.WriteByte(byte(code))
-				text = text[4:]
-				continue
-			}
-		}
-		out.WriteByte(text[0])
-		text = text[1:]
-	}
-	return out.String()
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"bootstrap/internal/mounts"
 )
 
 // Mount mounts the folder of a disk at a place below Root.
@@ -35,15 +36,14 @@ func (v VM) Unmount(place string) error {
 // Mounted reports whether there is a mount at a place below Root, and whether it is that
 // of the folder.
 func (v VM) Mounted(folder, place string) (mounted, same bool, err error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	list, err := mounts.Read()
 	if err != nil {
 		return false, false, err
 	}
 	name := ""
-	for line := range strings.Lines(string(text)) {
-		// The fourth field is the folder in its file system, the fifth the mount point.
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == v.Path(place) {
-			mounted, name = true, filepath.Base(fields[3])
+	for _, m := range list {
+		if m.Place == v.Path(place) {
+			mounted, name = true, filepath.Base(m.Folder)
 		}
 	}
 	if !mounted || folder == "" {
