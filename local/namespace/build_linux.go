@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"bootstrap/internal/mounts"
 	"bootstrap/internal/removal"
 )
 
@@ -83,16 +85,20 @@ func buildVM(spec Spec) error {
 // builder mounts one root file system.
 type builder struct {
 	Spec
-	root     string          // mount point
-	overlaid map[string]bool // folders of the machine that are mounted without the mounts below them
-	hidden   []string        // folders of the machine that hide has covered
-	layers   *os.Root        // the files that differ; its links are not followed, because jobs can write there
+	root   string                  // mount point
+	mounts map[string]mounts.Mount // the machine's, by mount point
+	above  map[string]bool         // folders of the machine with mount points below them
+	hidden []string                // folders of the machine that hide has covered
+	layers *os.Root                // the files that differ; its links are not followed, because jobs can write there
 }
 
 func buildRoot(spec Spec) error {
-	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir), overlaid: map[string]bool{}}
+	b := &builder{Spec: spec, root: filepath.Join(spec.Dir, rootDir)}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return mountError("/", err)
+	}
+	if err := b.readMounts(); err != nil {
+		return err
 	}
 	if err := mount("tmpfs", b.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
 		return err
@@ -123,7 +129,7 @@ func (b *builder) openLayers() error {
 	if err := b.layer("opt/upper", 0o755); err != nil {
 		return err
 	}
-	if b.overlay("/opt") == nil {
+	if b.overlayFrom(b.root, "/opt") == nil {
 		return unix.Unmount(b.at("/opt"), unix.MNT_DETACH)
 	}
 	_ = b.layers.Close()
@@ -207,19 +213,20 @@ func (b *builder) layer(name string, mode fs.FileMode) error {
 // folders of the first list.
 func (b *builder) system() error {
 	for _, dir := range []string{"/usr", "/opt"} {
-		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-			continue
-		}
 		if err := b.layer(dir[1:]+"/upper", 0o755); err != nil {
 			return err
+		}
+		if !b.isThere(dir) {
+			if err := b.bind(filepath.Join(b.Dir, layersDir, dir, "upper"), dir, 0); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := b.openFolders(dir, systemDepth(dir)); err != nil {
 			return err
 		}
-		err := b.overlay(dir)
-		if err != nil {
-			err = b.bindReadOnly(dir, dir)
-		} else if dir == "/usr" {
+		open, err := b.show(dir)
+		if open && dir == "/usr" {
 			err = b.addTools()
 		}
 		if err != nil {
@@ -227,14 +234,11 @@ func (b *builder) system() error {
 		}
 	}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu"} {
-		info, err := os.Lstat(dir)
-		if err != nil {
-			continue
-		}
-		if info.IsDir() {
-			err = b.bindReadOnly(dir, dir)
-		} else if target, failed := os.Readlink(dir); failed == nil {
+		var err error
+		if target, failed := os.Readlink(dir); failed == nil {
 			err = os.Symlink(target, b.at(dir))
+		} else if b.isThere(dir) {
+			err = b.showReadOnly(dir)
 		}
 		if err != nil {
 			return err
@@ -246,47 +250,25 @@ func (b *builder) system() error {
 // systemDepth returns the number of levels below a folder of the machine to which the VM
 // can add files.
 func systemDepth(dir string) int {
-	if dir == "/usr" {
-		return 2
+	if dir == "/opt" {
+		return 1
 	}
-	return 1
-}
-
-// overlay mounts the machine's folder with the VM's files on top.
-func (b *builder) overlay(dir string) error {
-	name := dir[1:]
-	if err := b.layer(name+"/work", 0o700); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(b.at(dir), 0o755); err != nil {
-		return err
-	}
-	// The paths are relative, because commas and colons separate the options.
-	if err := os.Chdir(filepath.Join(b.Dir, layersDir)); err != nil {
-		return err
-	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr", dir, name, name)
-	if err := mount("overlay", b.at(dir), "overlay", unix.MS_NODEV, options); err != nil {
-		return err
-	}
-	b.overlaid[dir] = true
-	// Its owner cannot remove a folder without read permission.
-	_ = b.layers.Chmod(name+"/work/work", 0o700)
-	return nil
+	return 2
 }
 
 // openFolders copies the folders of the machine, without files, to the VM's layer.
 // Otherwise the VM could not add files to them, because they belong to a user that it
 // does not have.
 func (b *builder) openFolders(dir string, depth int) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := someEntries(dir, mostListed)
 	if err != nil {
-		return nil // only its owner may read it
+		return nil // only its owner may read it, or it is too large
+	}
+	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return !entry.IsDir() || b.apart(filepath.Join(dir, entry.Name())) })
+	if len(entries) > mostOpened {
+		return nil
 	}
 	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
 		below := filepath.Join(dir, entry.Name())
 		info, err := entry.Info()
 		if err != nil || info.Mode().Perm()&0o005 != 0o005 {

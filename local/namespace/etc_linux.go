@@ -2,11 +2,14 @@ package namespace
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // firstPerson is the lowest id of users who are people.
@@ -17,17 +20,22 @@ func (b *builder) etc() error {
 	if err := b.layer("etc/upper", 0o755); err != nil {
 		return err
 	}
-	if err := b.openFolders("/etc", 2); err != nil {
+	if err := b.openFolders("/etc", systemDepth("/etc")); err != nil {
 		return err
 	}
 	if err := b.etcFiles(); err != nil {
 		return err
 	}
-	if err := b.overlay("/etc"); err == nil {
+	if b.above["/etc"] {
+		if _, err := b.compose("/etc"); err == nil {
+			return nil
+		}
+	} else if b.overlay("/etc") == nil {
 		return nil
 	}
 	// Without an overlay, the VM has copies.
-	if err := b.copyReadable("/etc"); err != nil {
+	left := mostListed
+	if err := b.copyReadable("/etc", &left); err != nil {
 		return err
 	}
 	return b.bind(filepath.Join(b.Dir, layersDir, "etc", "upper"), "/etc", 0)
@@ -160,37 +168,56 @@ func withoutPeople(text string) string {
 }
 
 // copyReadable copies files of a folder of the machine that all users can read to the
-// VM's layer. It keeps existing files.
-func (b *builder) copyReadable(dir string) error {
-	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // it may not be readable
+// VM's layer, but not more than left. It keeps existing files.
+func (b *builder) copyReadable(dir string, left *int) error {
+	entries, err := someEntries(dir, *left)
+	if err != nil {
+		return nil // it may not be readable
+	}
+	*left -= len(entries)
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		place := b.upper(path)
+		if _, err := b.layers.Lstat(place); b.apart(path) || err == nil && !entry.IsDir() {
+			continue
 		}
-		place := b.upper(name)
-		if _, err := b.layers.Lstat(place); err == nil || name == dir {
-			return nil
-		}
-		info, err := entry.Info()
 		switch {
-		case err != nil:
-			return nil
-		case entry.IsDir() && info.Mode()&othersRead == 0:
-			return fs.SkipDir
 		case entry.IsDir():
-			return b.layer(place, info.Mode().Perm()|0o700)
-		case entry.Type()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(name)
-			if err != nil {
-				return nil
+			info, failed := entry.Info()
+			if failed != nil || info.Mode()&othersRead == 0 {
+				continue
 			}
-			return b.layers.Symlink(target, place)
-		case !entry.Type().IsRegular(), info.Mode()&othersRead == 0:
-			return nil
+			if err = b.layer(place, info.Mode().Perm()|0o700); err == nil {
+				err = b.copyReadable(path, left)
+			}
+		case entry.Type()&fs.ModeSymlink != 0:
+			if target, failed := os.Readlink(path); failed == nil {
+				err = b.layers.Symlink(target, place)
+			}
+		case entry.Type().IsRegular():
+			if text, mode, public := readPublic(path); public {
+				err = b.layers.WriteFile(place, text, mode)
+			}
 		}
-		text, err := os.ReadFile(name)
 		if err != nil {
-			return nil
+			return err
 		}
-		return b.layers.WriteFile(place, text, info.Mode().Perm()|0o600)
-	})
+	}
+	return nil
+}
+
+// readPublic reads a file of the machine, if every user may read it.
+func readPublic(name string) (text []byte, mode fs.FileMode, public bool) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, false // it has vanished, or the VM may not read it either
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&othersRead == 0 || info.Size() > mostCopied {
+		return nil, 0, false
+	}
+	text, err = io.ReadAll(io.LimitReader(f, mostCopied))
+	return text, info.Mode().Perm() | 0o600, err == nil
 }

@@ -5,10 +5,9 @@ package namespace
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bootstrap/internal/removal"
@@ -74,6 +73,15 @@ func TestPrivateFiles(t *testing.T) {
 		for i := range mostInFolder + 1 {
 			make(fmt.Sprintf("many/own-%d", i), 0o600, aPerson, aPerson)
 		}
+		make("beside/public", 0o644, aPerson, aPerson)
+		for i := range map[string]int{"/opt": mostLooked/2 + 1}[parent] {
+			name := filepath.Join(dir, "large", strconv.Itoa(i))
+			if i == 0 {
+				make("large/0", 0o644, aPerson, aPerson)
+			} else if err := os.Link(filepath.Join(dir, "public"), name); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for name, mode := range map[string]os.FileMode{"": 0o755, "closed": 0o700} {
 			if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 				t.Fatal(err)
@@ -83,22 +91,7 @@ func TestPrivateFiles(t *testing.T) {
 			}
 		}
 	}
-	temp, err := os.MkdirTemp("", "private-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = removal.Tree(temp) })
-	if err := os.Lchown(temp, aPerson, aPerson); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(temp, "program")
-	if text, err := os.ReadFile(os.Args[0]); err != nil || os.WriteFile(program, text, 0o700) != nil || os.Lchown(program, aPerson, aPerson) != nil {
-		t.Fatalf("cannot copy the program of the test: %v", err)
-	}
-	cmd := exec.Command(program, "-test.run", "^TestPrivateFiles$", "-test.v")
-	cmd.Dir = temp
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, privateVar + "=" + strings.Join(dirs, " ")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: aPerson, Gid: aPerson, Groups: []uint32{aGroup}}}
+	cmd := asPerson(t, "TestPrivateFiles", privateVar+"="+strings.Join(dirs, " "))
 	output, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(output), "SKIP") {
 		t.Errorf("%v: %s", err, output)
@@ -114,19 +107,20 @@ func inPrivateVM(t *testing.T, dirs []string) {
 		}
 	}
 	_, output := runInside(t, "cd /\nfor dir in "+strings.Join(dirs, " ")+`; do
-  echo public-$dir=$(cat $dir/public)
+  echo public-$dir=$(cat $dir/public) beside-$dir=$(cat $dir/beside/public)
+  echo large-$dir=$(cat $dir/large/* 2>/dev/null | wc -c)
   for file in own group deep/er/own closed/public many/own-3; do echo $file-$dir=$(cat $dir/$file 2>/dev/null); done
   umount $dir/own $dir/closed 2>/dev/null && echo own-$dir=uncovered
 done
 `)
 	want := map[string]string{}
 	for _, dir := range dirs {
-		want["public-"+dir] = "secret"
+		want["public-"+dir], want["large-"+dir] = "secret beside-"+dir+"=secret", "0"
 		for _, file := range []string{"own", "group", "deep/er/own", "closed/public", "many/own-3"} {
 			want[file+"-"+dir] = ""
 		}
 		if strings.HasPrefix(dir, "/srv/") { // the VM has a folder of its own there
-			want["public-"+dir] = ""
+			want["public-"+dir] = " beside-" + dir + "="
 		}
 	}
 	expect(t, output, want)
