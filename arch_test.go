@@ -536,6 +536,7 @@ func imports() map[string][]string {
 		"internal/keyorder":     {},
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/mounts":       {},
+		"internal/number":       {},
 		"internal/overwrite":    {"internal/regular"},
 		"internal/owner":        {"internal/atomicfile", "internal/failure"},
 		"internal/pgconnect":    {"internal/failure"},

@@ -58,7 +58,7 @@ var sections = keys.Table{
 		{Key: "max_in_flight", Form: keys.Share, Least: 1, About: "How many members are updated at the same time, as a number or a percentage; 1 unless given."},
 		{Key: "waves", Form: keys.Share, List: true, Least: 1, About: "Sizes of the waves that follow the canaries, as numbers or percentages; the last size repeats. One wave unless given."},
 		{Key: "bake", Form: keys.Duration, Of: "update.bake", About: "How long to wait after the canaries and after each wave: seconds, or a time such as 5m."},
-		{Key: "max_failures", Form: keys.Whole, About: "How many members besides canaries may fail while others are still started; 0 unless given."},
+		{Key: "max_failures", Form: keys.Whole, Most: mostCount, About: "How many members besides canaries may fail while others are still started; 0 unless given."},
 		{Key: "on_failure", Form: keys.Choice, Values: []string{string(KeepFailed), string(PutBack)}, About: "What happens to a member whose new jobs do not run: keep (the default), or previous: its own previous version is put back."},
 		{Key: "unreachable", Form: keys.Choice, Values: []string{string(FailUnreachable), string(SkipUnreachable)}, About: "What happens to a member whose agent does not answer: fail (the default): the run fails before anything is changed; skip: it is skipped like a blocked one."},
 		{Key: "retry_busy", Form: keys.Section, Of: "update.retry_busy", About: "How often members that another run holds are tried again."},
@@ -76,7 +76,7 @@ var sections = keys.Table{
 		{Key: "waves", Form: keys.Duration, About: "How long to wait after each wave."},
 	}},
 	{Name: "update.retry_busy", Read: []keys.Field{
-		{Key: "rounds", Form: keys.Whole, About: "How often they are tried again; 3 unless given."},
+		{Key: "rounds", Form: keys.Whole, Most: mostCount, About: "How often they are tried again; 3 unless given."},
 		{Key: "wait", Form: keys.Duration, About: "How long to wait before each round: seconds, or a time such as 1m; 30s unless given."},
 	}},
 }

@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"strconv"
-	"strings"
-)
+import "bootstrap/internal/number"
 
 // Share is a number of members, or a percentage of them.
 type Share struct {
@@ -19,23 +16,15 @@ func Percent(n int) Share { return Share{n: n, percent: true} }
 
 // ParseShare reads a number or a percentage from 0% to 100%.
 func ParseShare(text string) (s Share, ok bool) {
-	digits, percent := strings.CutSuffix(text, "%")
-	n, err := strconv.Atoi(digits)
-	if err != nil || digits[0] < '0' || digits[0] > '9' || percent && n > 100 {
+	share, ok := number.ParseShare(text)
+	if !ok || share.Percent && share.N > 100 {
 		return Share{}, false
 	}
-	if percent {
-		return Percent(n), true
-	}
-	return Count(n), true
+	return Share{n: share.N, percent: share.Percent}, true
 }
 
 // Of converts the share to a number of members, of total: a percentage is rounded down,
 // and the result is at most total. For a width, the caller uses at least 1.
 func (s Share) Of(total int) int {
-	n := s.n
-	if s.percent {
-		n = s.n * total / 100
-	}
-	return max(min(n, total), 0)
+	return max(min(number.Share{N: s.n, Percent: s.percent}.Of(total), total), 0)
 }

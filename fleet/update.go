@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/number"
 	"bootstrap/internal/spelling"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -27,9 +28,9 @@ func (r *reader) readUpdate(v document.Value) {
 		u.BakeCanaries = bake.Seconds()
 		u.BakeWaves = u.BakeCanaries
 	}
-	readWhole(v.Get("max_failures"), &u.MaxFailures)
+	readWhole(v.Get("max_failures"), "how many members may fail", &u.MaxFailures)
 	if busy := v.Get("retry_busy"); sections.StrictMap(busy, "update.retry_busy") {
-		readWhole(busy.Get("rounds"), &u.RetryBusy.Rounds)
+		readWhole(busy.Get("rounds"), "how often they are tried again", &u.RetryBusy.Rounds)
 		if wait := busy.Get("wait"); !wait.IsNull() {
 			u.RetryBusy.Wait = wait.Seconds()
 		}
@@ -125,15 +126,13 @@ func readShare(v document.Value, share *Share, least int) {
 	*share = parsed
 }
 
-// readWhole reads a whole number that is not negative.
-func readWhole(v document.Value, n *int) {
-	number, ok := v.Whole()
-	switch {
-	case !ok:
-	case number < 0:
-		v.Fail("must not be negative")
-	default:
-		*n = number
+// mostCount is the largest count in a fleet file.
+const mostCount = 1_000_000
+
+// readWhole reads a count.
+func readWhole(v document.Value, about string, n *int) {
+	if count, ok := v.Whole(number.Bound{Most: mostCount, About: about}); ok {
+		*n = count
 	}
 }
 
@@ -145,7 +144,7 @@ func readWatchTime(v document.Value) string {
 	}
 	watch, err := manifest.ParseDirectorWatchTime(text)
 	if err != nil {
-		v.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 30000-600000, or one number`, err)
+		v.Fail(`%q %s; expected "SHORTEST-LONGEST" in milliseconds, of at most a year, such as 30000-600000, or one number`, text, document.Literal(err.Error()))
 		return ""
 	}
 	return fmt.Sprintf("%d-%d", watch.Min/time.Millisecond, watch.Max/time.Millisecond)

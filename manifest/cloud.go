@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 )
@@ -41,12 +42,9 @@ func (r *reader) readCloudConfig(top document.Value) {
 	}
 	for name, item := range r.shared.disks.items {
 		place := item.place.Get("disk_size")
-		size, ok := place.Whole()
-		switch {
-		case place.IsNull():
+		size, _ := place.Whole(diskBound(1, "DiskTypeInvalidDiskSize"))
+		if place.IsNull() {
 			place.Fail("must be provided: the size of the disk in MiB")
-		case ok && size <= 0:
-			place.Fail("must be greater than 0: the size of the disk in MiB (DiskTypeInvalidDiskSize)")
 		}
 		item.size = size
 		r.shared.disks.items[name] = item
@@ -173,12 +171,14 @@ func readResources(c document.Value) map[string]any {
 		return resources
 	}
 	for key, place := range map[string]document.Value{"cpu": c.Get("cpu"), "ram": c.Get("ram"), "ephemeral_disk_size": c.Get("ephemeral_disk_size")} {
-		n, ok := place.Whole()
+		bound := number.Bound{Least: 1, Most: number.MaxMiB, About: "in MiB"}
+		if key == "cpu" {
+			bound = number.Bound{Least: 1, Most: maxCPUs, About: "the number of CPUs"}
+		}
+		n, ok := place.Whole(bound)
 		switch {
 		case place.IsNull():
 			place.Fail("must be provided: a whole number")
-		case ok && n <= 0:
-			place.Fail("must be greater than 0")
 		case ok:
 			resources[key] = n
 		}
@@ -214,10 +214,7 @@ func (r *reader) findSharedDisk(c document.Value) *DiskPool {
 		pool.Fail("cannot be used with a cloud config: name a persistent_disk_type in its place (V1DeprecatedDiskPools)")
 	}
 	place := c.Get("persistent_disk")
-	size, ok := place.Whole()
-	if ok && size < 0 {
-		place.Fail("must not be negative: the size of the disk in MiB, 0 for none (InstanceGroupInvalidPersistentDisk)")
-	}
+	size, _ := place.Whole(diskBound(0, "InstanceGroupInvalidPersistentDisk"))
 	name, named := kind.Text()
 	switch {
 	case named && name != "" && !place.IsNull():

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 )
@@ -79,12 +80,10 @@ func (m *Manifest) completeWorker() {
 
 // readWorkers reads the number of VMs.
 func (r *reader) readWorkers(place document.Value) int {
-	n, ok := place.Whole()
-	switch {
-	case place.IsNull():
-		place.Fail("must be provided: how many VMs compile packages at the same time")
-	case ok && n < 1:
-		place.Fail("must be 1 or more, but is %d", n)
+	const about = "how many VMs compile packages at the same time"
+	n, _ := place.Whole(number.Bound{Least: 1, Most: MaxWorkers, About: about})
+	if place.IsNull() {
+		place.Fail("must be provided: %s", about)
 	}
 	return max(n, 1)
 }

@@ -82,7 +82,7 @@ func TestCompilation(t *testing.T) {
 	}
 	for section, want := range map[string]string{
 		"{network: default}":                                                   "compilation.workers: must be provided",
-		"{workers: 0, network: default}":                                       "must be 1 or more",
+		"{workers: 0, network: default}":                                       "must be a whole number from 1 to 1000, but is 0",
 		"{workers: 1}":                                                         "compilation.network: must be provided",
 		"{workers: 1, network: other}":                                         `there is no network "other"`,
 		"{workers: 1, network: default, az: z9}":                               "compilation.az",

@@ -25,6 +25,7 @@ type reader struct {
 	lock     string         // path of the lock file
 	many     *Deployment    // nil: the manifest describes one instance
 	several  bool           // it describes several, and many is nil
+	total    int            // instances of the groups so far
 	env      document.Value // env of the group's resource pool
 
 	shared       *shared // nil: there is no cloud config
@@ -344,12 +345,9 @@ func (r *reader) readDiskPools(list document.Value) {
 			item.Get("name").Warn("there is another disk pool %q; the first one is used", document.Literal(d.Name))
 		}
 		place := item.Get("disk_size")
-		size, ok := place.Whole()
-		switch {
-		case place.IsNull():
+		size, _ := place.Whole(diskBound(1, ""))
+		if place.IsNull() {
 			place.Fail("must be provided: the size of the disk in MiB")
-		case ok && size <= 0:
-			place.Fail("must be greater than 0: the size of the disk in MiB")
 		}
 		d.Size = size
 		d.CloudProperties = settings(item.Get("cloud_properties"))

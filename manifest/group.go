@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
+	"bootstrap/network"
 )
 
 // readGroups reads the only instance group, in instance_groups or jobs.
@@ -48,7 +50,7 @@ func hasSeveral(top document.Value) bool {
 		return true
 	}
 	for _, group := range groups {
-		if n, ok := group.Get("instances").Whole(); ok && n > 1 {
+		if n, ok := group.Get("instances").Whole(instancesBound()); ok && n > 1 {
 			return true
 		}
 	}
@@ -118,13 +120,15 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 
 // checkInstances checks that there is one instance.
 func (r *reader) checkInstances(c document.Value) {
-	n, ok := c.Whole()
+	n, ok := c.Whole(instancesBound())
 	switch {
 	case r.many != nil && c.IsNull():
 		c.Fail("must be provided: the number of instances, which may be 0")
-	case r.many != nil && ok && n < 0:
-		c.Fail("must be 0 or more, but is %d", n)
 	case r.many != nil:
+		if before := r.total; before+n > MaxInstances {
+			c.Fail("must be at most %d, but is %d: a deployment has at most %d instances, and the groups before have %d", MaxInstances-before, n, MaxInstances, before)
+		}
+		r.total = min(r.total+n, MaxInstances)
 	case c.IsNull():
 		c.Fail("must be provided, and be 1, since a manifest describes one VM")
 	case ok && n != 1:
@@ -223,10 +227,7 @@ func (r *reader) checkTags(env document.Value) {
 // findDisk returns the group's persistent disk: of its disk pool, or of the given size.
 func (r *reader) findDisk(c document.Value) *DiskPool {
 	place := c.Get("persistent_disk")
-	size, ok := place.Whole()
-	if ok && size < 0 {
-		place.Fail("must not be negative: the size of the disk in MiB, 0 for none")
-	}
+	size, _ := place.Whole(diskBound(0, ""))
 	place = c.Get("persistent_disk_pool")
 	name, ok := place.Text()
 	if !ok || name == "" {
@@ -255,9 +256,9 @@ func readNICGroup(place document.Value) string {
 	if place.IsNull() || place.Pending() {
 		return ""
 	}
-	n, err := strconv.Atoi(place.Scalar())
-	if err != nil || n < 0 {
-		place.Fail("must be a number, from 0: networks with the same one share an interface")
+	n, err := number.Bound{Most: network.MaxNIC, About: "networks with the same one share an interface"}.Text(place.Scalar())
+	if err != nil {
+		place.Fail("%s", err.Error())
 		return ""
 	}
 	return strconv.Itoa(n)

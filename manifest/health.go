@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 )
 
@@ -92,11 +93,7 @@ func (h *HealthCheck) readHTTP(c document.Value) {
 		}
 	}
 	if place := c.Get("status"); !place.IsNull() {
-		status, ok := place.Whole()
-		if ok && (status < 100 || status > 599) {
-			place.Fail("must be an HTTP status from 100 to 599, but is %d", status)
-		}
-		h.Status = status
+		h.Status, _ = place.Whole(number.Bound{Least: 100, Most: 599, About: "an HTTP status"})
 	}
 	h.CA, _ = c.Get("ca").Text()
 	if place := c.Get("ca"); h.CA != "" && h.HTTP != "" && !place.Pending() && !x509.NewCertPool().AppendCertsFromPEM([]byte(h.CA)) {

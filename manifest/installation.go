@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
 )
@@ -170,10 +171,7 @@ func (r *reader) readTunnel(c document.Value) *SSHTunnel {
 
 // readPort reads a TCP port; least is the lowest allowed one.
 func readPort(c document.Value, least int) int {
-	port, ok := c.Whole()
-	if ok && (port < least || port > 65535) {
-		c.Fail("must be a port between %d and 65535, but is %d", least, port)
-	}
+	port, _ := c.Whole(number.Bound{Least: least, Most: maxPort, About: "a port"})
 	return port
 }
 

@@ -47,7 +47,7 @@ func LooksSeveral(ctx context.Context, path string, given document.Options) bool
 			groups := top.Get("instance_groups").Items()
 			several, unknown = len(groups) > 1, false
 			for _, g := range groups {
-				n, ok := g.Get("instances").Whole()
+				n, ok := g.Get("instances").Whole(instancesBound())
 				several, unknown = several || ok && n != 1, unknown || g.Get("instances").Pending()
 			}
 			if len(given.CloudConfigs) == 0 && len(top.CloudConfigs()) == 0 {

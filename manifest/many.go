@@ -9,11 +9,11 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"bootstrap/internal/failure"
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
 )
@@ -295,44 +295,65 @@ func refuseTaken(networks []document.Value, g Group, taken map[staticAddress]str
 	}
 }
 
-// someShare is a number of instances, or a percentage of them.
-var someShare = regexp.MustCompile(`^([0-9]+|0*([0-9]{1,2}|100)%)$`)
-
 // readRules reads the rules of a group. The manifest's rules apply where it has none.
 func (r *reader) readRules(all, own document.Value) Rules {
 	rules := Rules{Canaries: "1", MaxInFlight: "1", Serial: true}
 	for _, c := range []document.Value{all, own} {
-		number := func(place document.Value, to *string) {
-			if text, ok := place.Text(); ok && text != "" {
-				*to = text
-			}
-		}
-		number(c.Get("canaries"), &rules.Canaries)
-		number(c.Get("max_in_flight"), &rules.MaxInFlight)
-		number(c.Get("min_healthy"), &rules.MinHealthy)
-		if text := rules.MinHealthy; text != "" && !someShare.MatchString(text) && !c.Get("min_healthy").IsNull() {
-			c.Get("min_healthy").Fail("must be a number of instances or a percentage up to 100%%, such as 2 or 50%%, but is %q", text)
-		}
-		if place := c.Get("serial"); !place.IsNull() {
-			rules.Serial = place.LenientFlag(true)
-		}
-		place := c.Get("canary_watch_time")
-		if text, ok := place.Text(); ok {
-			watch, err := ParseDirectorWatchTime(text)
-			if err != nil {
-				place.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, err)
-			}
-			rules.CanaryWatch = fmt.Sprintf("%d-%d", watch.Min.Milliseconds(), watch.Max.Milliseconds())
-		}
-		place = c.Get("initial_deploy_az_update_strategy")
-		if text, ok := place.Text(); ok {
-			if text != "parallel" && text != "serial" {
-				place.Fail("must be serial or parallel, or be left out, but is %q", text)
-			}
-			rules.ParallelZones = text == "parallel"
-		}
+		rules.read(c, document.Value.Fail)
 	}
 	return rules
+}
+
+// read reads the keys of one update block. fail reports a wrong value.
+func (rules *Rules) read(c document.Value, fail func(at document.Value, format string, args ...any)) {
+	readShare(c.Get("canaries"), false, &rules.Canaries, fail)
+	readShare(c.Get("max_in_flight"), false, &rules.MaxInFlight, fail)
+	readShare(c.Get("min_healthy"), true, &rules.MinHealthy, fail)
+	if place := c.Get("serial"); !place.IsNull() {
+		rules.Serial = place.LenientFlag(true)
+	}
+	place := c.Get("canary_watch_time")
+	if text, ok := place.Text(); ok {
+		watch, err := ParseDirectorWatchTime(text)
+		if err != nil {
+			failWatch(place, text, err, fail)
+		}
+		rules.CanaryWatch = fmt.Sprintf("%d-%d", watch.Min.Milliseconds(), watch.Max.Milliseconds())
+	}
+	place = c.Get("initial_deploy_az_update_strategy")
+	if text, ok := place.Text(); ok {
+		if text != "parallel" && text != "serial" {
+			fail(place, "must be serial or parallel, or be left out, but is %q", text)
+		}
+		rules.ParallelZones = text == "parallel"
+	}
+}
+
+// readShare reads a number of instances, or a percentage of them. Unless strict, a
+// percentage may be above 100%, which means all, as for the Director.
+func readShare(place document.Value, strict bool, to *string, fail func(at document.Value, format string, args ...any)) {
+	if place.IsNull() || place.Pending() {
+		return
+	}
+	const allowed = "must be a number of instances or a percentage up to 100%%, such as 2 or 50%%"
+	if !place.IsScalar() {
+		fail(place, allowed+", not %s", document.Literal(place.Describe()))
+		return
+	}
+	text, _ := place.Text()
+	text = strings.TrimSpace(text)
+	share, ok := number.ParseShare(text)
+	above := share.Percent && share.N > 100
+	switch {
+	case strict && text == "": // like null
+		return
+	case !ok || strict && above:
+		fail(place, allowed+", but is %q", text)
+		return
+	case above:
+		place.Warn("is more than 100%%, which is used")
+	}
+	*to = text
 }
 
 // readOrigins reads migrated_from of an instance group.

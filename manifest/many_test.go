@@ -219,7 +219,7 @@ func TestNumberOfInstances(t *testing.T) {
 	if d := deploymentOf(t, "instances: 2", "instances: 0"); d.Groups[1].Instances != 0 {
 		t.Error(d.Groups[1].Instances)
 	}
-	for text, want := range map[string]string{"instances: -1": "instances: must be 0 or more, but is -1", "instances: null": "must be provided: the number of instances"} {
+	for text, want := range map[string]string{"instances: -1": "instances: must be a whole number from 0 to 100000, but is -1", "instances: null": "must be provided: the number of instances"} {
 		path, opts := written(t, "instances: 2", text)
 		_, err := LoadDeployment(t.Context(), path, opts)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "manifest.yml:") {

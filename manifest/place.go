@@ -259,7 +259,7 @@ func (r *reader) readWishes(c document.Value, own vmKind) {
 		}
 	}
 	fields := map[string]any{"instances": 1} // checkInstances reports other numbers
-	if n, ok := c.Get("instances").Whole(); ok && r.many != nil {
+	if n, ok := c.Get("instances").Whole(instancesBound()); ok && r.many != nil {
 		fields["instances"], fields["name"] = n, c.Get("name").Scalar()
 	}
 	for key, value := range map[string]document.Value{"azs": zones, "networks": networks} {

@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/gen"
 	"bootstrap/manifest/keys"
+	"bootstrap/network"
 )
 
 // sections are all maps of the manifest with fixed keys, for the reader and for
@@ -92,17 +94,17 @@ var sections = keys.Table{
 	}, Ignored: []string{"name", "version", "os", "alias"}},
 	{Name: "disk_pools[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the disk pool."},
-		{Key: "disk_size", Form: keys.Whole, Need: true, Least: 1, About: "Size of the disk in MiB."},
+		{Key: "disk_size", Form: keys.Whole, Need: true, Least: 1, Most: number.MaxMiB, About: "Size of the disk in MiB."},
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the disk for the CPI."},
 	}},
 	{Name: "instance_groups[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the instance group."},
-		{Key: "instances", Form: keys.Whole, Need: true, About: "Number of instances; without a cloud config, always 1."},
+		{Key: "instances", Form: keys.Whole, Need: true, Most: MaxInstances, About: "Number of instances; without a cloud config, always 1."},
 		{Key: "lifecycle", Form: keys.Choice, Values: []string{"service", "errand", ""}, About: "service, or with a cloud config errand."},
 		{Key: "templates", Form: keys.Section, Of: "instance_groups[].jobs[]", List: true, About: "Old name of jobs."},
 		{Key: "jobs", Form: keys.Section, Of: "instance_groups[].jobs[]", List: true, About: "Jobs on the VM."},
 		{Key: "networks", Form: keys.Section, Of: "instance_groups[].networks[]", List: true, Need: true, Least: 1, About: "Networks of the VM."},
-		{Key: "persistent_disk", Form: keys.Whole, About: "Size of the persistent disk in MiB; 0 for none."},
+		{Key: "persistent_disk", Form: keys.Whole, Most: number.MaxMiB, About: "Size of the persistent disk in MiB; 0 for none."},
 		{Key: "persistent_disk_pool", Form: keys.Text, About: "Name of a disk pool in disk_pools, for a persistent disk."},
 		{Key: "resource_pool", Form: keys.Word, About: "Name of a resource pool in resource_pools. Not with a cloud config."},
 		{Key: "properties", Form: keys.Map, About: "Properties of the jobs, in place of the manifest's properties."},
@@ -165,9 +167,9 @@ var sections = keys.Table{
 		{Key: "os", Form: keys.Word, Need: true, About: "Operating system of a stemcell, as in stemcells."},
 	}},
 	{Name: "instance_groups[].vm_resources", Read: []keys.Field{
-		{Key: "cpu", Form: keys.Whole, Need: true, Least: 1, About: "Number of CPUs."},
-		{Key: "ram", Form: keys.Whole, Need: true, Least: 1, About: "Memory in MiB."},
-		{Key: "ephemeral_disk_size", Form: keys.Whole, Need: true, Least: 1, About: "Size of the ephemeral disk in MiB."},
+		{Key: "cpu", Form: keys.Whole, Need: true, Least: 1, Most: maxCPUs, About: "Number of CPUs."},
+		{Key: "ram", Form: keys.Whole, Need: true, Least: 1, Most: number.MaxMiB, About: "Memory in MiB."},
+		{Key: "ephemeral_disk_size", Form: keys.Whole, Need: true, Least: 1, Most: number.MaxMiB, About: "Size of the ephemeral disk in MiB."},
 	}},
 	{Name: "instance_groups[].healthcheck[]", Read: []keys.Field{
 		{Key: "http", Form: keys.Word, About: "URL that must answer, such as http://:8080/health; the instance's address is the host that is left out."},
@@ -182,7 +184,7 @@ var sections = keys.Table{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of a network in networks."},
 		{Key: "static_ips", Form: keys.Addresses, About: "Address of the VM; without it, a VM gets the lowest free address of a manual network."},
 		{Key: "default", Form: keys.Choice, List: true, Values: []string{"dns", "gateway", "addressable"}, About: "Uses for which this network is the VM's default, if there are several; addressable needs a cloud config."},
-		{Key: "nic_group", Form: keys.Whole, Most: 1 << 20, About: "Number of an interface of the VM: networks with the same one share it, if the CPI can."},
+		{Key: "nic_group", Form: keys.Whole, Most: network.MaxNIC, About: "Number of an interface of the VM: networks with the same one share it, if the CPI can."},
 	}},
 	{Name: "update", Read: []keys.Field{
 		{Key: "update_watch_time", Form: keys.Watch, About: "How long to wait until the jobs run: SHORTEST-LONGEST in milliseconds, such as 0-300000; with a cloud config, also one number."},
@@ -190,8 +192,8 @@ var sections = keys.Table{
 		{Key: "snapshot", Form: keys.Flag, About: "Whether to take a snapshot of the disk before the VM or disk is changed, if the CPI can."},
 		{Key: "crash_loops", Form: keys.Choice, Values: []string{"end", WaitForCrashLoops}, About: "What a deploy does when a process has ended 5 times or fails for 30 s: end at once, or wait as long as update_watch_time allows; end unless given."},
 		{Key: "serial", Form: keys.Flag, About: "Whether the instances of a group are updated before those of the next one; true unless given."},
-		{Key: "canaries", Form: keys.Word, About: "With several instances: how many of a group change before the others, a number or a percentage; 1 unless given."},
-		{Key: "max_in_flight", Form: keys.Word, About: "With several instances: how many of a group change at the same time, a number or a percentage; 1 unless given."},
+		{Key: "canaries", Form: keys.Share, About: "With several instances: how many of a group change before the others, a number or a percentage; 1 unless given."},
+		{Key: "max_in_flight", Form: keys.Share, About: "With several instances: how many of a group change at the same time, a number or a percentage; 1 unless given."},
 		{Key: "canary_watch_time", Form: keys.Watch, About: "With several instances: update_watch_time of the canaries."},
 		{Key: "min_healthy", Form: keys.Share, About: "With several instances: how many of a group must run while others are stopped, a number or a percentage; unless given, all others that ran when the deploy began."},
 		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
@@ -223,7 +225,7 @@ var sections = keys.Table{
 	{Name: "cloud_provider.ssh_tunnel", Read: []keys.Field{
 		{Key: "user", Form: keys.Text, About: "User to log in as on the VM."},
 		{Key: "host", Form: keys.Text, About: "Host name or address of the VM's SSH server."},
-		{Key: "port", Form: keys.Whole, Most: 65535, About: "Port of the VM's SSH server; 22 unless given."},
+		{Key: "port", Form: keys.Whole, Most: maxPort, About: "Port of the VM's SSH server; 22 unless given."},
 		{Key: "password", Form: keys.Text, About: "Password of the user."},
 		{Key: "private_key", Form: keys.Text, About: "Private key in PEM, or the path of a file with it."},
 		{Key: "connection_refused_timeout", Form: keys.Duration, About: "How long the SSH server may refuse connections: seconds, or a time such as 2m30s."},
@@ -231,7 +233,7 @@ var sections = keys.Table{
 	}},
 	{Name: "cloud_provider.registry", Read: []keys.Field{
 		{Key: "host", Form: keys.Text, About: "Address to listen on; 127.0.0.1 unless given."},
-		{Key: "port", Form: keys.Whole, Most: 65535, About: "Port to listen on; 6901 unless given, 0 for a free one."},
+		{Key: "port", Form: keys.Whole, Most: maxPort, About: "Port to listen on; 6901 unless given, 0 for a free one."},
 		{Key: "username", Form: keys.Text, About: "User that the CPI logs in as."},
 		{Key: "password", Form: keys.Text, About: "Password of the user; generated unless given."},
 		{Key: "unauthenticated_get", Form: keys.Flag, About: "Whether agents read their settings without credentials through the tunnel; true unless given."},
@@ -258,7 +260,7 @@ var sections = keys.Table{
 	}},
 	{Name: "cloud.disk_types[]", Read: []keys.Field{
 		{Key: "name", Form: keys.Word, Need: true, About: "Name of the disk type."},
-		{Key: "disk_size", Form: keys.Whole, Need: true, Least: 1, About: "Size of the disk in MiB."},
+		{Key: "disk_size", Form: keys.Whole, Need: true, Least: 1, Most: number.MaxMiB, About: "Size of the disk in MiB."},
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the disk for the CPI."},
 	}},
 	{Name: "cloud.networks[]", Read: []keys.Field{
@@ -285,7 +287,7 @@ var sections = keys.Table{
 		{Key: "cloud_properties", Form: keys.Map, About: "Properties of the subnet for the CPI."},
 	}, Ignored: []string{"name"}},
 	{Name: "cloud.compilation", Read: []keys.Field{
-		{Key: "workers", Form: keys.Whole, Need: true, Least: 1, About: "How many VMs compile packages at the same time."},
+		{Key: "workers", Form: keys.Whole, Need: true, Least: 1, Most: MaxWorkers, About: "How many VMs compile packages at the same time."},
 		{Key: "network", Form: keys.Word, Need: true, About: "Name of the network of the VMs, which get automatic addresses."},
 		{Key: "az", Form: keys.Word, About: "Availability zone of the VMs; one of the network unless given."},
 		{Key: "vm_type", Form: keys.Word, About: "Name of the VM type of the VMs."},

@@ -2,10 +2,10 @@ package manifest
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"time"
 
+	"bootstrap/internal/number"
 	"bootstrap/manifest/document"
 )
 
@@ -23,9 +23,15 @@ func (r *reader) readUpdate(c document.Value) {
 		}
 		watch, err := parse(text)
 		if err != nil {
-			place.Fail(`%v; expected "SHORTEST-LONGEST" in milliseconds, such as 0-300000`, err)
+			failWatch(place, text, err, document.Value.Fail)
 		}
 		r.manifest.Update.WatchTime = watch
+	}
+	if fail := document.Value.Fail; r.many == nil {
+		if r.shared == nil {
+			fail = document.Value.Warn // create-env does not read these keys
+		}
+		new(Rules).read(c, fail)
 	}
 	place = c.Get("vm_strategy")
 	if text, ok := place.Text(); ok {
@@ -49,6 +55,11 @@ func (r *reader) readUpdate(c document.Value) {
 	}
 }
 
+// failWatch reports a wrong watch time.
+func failWatch(place document.Value, text string, err error, fail func(at document.Value, format string, args ...any)) {
+	fail(place, `%q %s; expected "SHORTEST-LONGEST" in milliseconds, from 0 to %d, such as 0-300000`, text, document.Literal(err.Error()), maxWatch)
+}
+
 // ParseWatchTime reads "min-max" in milliseconds, as update_watch_time has it.
 func ParseWatchTime(text string) (WatchTime, error) {
 	parts := strings.Split(text, "-")
@@ -57,11 +68,12 @@ func ParseWatchTime(text string) (WatchTime, error) {
 	}
 	var limits [2]time.Duration
 	for i, part := range parts {
-		ms, err := strconv.Atoi(strings.Trim(part, " "))
-		if err != nil || ms < 0 {
+		digits := strings.Trim(part, " ")
+		ms, err := number.Bound{Most: maxWatch}.Text(digits)
+		switch {
+		case digits == "" || strings.Trim(digits, "0123456789") != "":
 			return WatchTime{}, errors.New("is not a range of two whole numbers")
-		}
-		if ms > 1000*60*60*24*365 {
+		case err != nil:
 			return WatchTime{}, errors.New("is longer than a year")
 		}
 		limits[i] = time.Duration(ms) * time.Millisecond

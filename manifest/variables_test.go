@@ -17,7 +17,7 @@ func TestPositionsOfValues(t *testing.T) {
 	_, err := Load(t.Context(), file, document.Options{VarsFiles: []string{vars}, Vars: []string{"instances={a: b}"}})
 	for _, want := range []string{
 		vars + `:3:9: networks[0].type: must be manual`,
-		file + `:9:25: instance_groups[0].instances: must be a whole number, not a map`,
+		file + `:9:25: instance_groups[0].instances: must be a whole number from 0 to 100000, not a map: the number of instances of the group`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %s", err, want)

@@ -2,12 +2,14 @@ package network
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
 
 	"go4.org/netipx"
 
+	"bootstrap/internal/number"
 	"bootstrap/internal/spelling"
 )
 
@@ -33,6 +35,9 @@ type Group struct {
 	Wishes    []Wish
 }
 
+// MaxNIC is the largest number of an interface of a VM.
+const MaxNIC = 1 << 20
+
 // uses returns the uses for which a network can be the default. A group with several
 // networks must choose a network for each of the first two uses.
 func uses() []string { return []string{"dns", "gateway", "addressable"} }
@@ -44,7 +49,11 @@ func ParseGroup(path string, fields map[string]any, networks []Network, rules Ru
 	r := &reader{rules: rules}
 	g := Group{Instances: 1}
 	g.Name, _ = fields["name"].(string)
-	if n, ok := whole(fields["instances"]); ok {
+	if value := fields["instances"]; value != nil {
+		n, err := number.Bound{Most: math.MaxInt32}.Of(value)
+		if err != nil {
+			r.fail(path+".instances", InvalidType, "%s", err)
+		}
 		g.Instances = n
 	}
 	var zonesOK bool
@@ -136,9 +145,9 @@ func (r *reader) nicGroup(path string, fields map[string]any) string {
 	if value == nil {
 		return ""
 	}
-	n, ok := whole(value)
-	if !ok || n < 0 {
-		r.fail(path+".nic_group", InvalidProperty, "must be a number, from 0: networks with the same one share an interface; but is %s", describe(value))
+	n, err := number.Bound{Most: MaxNIC, About: "networks with the same one share an interface"}.Lenient(value)
+	if err != nil {
+		r.fail(path+".nic_group", InvalidProperty, "%s", err)
 		return ""
 	}
 	return strconv.Itoa(n)

@@ -5,10 +5,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go4.org/netipx"
+
+	"bootstrap/internal/number"
 )
 
 // Parse reads the list networks of a decoded YAML document (maps, slices, texts,
@@ -305,9 +306,9 @@ func (r *reader) prefix(path string, fields map[string]any, within netip.Prefix)
 	if value == nil {
 		return length
 	}
-	bits, ok := whole(value)
+	bits, err := number.Bound{Most: length}.Lenient(value)
 	switch {
-	case !ok || bits < 0 || bits > length:
+	case err != nil:
 		r.fail(path+".prefix", InvalidProperty, "must be the length of a block, from %d to %d, but is %s", within.Bits(), length, describe(value))
 	case bits < within.Bits():
 		r.fail(path+".prefix", PrefixSizeTooBig, "a block of the length %d is larger than the range %s", bits, within)
@@ -317,23 +318,10 @@ func (r *reader) prefix(path string, fields map[string]any, within netip.Prefix)
 	return length
 }
 
-// whole returns a number, given as number or text.
-func whole(value any) (int, bool) {
-	const limit = 1 << 20 // larger than any length or count here
-	switch v := value.(type) {
-	case int:
-		return v, v > -limit && v < limit
-	case int64:
-		return int(v), v > -limit && v < limit
-	case uint64:
-		return int(v), v < limit
-	case float64:
-		return int(v), v == float64(int(v)) && v > -limit && v < limit
-	case string:
-		n, err := strconv.Atoi(v)
-		return n, err == nil && n > -limit && n < limit
-	}
-	return 0, false
+// fits reports whether a value is a number within the bound, or text with one.
+func fits(b number.Bound, value any) bool {
+	_, err := b.Lenient(value)
+	return err == nil
 }
 
 // dns reads a list of name servers.
@@ -465,7 +453,7 @@ func (r *reader) dynamic(path string, n *Network, fields map[string]any) {
 		if !ok {
 			continue
 		}
-		if bits, ok := whole(entry["prefix"]); entry["prefix"] != nil && (!ok || bits != 32) {
+		if single := (number.Bound{Least: 32, Most: 32}); entry["prefix"] != nil && !fits(single, entry["prefix"]) {
 			r.fail(place+".prefix", InvalidProperty, "a dynamic network gives single addresses: the prefix must be left out, or be 32")
 		}
 		n.Subnets = append(n.Subnets, Subnet{DNS: r.dns(place, entry), Zones: r.zones(place, entry), CloudProperties: r.cloudProperties(place, entry)})
@@ -479,7 +467,7 @@ func (r *reader) vipSubnet(path string, n *Network, item any) {
 		return
 	}
 	s := Subnet{Zones: r.zones(path, fields)}
-	if bits, ok := whole(fields["prefix"]); fields["prefix"] != nil && (!ok || bits != 32 && bits != 128) {
+	if v4, v6 := (number.Bound{Least: 32, Most: 32}), (number.Bound{Least: 128, Most: 128}); fields["prefix"] != nil && !fits(v4, fields["prefix"]) && !fits(v6, fields["prefix"]) {
 		r.fail(path+".prefix", InvalidProperty, "a vip network gives single addresses: the prefix must be left out")
 	}
 	for _, item := range r.ranges(path+".static", fields["static"]) {

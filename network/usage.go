@@ -66,9 +66,9 @@ func countBlocks(ranges []netipx.IPRange, bits int) uint64 {
 			host = 0
 		}
 		size := new(big.Int).Lsh(big.NewInt(1), host)
-		first := number(r.From())
+		first := asNumber(r.From())
 		first.Add(first, size).Sub(first, big.NewInt(1)).Rsh(first, host) // number of the first whole block
-		next := number(r.To())
+		next := asNumber(r.To())
 		next.Add(next, big.NewInt(1)).Rsh(next, host) // number of the block after the last whole one
 		if next.Cmp(first) > 0 {
 			sum.Add(sum, next).Sub(sum, first)
@@ -80,8 +80,8 @@ func countBlocks(ranges []netipx.IPRange, bits int) uint64 {
 	return sum.Uint64()
 }
 
-// number returns the address as a number.
-func number(addr netip.Addr) *big.Int { return new(big.Int).SetBytes(addr.AsSlice()) }
+// asNumber returns the address as a number.
+func asNumber(addr netip.Addr) *big.Int { return new(big.Int).SetBytes(addr.AsSlice()) }
 
 // Need is the number of addresses of a network that instances need at the same time.
 type Need struct {

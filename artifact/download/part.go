@@ -283,8 +283,9 @@ func statusError(resp *http.Response) error {
 	case code >= 500 && code != http.StatusNotImplemented,
 		code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
 		code == http.StatusRequestedRangeNotSatisfiable:
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return &busyError{fmt.Sprintf("%d %s", code, http.StatusText(code)), time.Duration(seconds) * time.Second}
+		const day = 24 * 60 * 60
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is a date, the largest int if it is larger
+		return &busyError{fmt.Sprintf("%d %s", code, http.StatusText(code)), time.Duration(min(max(seconds, 0), day)) * time.Second}
 	}
 	return &permanentError{&RefusedError{resp.StatusCode, resp.Header.Get("X-Amz-Bucket-Region")}}
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/values"
 	"bootstrap/cpi"
+	"bootstrap/internal/number"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -58,7 +60,7 @@ instances, in the folder NAME, need none either: give NAME.json with --state.`,
 	f.StringVar(&in.VM, "vm-cid", "", "the `CID` of the VM, which becomes the current one")
 	f.StringVar(&in.AgentID, "agent-id", "", "the agent `ID` that the VM was created with")
 	f.StringVar(&in.Disk, "disk-cid", "", "the `CID` of the persistent disk, which becomes the current one")
-	f.IntVar(&in.DiskSize, "disk-size", 0, "its size in `MIB`; if unknown, deploy moves its data to a new disk")
+	f.Var(values.Whole{To: &in.DiskSize, Bound: number.Bound{Most: number.MaxMiB}}, "disk-size", "its size in `MIB`; if unknown, deploy moves its data to a new disk")
 	f.StringVar(&in.Stemcell.CID, "stemcell-cid", "", "the `CID` of the stemcell that the VM was created from")
 	f.StringVar(&in.Stemcell.Name, "stemcell-name", "", "its `NAME` (default: "+state.UnknownStemcell+")")
 	f.StringVar(&in.Stemcell.Version, "stemcell-version", "", "its `VERSION`")

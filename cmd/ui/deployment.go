@@ -133,7 +133,7 @@ func goneDisks(p *deployment.Plan) []string {
 		if d.Use == observe.DiskOrphan {
 			what = "orphaned disk"
 		}
-		lines = append(lines, fmt.Sprintf("%s %s (%s) of %s is deleted with its data", what, d.CID, Size(int64(d.Size)<<20), d.Instance))
+		lines = append(lines, fmt.Sprintf("%s %s (%s) of %s is deleted with its data", what, d.CID, mebibytes(d.Size), d.Instance))
 	}
 	return lines
 }

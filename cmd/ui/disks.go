@@ -33,7 +33,7 @@ func Disks(out *Writer, list []observe.SeenDisk) {
 		if d.Since != nil {
 			since = Moment(*d.Since)
 		}
-		cells := []string{d.CID, Size(int64(d.Size) << 20), useOf(d), since, orDash(d.Why)}
+		cells := []string{d.CID, mebibytes(d.Size), useOf(d), since, orDash(d.Why)}
 		if several {
 			cells = slices.Insert(cells, 0, d.Instance, dash(d.Zone))
 		}

@@ -2,9 +2,9 @@ package ui
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"bootstrap/deployer/observe"
 )
@@ -70,8 +70,8 @@ func instanceProcesses(out *Writer, all *observe.InstanceStates) {
 			continue
 		}
 		for _, p := range s.Status.Processes {
-			table.Row(s.Name, p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), fmt.Sprintf("%.1f%%", p.CPU),
-				fmt.Sprintf("%s (%.1f%%)", Size(int64(p.Memory)<<10), p.Percent))
+			table.Row(s.Name, p.Name, p.State, spanOf(float64(p.Uptime)), fmt.Sprintf("%.1f%%", p.CPU),
+				fmt.Sprintf("%s (%.1f%%)", Size(min(int64(p.Memory), math.MaxInt64>>10)<<10), p.Percent))
 		}
 	}
 	table.Print()
@@ -89,7 +89,7 @@ func instanceVitals(out *Writer, all *observe.InstanceStates) {
 		v := s.Status.Vitals
 		uptime := "-"
 		if v.Uptime.Seconds.Known() {
-			uptime = span(time.Duration(*v.Uptime.Seconds.Value) * time.Second)
+			uptime = spanOf(*v.Uptime.Seconds.Value)
 		}
 		cpu := "-"
 		if v.CPU.User.Known() || v.CPU.Sys.Known() || v.CPU.Wait.Known() {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -30,6 +31,10 @@ func Size(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %s", value, suffix)
 }
+
+// mebibytes returns a size in MiB for people. It does not overflow, whatever a state file
+// contains.
+func mebibytes(n int) string { return Size(min(int64(n), math.MaxInt64>>20) << 20) }
 
 // count returns a number of things in words.
 func count(n int, what string) string {

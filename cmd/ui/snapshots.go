@@ -46,7 +46,7 @@ func Snapshots(out *Writer, list []Snapshot) {
 	for _, s := range list {
 		size, use := "-", "-"
 		if s.Size > 0 {
-			size = Size(int64(s.Size) << 20)
+			size = mebibytes(s.Size)
 		}
 		if s.Current {
 			use = "current"

@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -166,7 +167,7 @@ func vitalsLines(v *observe.Vitals, line func(name, format string, args ...any))
 		}
 	}
 	if v.Uptime.Seconds.Known() {
-		parts = append(parts, "up "+span(time.Duration(*v.Uptime.Seconds.Value)*time.Second))
+		parts = append(parts, "up "+spanOf(*v.Uptime.Seconds.Value))
 	}
 	if len(parts) > 0 {
 		line("Vitals", "%s", strings.Join(parts, ", "))
@@ -186,8 +187,8 @@ func conditionProcesses(out *Writer, c *observe.Condition) {
 	table := NewTable(out, "PROCESS", "STATE", "UPTIME", "CPU", "MEMORY").
 		Yield("CPU", 0).Yield("MEMORY", 0).Yield("UPTIME", 0)
 	for _, p := range c.Processes {
-		table.Row(p.Name, p.State, span(time.Duration(p.Uptime)*time.Second), fmt.Sprintf("%.1f%%", p.CPU),
-			fmt.Sprintf("%s (%.1f%%)", Size(int64(p.Memory)<<10), p.Percent))
+		table.Row(p.Name, p.State, spanOf(float64(p.Uptime)), fmt.Sprintf("%.1f%%", p.CPU),
+			fmt.Sprintf("%s (%.1f%%)", Size(min(int64(p.Memory), math.MaxInt64>>10)<<10), p.Percent))
 	}
 	table.Print()
 }
@@ -211,7 +212,7 @@ func conditionDisks(out *Writer, c *observe.Condition) {
 		if d.Why != "" {
 			use += ": " + d.Why
 		}
-		table.Row(d.CID, Size(int64(d.Size)<<20), use, mounted)
+		table.Row(d.CID, mebibytes(d.Size), use, mounted)
 	}
 	table.Print()
 }
@@ -263,4 +264,10 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%dh %dm", s/3600, s/60%60)
 	}
 	return fmt.Sprintf("%dd %dh", s/86400, s/3600%24)
+}
+
+// spanOf is span for seconds that an agent reports. They may be more than a time.Duration
+// can have.
+func spanOf(seconds float64) string {
+	return span(time.Duration(min(max(seconds, 0), float64(math.MaxInt64/2)/1e9) * float64(time.Second)))
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bootstrap/internal/number"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
@@ -30,6 +31,9 @@ func (e Refusal) Error() string { return string(e) }
 // Lines is the number of lines of a flag.
 type Lines int
 
+// mostLines is the largest number of lines.
+const mostLines = 1_000_000
+
 // Type returns the word for the value in help texts.
 func (n *Lines) Type() string { return "N" }
 
@@ -38,14 +42,41 @@ func (n *Lines) String() string { return strconv.Itoa(int(*n)) }
 
 // Set reads the number.
 func (n *Lines) Set(text string) error {
-	number, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
+	if digits := strings.TrimLeft(text, "+-"); digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return Refusal(fmt.Sprintf("--tail takes a number of lines, for example --tail 20; %q is not a number", text))
-	case number < 0:
-		return errors.New("it takes a number of lines, for example --tail 20")
 	}
-	*n = Lines(number)
+	lines, err := number.Bound{Most: mostLines}.Text(text)
+	if err != nil {
+		return fmt.Errorf("it takes a number of lines of at most %d, for example --tail 20", mostLines)
+	}
+	*n = Lines(lines)
+	return nil
+}
+
+// Whole is a whole number within a bound.
+type Whole struct {
+	To    *int
+	Bound number.Bound
+}
+
+// Type returns the word for the value in help texts.
+func (Whole) Type() string { return "N" }
+
+// String returns the default for help texts.
+func (w Whole) String() string {
+	if w.To == nil { // pflag calls it on an empty value
+		return "0"
+	}
+	return strconv.Itoa(*w.To)
+}
+
+// Set reads the number.
+func (w Whole) Set(text string) error {
+	n, err := w.Bound.Text(text)
+	if err != nil {
+		return fmt.Errorf("it must be a whole number %s", w.Bound)
+	}
+	*w.To = n
 	return nil
 }
 

@@ -8,9 +8,10 @@ package order
 import (
 	"cmp"
 	"fmt"
-	"regexp"
+	"math"
 	"slices"
-	"strconv"
+
+	"bootstrap/internal/number"
 )
 
 // Group is an instance group with the rules of its update block.
@@ -107,10 +108,11 @@ func turnOf(g Group, first bool) (Turn, error) {
 			return Turn{}, err
 		}
 		lot := Lot{Width: width}
-		canaries, err := number(g.Canaries, size)
+		asked, err := count(g.Canaries)
 		if err != nil {
 			return Turn{}, fmt.Errorf("update.canaries of the instance group %q %w", g.Name, err)
 		}
+		canaries := asked.Of(size)
 		if watched {
 			canaries = 0
 		}
@@ -190,23 +192,17 @@ func Sorted(instances []Instance) []Instance {
 // Healthy returns how many of size instances must run by update.min_healthy. A
 // percentage leaves at least one that may be stopped.
 func Healthy(text string, size int) (int, error) {
-	if m := percent.FindStringSubmatch(text); m != nil {
-		n, err := strconv.Atoi(m[1])
-		if err != nil || n > 100 {
-			n = 100
-		}
-		return max(min((n*size+99)/100, size-1), 0), nil
+	s, err := share(text)
+	if err == nil && s.Percent {
+		return max(min((min(s.N, 100)*size+99)/100, size-1), 0), nil
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
-	}
-	return n, nil
+	return s.N, err
 }
 
 // width returns how many of size instances may change at the same time.
 func (g *Group) width(size int) (int, error) {
-	n, err := number(g.MaxInFlight, size)
+	asked, err := count(g.MaxInFlight)
+	n := asked.Of(size)
 	if err != nil {
 		return 0, fmt.Errorf("update.max_in_flight of the instance group %q %w", g.Name, err)
 	}
@@ -227,18 +223,20 @@ func (g *Group) width(size int) (int, error) {
 	return max(min(n, spare), 1), nil
 }
 
-var percent = regexp.MustCompile(`^([0-9]+)%$`)
+// count is share for canaries and max_in_flight. As for the Director, a negative number is
+// none; the reader of the manifest refuses it, but older records have it.
+func count(text string) (number.Share, error) {
+	if _, err := (number.Bound{Least: math.MinInt32, Most: -1}).Text(text); err == nil {
+		return number.Share{}, nil
+	}
+	return share(text)
+}
 
-// number reads a number, or a percentage of size. A percentage is at most size.
-func number(text string, size int) (int, error) {
-	if m := percent.FindStringSubmatch(text); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil && n <= 100 {
-			return n * size / 100, nil
-		}
-		return size, nil
+// share reads a number of instances, or a percentage of them.
+func share(text string) (number.Share, error) {
+	s, ok := number.ParseShare(text)
+	if !ok {
+		return s, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
 	}
-	if n, err := strconv.Atoi(text); err == nil {
-		return n, nil
-	}
-	return 0, fmt.Errorf("must be a number of instances or a percentage such as 50%%, but is %q", text)
+	return s, nil
 }

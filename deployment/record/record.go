@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -324,6 +325,8 @@ func (in *Instance) check() error {
 		return errors.New("it is damaged: an instance has no id, group or state")
 	case filepath.Base(in.ID) != in.ID || filepath.Base(in.Group) != in.Group: // They are parts of the names of files.
 		return fmt.Errorf("it is damaged: the group %q or the id %q of an instance is not a name", in.Group, in.ID)
+	case in.Index < 0 || in.Index > math.MaxInt32:
+		return fmt.Errorf("it is damaged: the index of an instance of %s is %d", in.Group, in.Index)
 	case !filepath.IsAbs(in.State) && !in.Beside() && filepath.Base(in.State) != in.State && !in.Stored():
 		return fmt.Errorf("it is damaged: the state %q of %s is not in its folder", in.State, in.Name())
 	}

@@ -282,8 +282,15 @@ func (sc scripts) drainOnce(ctx context.Context, script string, p drainParams) (
 	if err != nil {
 		return 0, failf("Script did not return a signed integer: %w", err)
 	}
+	if seconds > drainLimit || seconds < -drainLimit {
+		return 0, failf("Script asks to wait for %d seconds, more than the limit of %d", seconds, drainLimit)
+	}
 	return seconds, nil
 }
+
+// drainLimit is the longest time, in seconds, that a drain script may ask to wait; a longer
+// one would not fit into a time.Duration.
+const drainLimit = 7 * 24 * 60 * 60
 
 // errandResult is the value of run_errand.
 type errandResult struct {

@@ -284,6 +284,9 @@ func parseSize(text string) (uint64, error) {
 	case unit != "":
 		n *= float64(uint64(1) << (10 * (power + 1)))
 	}
+	if !(n < 1<<63) { // also if it is not a number
+		return 0, fmt.Errorf("%q is not a size: it must be less than 8E", text)
+	}
 	return uint64(n), nil
 }
 

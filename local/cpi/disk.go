@@ -10,6 +10,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/internal/number"
 	"bootstrap/local/namespace"
 	"bootstrap/local/volume"
 )
@@ -71,8 +72,8 @@ func (c *call) createDisk(ctx context.Context) (any, error) {
 }
 
 func checkDisk(size int, props map[string]any) error {
-	if size <= 0 {
-		return fail(cpi.TypeCloudError, "cannot make a disk of %d MiB: it must have at least 1", size)
+	if size < 1 || size > number.MaxMiB {
+		return fail(cpi.TypeCloudError, "cannot make a disk of %d MiB: it must have 1 to %d", size, number.MaxMiB)
 	}
 	return refuseUnknown("the disk's cloud_properties", props)
 }

@@ -13,6 +13,7 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/cpi"
+	"bootstrap/internal/number"
 	"bootstrap/local/network"
 )
 
@@ -83,8 +84,10 @@ func checkProperties(where string, props map[string]any) error {
 		switch {
 		case key == cpuProperty && (!isNumber || n < leastCPU || n > mostCPU):
 			return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it must be a number of cores from %v to %v", key, where, leastCPU, mostCPU)
-		case key != cpuProperty && (!isNumber || n < 1 || n != float64(int(n))):
-			return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it must be a positive whole number", key, where)
+		case key != cpuProperty:
+			if _, err := (number.Bound{Least: 1, Most: number.MaxMiB}).Of(value); err != nil {
+				return fail(cpi.TypeCloudError, "cannot use '%s' in %s: it %v", key, where, err)
+			}
 		}
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"bootstrap/internal/number"
 )
 
 // Value is a value of a document, or the place of an absent one. Methods such as Text and
@@ -288,29 +290,27 @@ func (v Value) Texts() []string {
 	return result
 }
 
-// Whole returns a whole number; ok is false if the value is absent, pending or
-// not a whole number.
-func (v Value) Whole() (n int, ok bool) {
+// Whole returns a whole number within a bound. ok is false if the value is absent, pending,
+// not a whole number or outside of the bound; the last two are reported, with the bound.
+func (v Value) Whole(b number.Bound) (n int, ok bool) {
 	if v.node == nil || v.Pending() {
 		return 0, false
 	}
-	switch value := v.node.value.(type) {
-	case int:
-		return value, true
-	case float64:
-		if value == math.Trunc(value) && math.Abs(value) <= math.MaxInt32 {
-			return int(value), true
-		}
-		v.Fail("must be a whole number")
-		return 0, false
-	case string:
-		if _, isNumber := numberValue(value).(int); isNumber {
-			v.Fail("must be a whole number without quotes")
-			return 0, false
-		}
+	var value any
+	switch v.node.kind {
+	case listKind:
+		value = []any(nil)
+	case mapKind:
+		value = map[string]any(nil)
+	default:
+		value = v.node.value
 	}
-	v.Fail("must be a whole number, not %s", v.node.describe())
-	return 0, false
+	n, err := b.Of(value)
+	if err != nil {
+		v.Fail("%s", Literal(err.Error()))
+		return 0, false
+	}
+	return n, true
 }
 
 // Flag returns the boolean, or def if the value is absent.
@@ -348,40 +348,44 @@ func (v Value) LenientFlag(otherwise bool) bool {
 	return on
 }
 
-// Seconds returns a duration, in seconds or as text such as 2m30s; 0 if the value is
-// absent.
+// Seconds returns a duration of at most a year, in seconds or as text such as 2m30s; 0 if
+// the value is absent or wrong.
 func (v Value) Seconds() time.Duration {
 	if v.node == nil || v.Pending() {
 		return 0
 	}
-	const longest = 365 * 24 * 60 * 60
-	const allowed = "must be a number of seconds, or a time such as 90s or 2m30s"
-	var d time.Duration
+	const (
+		longest = 365 * 24 * time.Hour
+		allowed = "must be a number of seconds, or a time such as 90s or 2m30s"
+	)
+	var seconds float64
 	switch value := v.node.value.(type) {
 	case int:
-		d = time.Duration(min(max(value, -1), longest)) * time.Second
+		seconds = float64(value)
+	case uint64:
+		seconds = float64(value)
 	case float64:
-		if math.IsNaN(value) {
-			v.Fail(allowed)
-			return 0
-		}
-		d = time.Duration(min(max(value, -1), longest) * float64(time.Second))
+		seconds = value
 	case string:
-		parsed, err := time.ParseDuration(strings.TrimSpace(value))
+		d, err := time.ParseDuration(strings.TrimSpace(value))
 		if err != nil {
-			v.Fail(allowed)
+			v.Fail("%s, but is %q", Literal(allowed), value)
 			return 0
 		}
-		d = parsed
+		seconds = d.Seconds()
 	default:
-		v.Fail("%s, not %s", allowed, v.node.describe())
+		v.Fail("%s, not %s", Literal(allowed), v.node.describe())
 		return 0
 	}
-	if d < 0 {
-		v.Fail("%s, and not negative", allowed)
+	switch {
+	case seconds < 0:
+		v.Fail("%s, and not negative", Literal(allowed))
+		return 0
+	case !(seconds <= longest.Seconds()): // also if it is not a number
+		v.Fail("%s, of at most a year, but is %q", Literal(allowed), scalarText(v.node.value))
 		return 0
 	}
-	return d
+	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
 // Properties returns a map in the types of JSON; nil if the value is absent.

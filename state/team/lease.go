@@ -236,7 +236,7 @@ func (s *Store) readLease(ctx context.Context) (now held, version string, age ti
 	if errors.Is(err, fs.ErrNotExist) {
 		return now, "", 0, nil
 	}
-	if err == nil && json.Unmarshal(d.Data, &now) != nil {
+	if err == nil && (json.Unmarshal(d.Data, &now) != nil || now.Seconds < 0 || now.Seconds > longestLease) {
 		err = errDamaged
 	}
 	if err != nil {
@@ -244,6 +244,9 @@ func (s *Store) readLease(ctx context.Context) (now held, version string, age ti
 	}
 	return now, d.Version, d.Age, nil
 }
+
+// longestLease is the longest time in seconds that a lease may last without renewal.
+const longestLease = 24 * 60 * 60
 
 // over reports whether a lease has ended that was not given up: its process has ended, or
 // it was not renewed in time.
