@@ -537,6 +537,7 @@ func imports() map[string][]string {
 		"internal/lockfile":     {"internal/atomicfile"},
 		"internal/mounts":       {},
 		"internal/number":       {},
+		"internal/monitfile":    {},
 		"internal/overwrite":    {"internal/regular"},
 		"internal/owner":        {"internal/atomicfile", "internal/failure"},
 		"internal/pgconnect":    {"internal/failure"},
@@ -722,15 +723,16 @@ const (
 // larger gives the reason why a type or a package is larger than others, or may become
 // so. A line here is better than dividing something that belongs together.
 var larger = map[string]string{
-	"agent.Client":      "one method for each call of the agent, and those that combine calls",
-	"local/agent":       "the embedded agent: one method for each call, all about one machine",
-	"local/cpi.call":    "one method for each call of the CPI, and their parts",
-	"deployer":          "one doer for each step of a plan",
-	"deployer.run":      "the phases of all runs",
-	"deployer/instance": "what all runs about an instance need besides their plan",
-	"manifest.reader":   "one method for each section of the manifest",
-	"manifest/document": "the YAML engine: positions, operations, interpolation",
-	"state.State":       "one method for each change and question of the recorded document",
+	"agent.Client":              "one method for each call of the agent, and those that combine calls",
+	"local/agent":               "the embedded agent: one method for each call, all about one machine",
+	"local/cpi.call":            "one method for each call of the CPI, and their parts",
+	"deployer":                  "one doer for each step of a plan",
+	"deployer.run":              "the phases of all runs",
+	"deployer/instance":         "what all runs about an instance need besides their plan",
+	"internal/monitfile.parser": "one method for each statement of a monit file",
+	"manifest.reader":           "one method for each section of the manifest",
+	"manifest/document":         "the YAML engine: positions, operations, interpolation",
+	"state.State":               "one method for each change and question of the recorded document",
 }
 
 // TestSizes prints the largest types and packages; see them with make sizes.

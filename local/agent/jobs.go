@@ -16,10 +16,9 @@ import (
 	"time"
 
 	"bootstrap/internal/atomicfile"
-
-	"bootstrap/internal/removal"
-
+	"bootstrap/internal/monitfile"
 	"bootstrap/internal/process"
+	"bootstrap/internal/removal"
 	"bootstrap/local/machine"
 	"bootstrap/local/monit"
 )
@@ -42,6 +41,8 @@ type jobs struct {
 
 	mu     sync.Mutex  // one start, apply or unmonitor at a time
 	booted atomic.Bool // boot puts the jobs under supervision, or has done so
+
+	refused atomic.Bool // the monit files could not be read
 
 	health   sync.Mutex // held while the state is recorded
 	recorded string     // the last state that was recorded; empty: none yet
@@ -114,14 +115,20 @@ func (j *jobs) boot() error {
 }
 
 // reload makes the supervisor read the files that start has written below
-// monit/job.
+// monit/job. If it refuses one, no job is supervised: the real monit ends then.
 func (j *jobs) reload() error {
+	err := j.load()
+	j.refused.Store(err != nil)
+	return err
+}
+
+func (j *jobs) load() error {
 	files, err := filepath.Glob(j.vm.Path("monit", "job", "*.monitrc"))
 	if err != nil {
 		return err
 	}
 	slices.Sort(files)
-	var checks []monit.Check
+	var checks []monitfile.Check
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -131,9 +138,9 @@ func (j *jobs) reload() error {
 		if err != nil {
 			return err
 		}
-		parsed, err := monit.Parse(filepath.ToSlash(name), text)
+		parsed, err := monitfile.Parse(filepath.ToSlash(name), text)
 		if err != nil {
-			return fmt.Errorf("cannot use a job's monit file: %w", err)
+			return fmt.Errorf("monit refuses a job's monit file: %w", err)
 		}
 		for i := range parsed {
 			if j.vm.ChangesUsers() {
@@ -142,10 +149,13 @@ func (j *jobs) reload() error {
 		}
 		checks = append(checks, parsed...)
 	}
-	for _, s := range monit.Unsupported(checks) {
+	for _, s := range monitfile.Unsupported(checks) {
 		j.log.Warn("monit: a statement is not supported", "statement", s.String())
 	}
-	return j.supervisor.Load(checks)
+	if err := j.supervisor.Load(checks); err != nil {
+		return fmt.Errorf("monit refuses the monit files of the jobs: %w", err)
+	}
+	return nil
 }
 
 // start is the message start: it puts the installed jobs under supervision and starts
@@ -275,8 +285,11 @@ func (j *jobs) unmonitor() error {
 func (j *jobs) forget() error { return removal.Tree(j.vm.Path("monit", "job")) }
 
 func (j *jobs) state() string {
-	if exists(j.stoppedFile()) {
+	switch {
+	case exists(j.stoppedFile()):
 		return stateStopped
+	case j.refused.Load():
+		return monit.StateUnknown
 	}
 	return j.supervisor.State()
 }

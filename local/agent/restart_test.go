@@ -156,22 +156,28 @@ func TestEndsWithATask(t *testing.T) {
 	})
 }
 
-// TestBadMonitFile: the agent reports the mistake, and can be reached after a
-// restart.
+// TestBadMonitFile: the agent reports the mistake, does not say that the jobs run, and can be
+// reached after a restart.
 func TestBadMonitFile(t *testing.T) {
 	t.Parallel()
 	m := startMachine(t)
 	bad := daemon("web")
-	bad["monit"] = "check process web\n  with pidfile\n"
+	bad["monit"] = "chek process web with pidfile /x\n"
 	m.must("apply", m.specOf(map[string]files{"web": bad}))
 	r := m.reply("start", 0)
 	if r.Exception == nil || !strings.HasPrefix(r.Exception.Message, "Action Failed start: Configuring jobs: Reloading jobSupervisor: ") ||
 		!strings.Contains(r.Exception.Message, "monit/job/0000_web.monitrc:") {
 		t.Errorf("start: %s %+v", r.Value, r.Exception)
 	}
+	if got := m.state().JobState; got != "unknown" {
+		t.Errorf("the state is %s", got)
+	}
 	m.halt()
 	m.run()
 	m.await()
+	if got := m.state().JobState; got != "unknown" {
+		t.Errorf("after a restart of the agent, the state is %s", got)
+	}
 	m.must("apply", m.specOf(map[string]files{"web": daemon("web")}))
 	m.must("start")
 	m.awaitState("running")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bootstrap/internal/monitfile"
 )
 
 func BenchmarkParse(b *testing.B) {
@@ -20,7 +22,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 	b.SetBytes(int64(text.Len()))
 	for b.Loop() {
-		if _, err := Parse("b", []byte(text.String())); err != nil {
+		if _, err := monitfile.Parse("b", []byte(text.String())); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -33,9 +35,9 @@ func BenchmarkPass(b *testing.B) {
 	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	var checks []Check
+	var checks []monitfile.Check
 	for i := range 50 {
-		checks = append(checks, Check{Kind: KindProcess, Name: strconv.Itoa(i), PidFile: path})
+		checks = append(checks, monitfile.Check{Kind: monitfile.KindProcess, Name: strconv.Itoa(i), PidFile: path})
 	}
 	s := New(b.Context(), Config{Cycle: time.Hour})
 	defer s.Close()

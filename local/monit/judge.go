@@ -12,6 +12,7 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/monitfile"
 	"bootstrap/internal/process"
 )
 
@@ -76,7 +77,7 @@ func earlier(a, b time.Time) time.Time {
 func (v *service) verdict(now time.Time, m measuring) {
 	v.ruleMsg = ""
 	for i, r := range m.rules {
-		if r.Kind == RuleRestarts || r.Kind == RuleMissing {
+		if r.Kind == monitfile.RuleRestarts || r.Kind == monitfile.RuleMissing {
 			continue
 		}
 		bits := v.rules[i].bits << 1
@@ -96,10 +97,10 @@ func (v *service) verdict(now time.Time, m measuring) {
 		if m.found[i] != "" {
 			v.ruleMsg = m.found[i]
 		}
-		if r.Action != ActionAlert || !was {
+		if r.Action != monitfile.ActionAlert || !was {
 			v.report(true, "%s: %s", v.ruleMsg, r.Action)
 		}
-		if r.Action == ActionAlert {
+		if r.Action == monitfile.ActionAlert {
 			continue
 		}
 		// The condition must be true for the full time again before the next action.
@@ -112,9 +113,9 @@ func (v *service) verdict(now time.Time, m measuring) {
 }
 
 // act takes the action of a rule.
-func (v *service) act(now time.Time, r Rule) {
+func (v *service) act(now time.Time, r monitfile.Rule) {
 	switch r.Action {
-	case ActionRestart, ActionStart:
+	case monitfile.ActionRestart, monitfile.ActionStart:
 		if v.proc.PID != 0 {
 			v.message = v.ruleMsg
 			v.countRestart(now)
@@ -122,16 +123,16 @@ func (v *service) act(now time.Time, r Rule) {
 				v.restart()
 			}
 		}
-	case ActionStop:
+	case monitfile.ActionStop:
 		v.want, v.gaveUp, v.down = wantStopped, false, false
 		for _, d := range v.dependents {
 			if d.want == wantRunning {
 				d.act(now, r)
 			}
 		}
-	case ActionUnmonitor:
+	case monitfile.ActionUnmonitor:
 		v.unmonitor()
-	case ActionExec:
+	case monitfile.ActionExec:
 		if _, err := v.s.launch(r.Exec); err != nil {
 			v.report(true, "%v", err)
 		}
@@ -140,7 +141,7 @@ func (v *service) act(now time.Time, r Rule) {
 
 // measuring is the evaluation of the rules of a process in one cycle.
 type measuring struct {
-	rules   []Rule
+	rules   []monitfile.Rule
 	of      process.Identity
 	last    cpuSample
 	resolve func(string) string
@@ -154,7 +155,7 @@ func (m *measuring) run(ctx context.Context) {
 	var sum, own process.Usage
 	children := 0
 	for _, r := range m.rules {
-		if r.Kind != RuleConnection && r.Kind != RuleRestarts && r.Kind != RuleMissing && m.now.at.IsZero() {
+		if r.Kind != monitfile.RuleConnection && r.Kind != monitfile.RuleRestarts && r.Kind != monitfile.RuleMissing && m.now.at.IsZero() {
 			all := process.Family(m.of.PID, process.Usages)
 			own = all[m.of.PID]
 			sum, children = family(all, m.of.PID)
@@ -164,35 +165,33 @@ func (m *measuring) run(ctx context.Context) {
 	for i, r := range m.rules {
 		value, known := 0.0, true
 		switch r.Kind {
-		case RuleConnection:
+		case monitfile.RuleConnection:
 			err := m.connect(ctx, r.Connect)
-			for try := 1; err != nil && try < r.Connect.Retry; try++ {
-				err = m.connect(ctx, r.Connect)
-			}
 			if err != nil {
 				m.found[i] = "Connection failed: " + err.Error()
 			}
 			continue
-		case RuleMemory:
+		case monitfile.RuleMemory:
 			value, known = memory(own, r.Percent)
-		case RuleTotalMemory:
+		case monitfile.RuleTotalMemory:
 			value, known = memory(sum, r.Percent)
-		case RuleCPU:
+		case monitfile.RuleCPU:
 			value, known = percentCPU(m.last.at, m.now.at, m.last.own, m.now.own)
-		case RuleTotalCPU:
+		case monitfile.RuleTotalCPU:
 			value, known = percentCPU(m.last.at, m.now.at, m.last.total, m.now.total)
-		case RuleChildren:
+		case monitfile.RuleChildren:
 			value = float64(children)
 		default:
 			continue
 		}
-		if known && r.holds(value) {
-			m.found[i] = fmt.Sprintf("Resource limit matched: %s is %s", r.Kind, r.show(value))
+		if known && holds(r, value) {
+			m.found[i] = fmt.Sprintf("Resource limit matched: %s is %s", r.Kind, show(r, value))
 		}
 	}
 }
 
-func (r Rule) holds(value float64) bool {
+// holds reports whether the condition of a rule is true for the value.
+func holds(r monitfile.Rule, value float64) bool {
 	switch r.Op {
 	case ">":
 		return value > r.Value
@@ -204,11 +203,11 @@ func (r Rule) holds(value float64) bool {
 	return value == r.Value
 }
 
-func (r Rule) show(value float64) string {
+func show(r monitfile.Rule, value float64) string {
 	switch {
-	case r.Kind == RuleChildren:
+	case r.Kind == monitfile.RuleChildren:
 		return fmt.Sprintf("%.0f", value)
-	case r.Percent || r.Kind == RuleCPU || r.Kind == RuleTotalCPU:
+	case r.Percent || r.Kind == monitfile.RuleCPU || r.Kind == monitfile.RuleTotalCPU:
 		return fmt.Sprintf("%.1f%%", value)
 	}
 	return fmt.Sprintf("%.1f MB", value/(1<<20))
@@ -234,7 +233,7 @@ func percentCPU(from, to time.Time, before, after time.Duration) (float64, bool)
 	return max(0, float64(after-before)/float64(to.Sub(from))/float64(runtime.NumCPU())*100), true
 }
 
-func (m *measuring) connect(ctx context.Context, c Connection) error {
+func (m *measuring) connect(ctx context.Context, c monitfile.Connection) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	address := c.Address

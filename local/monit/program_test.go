@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"bootstrap/internal/monitfile"
 )
 
 // If the start program becomes the service itself, it does not end.
@@ -150,7 +152,7 @@ func TestNoStopProgram(t *testing.T) {
 	root := newRoot(t)
 	j := newJob(t, root, "web", daemon)
 	checks := j.check("")
-	checks[0].Stop = Program{}
+	checks[0].Stop = monitfile.Program{}
 	s := newSupervisor(t, checks)
 	s.Start()
 	eventually(t, "it runs", isRunning(s))
@@ -198,7 +200,7 @@ func TestLoadFaults(t *testing.T) {
 		{"check process a with pidfile /a\ndepends on b\ncheck process b with pidfile /b\ndepends on a", "in a circle"},
 		{"check process a with pidfile /a\ndepends on a", "in a circle"},
 	} {
-		checks, err := Parse("m", []byte(tc.text))
+		checks, err := monitfile.Parse("m", []byte(tc.text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +240,7 @@ func TestLoadAgain(t *testing.T) {
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
-	var checks []Check
+	var checks []monitfile.Check
 	var jobs []job
 	for _, name := range []string{"a", "b", "c"} {
 		j := newJob(t, root, name, daemon)

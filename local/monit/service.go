@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"bootstrap/internal/monitfile"
 	"bootstrap/internal/process"
 )
 
@@ -30,7 +31,7 @@ const (
 // fields.
 type service struct {
 	s          *Supervisor
-	check      Check
+	check      monitfile.Check
 	requires   []*service
 	dependents []*service
 
@@ -216,9 +217,9 @@ func (v *service) died(now time.Time, was process.Identity) {
 	v.phase, v.message, v.ruleMsg = idle, "Does not exist", ""
 	v.report(true, "process %d does not exist any more", was.PID)
 	for _, r := range v.check.Rules {
-		if r.Kind == RuleMissing && r.Action != ActionRestart && r.Action != ActionStart {
+		if r.Kind == monitfile.RuleMissing && r.Action != monitfile.ActionRestart && r.Action != monitfile.ActionStart {
 			v.act(now, r)
-			if r.Action == ActionAlert || r.Action == ActionExec {
+			if r.Action == monitfile.ActionAlert || r.Action == monitfile.ActionExec {
 				v.retry = now.Add(100 * 365 * 24 * time.Hour) // this supervisor does not start it again
 			}
 			return
@@ -249,7 +250,7 @@ func (v *service) countRestart(now time.Time) {
 		v.history = slices.Delete(v.history, 0, n-1000)
 	}
 	for _, r := range v.check.Rules {
-		if r.Kind != RuleRestarts {
+		if r.Kind != monitfile.RuleRestarts {
 			continue
 		}
 		first := now.Add(-time.Duration(r.Cycles) * v.s.cfg.RuleCycle)
@@ -301,7 +302,7 @@ func (v *service) tryStart(now time.Time) time.Time {
 	case len(v.check.Start.Argv) == 0:
 		v.message = "Does not exist"
 		return later
-	case v.started && v.check.Mode == ModePassive:
+	case v.started && v.check.Mode == monitfile.ModePassive:
 		return later
 	case now.Before(v.retry):
 		return v.retry
@@ -370,7 +371,7 @@ func (v *service) halt(now time.Time) {
 	v.deadline = now.Add(max(prog.Timeout, firstPoll))
 	if len(prog.Argv) == 0 {
 		v.run = nil
-		v.deadline = now.Add(defaultTimeout)
+		v.deadline = now.Add(monitfile.DefaultTimeout)
 		if v.proc.PID > 1 {
 			v.proc.Terminate()
 		}
@@ -409,7 +410,7 @@ func (v *service) stopFailure() string {
 	why := fmt.Sprintf("Execution failed: process %d still runs %v after its stop program was started", v.proc.PID, max(v.check.Stop.Timeout, firstPoll))
 	switch {
 	case len(v.check.Stop.Argv) == 0:
-		why = fmt.Sprintf("Execution failed: process %d still runs %v after it was asked to end", v.proc.PID, defaultTimeout)
+		why = fmt.Sprintf("Execution failed: process %d still runs %v after it was asked to end", v.proc.PID, monitfile.DefaultTimeout)
 	case v.run != nil && v.run.ended && v.run.err != nil:
 		why += ": " + v.run.err.Error()
 	case v.run.running():

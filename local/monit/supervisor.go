@@ -1,3 +1,5 @@
+// Package monit supervises the processes in the control files of jobs, as monit 5.2.5 does
+// in stemcells.
 package monit
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"bootstrap/internal/guard"
+	"bootstrap/internal/monitfile"
 	"bootstrap/internal/process"
 )
 
@@ -115,16 +118,16 @@ func New(ctx context.Context, cfg Config) *Supervisor {
 // one is not monitored until Start. The process of a removed one continues. Checks of
 // anything other than processes are ignored. A duplicate name, a missing dependency and a
 // circle of dependencies are errors that change nothing.
-func (s *Supervisor) Load(checks []Check) error {
-	if err := validate(checks); err != nil {
-		return err
+func (s *Supervisor) Load(checks []monitfile.Check) error {
+	if conflicts := monitfile.Conflicts(checks); len(conflicts) > 0 {
+		return conflicts
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.services
 	s.services = nil // at the end, old has the removed services
 	for _, c := range checks {
-		if c.Kind != KindProcess || c.PidFile == "" {
+		if c.Kind != monitfile.KindProcess || c.PidFile == "" {
 			continue
 		}
 		v := &service{check: c, s: s}
@@ -142,10 +145,10 @@ func (s *Supervisor) Load(checks []Check) error {
 	for _, v := range s.services {
 		v.requires, v.dependents = nil, nil
 		for _, o := range s.services {
-			if slices.Contains(v.check.Depends, o.check.Name) {
+			if dependsOn(v, o) {
 				v.requires = append(v.requires, o)
 			}
-			if slices.Contains(o.check.Depends, v.check.Name) {
+			if dependsOn(o, v) {
 				v.dependents = append(v.dependents, o)
 			}
 		}
@@ -154,44 +157,9 @@ func (s *Supervisor) Load(checks []Check) error {
 	return nil
 }
 
-// validate returns an error if the checks cannot be run together.
-func validate(checks []Check) error {
-	var errs []error
-	names := map[string]*Check{}
-	for i := range checks {
-		c := &checks[i]
-		if c.Kind == KindOther {
-			continue
-		}
-		if first, ok := names[c.Name]; ok {
-			errs = append(errs, fmt.Errorf("%s:%d: cannot use the name %q again: %s:%d has it", c.File, c.Line, c.Name, first.File, first.Line))
-			continue
-		}
-		names[c.Name] = c
-	}
-	state := map[*Check]int{} // 1: in progress, 2: done
-	var visit func(c *Check)
-	visit = func(c *Check) {
-		state[c] = 1
-		for _, d := range c.Depends {
-			dep, ok := names[d]
-			switch {
-			case !ok:
-				errs = append(errs, fmt.Errorf("%s:%d: cannot find %q, on which %q depends: it is in no monit file of these jobs", c.File, c.Line, d, c.Name))
-			case state[dep] == 1:
-				errs = append(errs, fmt.Errorf("%s:%d: cannot order %q and %q: they depend on each other in a circle", c.File, c.Line, c.Name, d))
-			case state[dep] == 0:
-				visit(dep)
-			}
-		}
-		state[c] = 2
-	}
-	for i := range checks {
-		if c := &checks[i]; c.Kind != KindOther && state[c] == 0 && names[c.Name] == c {
-			visit(c)
-		}
-	}
-	return errors.Join(errs...)
+// dependsOn reports whether a names b; as in monit, case does not matter.
+func dependsOn(a, b *service) bool {
+	return slices.ContainsFunc(a.check.Depends, func(name string) bool { return strings.EqualFold(name, b.check.Name) })
 }
 
 // Start monitors and starts every service, dependencies first, and returns at once. A

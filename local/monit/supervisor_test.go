@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"bootstrap/internal/monitfile"
 	"bootstrap/internal/process"
 )
 
@@ -72,9 +73,9 @@ func (j job) write(name, text string) {
 }
 
 // check returns the job's monit file with additional statements, parsed.
-func (j job) check(more string) []Check {
+func (j job) check(more string) []monitfile.Check {
 	j.t.Helper()
-	checks, err := Parse(j.name, fmt.Appendf(nil, "check process %s with pidfile %[2]s/pid\n"+
+	checks, err := monitfile.Parse(j.name, fmt.Appendf(nil, "check process %s with pidfile %[2]s/pid\n"+
 		"start program \"/bin/sh %[2]s/ctl start\" with timeout 60 seconds\nstop program \"/bin/sh %[2]s/ctl stop\" with timeout 60 seconds\ngroup vcap\n%[3]s\n", j.name, j.dir, more))
 	if err != nil {
 		j.t.Fatal(err)
@@ -115,7 +116,7 @@ func count(root, line string) (n int) {
 
 // newSupervisor returns a supervisor with short cycles that logs its events in the test's
 // log.
-func newSupervisor(t *testing.T, checks []Check) *Supervisor {
+func newSupervisor(t *testing.T, checks []monitfile.Check) *Supervisor {
 	t.Helper()
 	s := New(t.Context(), Config{
 		Report:  func(e Event) { t.Logf("%s %s: %s", e.Time.Format("05.000"), e.Service, e.Message) },
@@ -273,7 +274,7 @@ func TestUnmonitorLeavesAlone(t *testing.T) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
-	var checks []Check
+	var checks []monitfile.Check
 	for name, on := range map[string]string{"c": "depends on b", "a": "", "b": "depends on a"} {
 		checks = append(checks, newJob(t, root, name, daemon).check(on)...)
 	}

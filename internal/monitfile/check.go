@@ -1,10 +1,11 @@
-// Package monit reads the control files of jobs in the language of monit 5.2.5,
-// as BOSH releases use it, and supervises the processes in their pid files.
-package monit
+// Package monitfile reads control files in the language of monit 5.2.5, and refuses what
+// that refuses.
+package monitfile
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,7 +22,7 @@ const (
 	KindFifo       Kind = "fifo"
 	KindHost       Kind = "host"
 	KindSystem     Kind = "system"
-	KindProgram    Kind = "program"
+	KindStatus     Kind = "status" // the exit status of a program
 	KindOther      Kind = "other"
 )
 
@@ -32,19 +33,18 @@ type Check struct {
 	File string // the name that was passed to Parse
 	Line int    // line of the word "check"
 
-	PidFile  string  // unchanged; see Config.Resolve
+	PidFile  string  // unchanged
 	Matching string  // "matching" instead of a pid file: not supported
 	Start    Program // Argv nil: there is none
 	Stop     Program
-	Restart  Program // not in monit 5.2.5; for restarts by rules
 	Groups   []string
 	Depends  []string // names of checks whose processes must run first
 	Mode     Mode
-	Every    int // the rules are evaluated once in so many cycles; 0 and 1: in each
+	Every    int // the rules are evaluated once in so many cycles; 0: in each
 	Rules    []Rule
 
-	// Unsupported lists the statements that the Supervisor ignores, in the
-	// order of the file.
+	// Unsupported lists the statements that have no effect in VMs of this program, in
+	// the order of the file.
 	Unsupported []Statement
 }
 
@@ -59,8 +59,8 @@ type Program struct {
 // Mode says what to do with a process that does not run.
 type Mode string
 
-// The modes. A manual process is started only by Supervisor.Start, like every process
-// here. A passive one is started once and never restarted.
+// The modes. monit itself starts no manual process. A passive one is started once and
+// never restarted.
 const (
 	ModeActive  Mode = "active"
 	ModePassive Mode = "passive"
@@ -117,7 +117,6 @@ type Connection struct {
 	Protocol string // "http": a GET must return a status below 400; otherwise a connection is enough
 	Request  string // path of the GET
 	Timeout  time.Duration
-	Retry    int // attempts within one cycle; 0 counts as 1
 }
 
 // Action is what a Rule does.
@@ -139,7 +138,7 @@ const whyOwner = "programs run as the user of the agent"
 // RunAs makes the programs of a check with "as uid" run as that user and group. The
 // function as returns the command for that.
 func (c *Check) RunAs(as func(uid, gid string, argv []string) []string) {
-	for _, p := range []*Program{&c.Start, &c.Stop, &c.Restart} {
+	for _, p := range []*Program{&c.Start, &c.Stop} {
 		if p.Argv != nil && (p.UID != "" || p.GID != "") {
 			p.Argv, p.UID, p.GID = as(p.UID, p.GID, p.Argv), "", ""
 		}
@@ -147,11 +146,37 @@ func (c *Check) RunAs(as func(uid, gid string, argv []string) []string) {
 	c.Unsupported = slices.DeleteFunc(c.Unsupported, func(s Statement) bool { return s.Why == whyOwner })
 }
 
-// Unsupported returns the statements of the checks that the Supervisor ignores.
+// Unsupported returns the statements of the checks that have no effect in VMs of this
+// program.
 func Unsupported(checks []Check) []Statement {
 	var all []Statement
 	for _, c := range checks {
 		all = append(all, c.Unsupported...)
 	}
 	return all
+}
+
+// In reports whether the check is in a group; as in monit, case does not matter.
+func (c *Check) In(group string) bool {
+	return slices.ContainsFunc(c.Groups, func(g string) bool { return strings.EqualFold(g, group) })
+}
+
+// Mistake is a reason for which monit refuses a control file.
+type Mistake struct {
+	File string // the name that was passed to Parse
+	Line int
+	What string
+}
+
+func (m *Mistake) Error() string { return fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.What) }
+
+// Mistakes are all mistakes of control files.
+type Mistakes []*Mistake
+
+func (m Mistakes) Error() string {
+	lines := make([]string, len(m))
+	for i, mistake := range m {
+		lines[i] = mistake.Error()
+	}
+	return strings.Join(lines, "\n")
 }
