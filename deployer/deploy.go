@@ -184,6 +184,7 @@ func (r *run) lock(ctx context.Context) error {
 func (r *run) peek(ctx context.Context) error {
 	err := r.t.Peek(ctx)
 	if err == nil {
+		r.announced = len(r.t.State.Get().Own.Intents)
 		r.journal = r.newJournal()
 	}
 	return err

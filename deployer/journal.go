@@ -21,6 +21,7 @@ func (r *run) newJournal() *journal.Journal {
 		Gone:       func() { r.look.Running, r.look.Facts = nil, plan.Facts{} },
 		WhoIsThere: r.look.WhoIsThere,
 		Adopted:    r.adoptVM,
+		Foresee:    r.t.Scratch != "",
 	}
 }
 
@@ -32,6 +33,9 @@ func (r *run) settle(ctx context.Context) error { return r.journal.Settle(ctx) }
 func (r *run) adoptVM(ctx context.Context, in state.Intent, cid string) error {
 	if r.artifacts != nil && r.artifacts.Stemcell != nil && in.Arguments != "" && in.Arguments != r.vmArguments() {
 		r.t.Out.Info(fmt.Sprintf("The manifest or a file that it names has changed since VM %s was requested: the plan says what happens to that VM", cid))
+	}
+	if r.journal.Foresee {
+		return r.look.AtAgent(ctx)
 	}
 	if err := r.t.Agents.KeepCurrent(r.t.Agents.Recall(cid)); err != nil {
 		return fmt.Errorf("cannot save how the agent is reached: %w", err)

@@ -60,7 +60,7 @@ func (r *run) showPlan(ctx context.Context) error {
 		text := strings.TrimSuffix(err.Error(), "; nothing was changed")
 		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.StopsEarly, To: text})
 	}
-	if n := len(r.t.State.Get().Own.Intents); n > 0 {
+	if n := r.announced; n > 0 {
 		r.plan.Warnings = append(r.plan.Warnings, plan.Reason{Cause: plan.Undetermined, Count: n})
 	}
 	return r.emitPlan(ctx)

@@ -60,6 +60,8 @@ type run struct {
 	// locked is true after the state was locked, and had is what it recorded in the cloud.
 	locked bool
 	had    []string
+	// announced is how many calls of an earlier run have unknown results; only a plan sets it.
+	announced int
 	// nested is true if it is a part of another run, which reports the steps.
 	nested bool
 

@@ -180,6 +180,9 @@ func (n *lane) try(tr trial, f *figures) error {
 	if s.gone && first.status == 0 {
 		return n.goneAfter(story)
 	}
+	if err := n.plans(); err != nil {
+		return fmt.Errorf("%w\n%s", err, story)
+	}
 	again, err := l.run(nil, s.args...)
 	story += fmt.Sprintf("\n=== the run after it ended with %d:\n%s", again.status, again.text)
 	if s.gone {
@@ -214,6 +217,15 @@ func (n *lane) try(tr trial, f *figures) error {
 		return fmt.Errorf("%w\n%s\n=== state:\n%s", err, story, state)
 	}
 	return nil
+}
+
+// plans checks that a deploy can be planned, whatever the fault has left.
+func (n *lane) plans() error {
+	o, err := n.lab.run(nil, "plan")
+	if err == nil && o.status != 0 && o.status != 2 {
+		err = fmt.Errorf("after the fault, a plan ended with %d:\n%s", o.status, o.text)
+	}
+	return err
 }
 
 func (n *lane) goneAfter(story string) error {

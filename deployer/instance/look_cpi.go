@@ -66,16 +66,15 @@ func (l *Look) WhoIsThere(ctx context.Context, in state.Intent) (cid, doubt stri
 }
 
 // ByCPI asks the CPI for facts that a plan needs and the agent did not report. want is the
-// group of the manifest. First it settles the calls of an interrupted run.
+// group of the manifest. First it settles the calls of an interrupted run; a plan only
+// supposes their results.
 // At the end it may reboot a VM with a silent agent.
 func (l *Look) ByCPI(ctx context.Context, want manifest.InstanceGroup, settle func(context.Context) error) error {
 	if l.AskedCPI = l.needsCPI(want); !l.AskedCPI {
 		return nil
 	}
-	if l.rec.Scratch == "" {
-		if err := settle(ctx); err != nil {
-			return err
-		}
+	if err := settle(ctx); err != nil {
+		return err
 	}
 	if err := l.askCPI(ctx, l.Facts.Answers); err != nil {
 		return err

@@ -82,8 +82,9 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	made := func(in state.Intent) bool {
 		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)
 	}
-	if slices.ContainsFunc(st.Own.Intents, made) {
-		return nil // A deploy settles that call first, and a plan does not.
+	deletes := func(in state.Intent) bool { return in.Method == "delete_vm" }
+	if slices.ContainsFunc(st.Own.Intents, made) || slices.ContainsFunc(st.Own.Intents, deletes) {
+		return nil // The CPI still runs: a deploy waits for it, and a plan does not.
 	}
 	if slices.ContainsFunc(st.Own.Leftovers, func(l state.Leftover) bool { return made(l.Intent) }) {
 		l.rec.Out.Warning(fmt.Sprintf("the agent (id %s) of a VM that an earlier run may have made answers at %s, where the agent of the new VM is expected: `bootstrap state leftovers MANIFEST` lists it", now.AgentID, client.Address()))

@@ -43,6 +43,9 @@ type Journal struct {
 	WhoIsThere func(ctx context.Context, in state.Intent) (cid, doubt string)
 	// Adopted is called after a VM that an earlier run created was recorded.
 	Adopted func(ctx context.Context, in state.Intent, cid string) error
+	// Foresee is true in a run that changes nothing: Settle changes only the state in
+	// memory, waits for no CPI, and keeps the replies.
+	Foresee bool
 
 	salt string
 }
@@ -209,14 +212,23 @@ func (j *Journal) stillThere(ctx context.Context, in state.Intent, failed error)
 
 // forget removes the deleted object from the state.
 func (j *Journal) forget(in state.Intent, forget func(*state.State)) error {
-	err := j.State.Update(func(st *state.State) error {
+	return j.record(in, func(st *state.State) error {
 		forget(st)
 		return st.Settle(in, "")
 	})
-	if err == nil {
-		cpi.RemoveReply(in.Reply)
+}
+
+// record records the result of a call and removes its reply.
+func (j *Journal) record(in state.Intent, change func(*state.State) error) error {
+	if j.Foresee {
+		return j.State.Suppose(change)
 	}
-	return err
+	if err := j.State.Update(change); err != nil {
+		return err
+	}
+	// The result is in the state.
+	cpi.RemoveReply(in.Reply)
+	return nil
 }
 
 // UnsettledError says that a CPI call ended without a usable reply, so it may have
@@ -245,10 +257,5 @@ func answered(err error) bool {
 }
 
 func (j *Journal) settle(in state.Intent, cid string) error {
-	if err := j.State.Update(func(st *state.State) error { return st.Settle(in, cid) }); err != nil {
-		return err
-	}
-	// The result is in the state.
-	cpi.RemoveReply(in.Reply)
-	return nil
+	return j.record(in, func(st *state.State) error { return st.Settle(in, cid) })
 }

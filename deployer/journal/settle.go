@@ -15,7 +15,8 @@ import (
 
 // Settle finds out the results of calls that an interrupted run announced: it waits for a
 // CPI that is still running, and reads its reply. A call with an unknown result becomes a
-// leftover.
+// leftover. If Foresee is set, what a running CPI deletes counts as deleted, and its call
+// stays open.
 func (j *Journal) Settle(ctx context.Context) error {
 	open := j.State.Get().Own.Intents
 	if len(open) == 0 {
@@ -48,7 +49,16 @@ func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 		return ctx.Err()
 	}
 	if errors.As(err, &working) {
-		return err
+		if !j.Foresee {
+			return err
+		}
+		if j.isCurrentVM(in) {
+			j.Gone()
+		}
+		return j.State.Suppose(func(st *state.State) error {
+			st.Forget(in.Method, in.CID) // the call stays open
+			return nil
+		})
 	}
 	gone := err == nil || notFoundBy(in, err)
 	if !gone && !errors.Is(err, cpi.ErrNotBegun) {
@@ -58,11 +68,11 @@ func (j *Journal) settleDelete(ctx context.Context, in state.Intent) error {
 	if st := j.State.Get(); !gone && !st.Owns(in.CID) {
 		// Another tool, or an older version of the state, does not have the record.
 		why := fmt.Sprintf("the result is unknown, and %s is not recorded any more", in.CID)
-		j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s: %s; the state file keeps the call as a leftover", in.Method, why))
+		j.warn(fmt.Sprintf("an earlier run was interrupted during %s: %s; the state file keeps the call as a leftover", in.Method, why))
 		return j.keepLeftover(in, why)
 	}
 	if !gone {
-		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s of %s, and the result is unknown: trying again", in.Method, in.CID))
+		j.Report.Info(j.again(in, in.CID))
 		return j.settleHalfDeleted(in)
 	}
 	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s is gone", in.Method, in.CID))
@@ -84,14 +94,10 @@ func (j *Journal) settleHalfDeleted(in state.Intent) error {
 	if !j.isCurrentVM(in) || j.Answers() {
 		return j.settle(in, "")
 	}
-	if err := j.State.Update(func(st *state.State) error {
+	return j.record(in, func(st *state.State) error {
 		st.Own.Reached = false
 		return st.Settle(in, "")
-	}); err != nil {
-		return err
-	}
-	cpi.RemoveReply(in.Reply)
-	return nil
+	})
 }
 
 // recover waits for the CPI of an interrupted run and reads its reply. It does not kill
@@ -100,7 +106,11 @@ func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) 
 	if in.Reply == "" {
 		return "", fs.ErrNotExist
 	}
-	limited, cancel := context.WithTimeout(ctx, max(time.Minute, cmp.Or(j.Limit, 2*time.Hour)-time.Since(in.Started)))
+	limit := max(time.Minute, cmp.Or(j.Limit, 2*time.Hour)-time.Since(in.Started))
+	if j.Foresee {
+		limit = time.Nanosecond // a reply that is there is read, and no CPI is waited for
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	process := "its process"
 	c, err := j.CPI(ctx)
@@ -111,7 +121,12 @@ func (j *Journal) recover(ctx context.Context, in state.Intent) (string, error) 
 		if child.PID > 0 {
 			process = fmt.Sprintf("process %d", child.PID)
 		}
-		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s, which the CPI is still running since %s (%s): waiting for it", in.Method, report.Minute(in.Started), process))
+		text := fmt.Sprintf("An earlier run was interrupted during %s, which the CPI is still running since %s (%s)", in.Method, report.Minute(in.Started), process)
+		if j.Foresee {
+			j.Report.Info(text + ": a deploy waits for it")
+			return
+		}
+		j.Report.Info(text + ": waiting for it")
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return "", &stillRunningError{fmt.Sprintf("cannot continue: the CPI of an earlier run is still running %s after %s; check what %s is doing, stop it, then run the same command again", in.Method, time.Since(in.Started).Round(time.Second), process)}
@@ -133,7 +148,7 @@ func (j *Journal) settleChange(ctx context.Context, in state.Intent) error {
 	case err != nil || why == "":
 		return err
 	case in.Call().Asks == "":
-		j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s of %s, and the result is unknown: trying again", in.Method, in.Disk))
+		j.Report.Info(j.again(in, in.Disk))
 		return j.settle(in, "")
 	}
 	c, err := j.CPI(ctx)
@@ -161,6 +176,8 @@ func (j *Journal) settleByReply(ctx context.Context, in state.Intent) (why strin
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
+	case errors.As(err, &working) && j.Foresee:
+		return "", nil
 	case errors.As(err, &working):
 		return "", err
 	case err == nil:
@@ -195,16 +212,29 @@ func badReply(err error) string {
 // leaveBehind warns of a call with an unknown result and keeps it as a leftover.
 func (j *Journal) leaveBehind(in state.Intent, why string) error {
 	why += "; " + j.searchFor(in)
-	j.Report.Warning(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. An object that the call may have made stays in the cloud, and the state file lists the call as a leftover", in.Method, report.Minute(in.Started), why))
+	j.warn(fmt.Sprintf("an earlier run was interrupted during %s (started %s): %s. An object that the call may have made stays in the cloud, and the state file lists the call as a leftover", in.Method, report.Minute(in.Started), why))
 	return j.keepLeftover(in, why)
 }
 
-func (j *Journal) keepLeftover(in state.Intent, why string) error {
-	err := j.State.Update(func(st *state.State) error { return st.LeaveBehind(in, why) })
-	if err == nil {
-		cpi.RemoveReply(in.Reply)
+// warn warns of a call with an unknown result, unless nothing is recorded yet: the run
+// that records it warns.
+func (j *Journal) warn(text string) {
+	if !j.Foresee {
+		j.Report.Warning(text)
 	}
-	return err
+}
+
+// again says that a call with an unknown result is made again.
+func (j *Journal) again(in state.Intent, cid string) string {
+	text := fmt.Sprintf("An earlier run was interrupted during %s of %s, and the result is unknown: ", in.Method, cid)
+	if j.Foresee {
+		return text + "a deploy tries again"
+	}
+	return text + "trying again"
+}
+
+func (j *Journal) keepLeftover(in state.Intent, why string) error {
+	return j.record(in, func(st *state.State) error { return st.LeaveBehind(in, why) })
 }
 
 // settleCreate finds out the result of an interrupted call that creates an object.
@@ -230,7 +260,7 @@ func (j *Journal) settleCreate(ctx context.Context, in state.Intent) error {
 func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) error {
 	j.Report.Info(fmt.Sprintf("An earlier run was interrupted during %s; %s: %s", in.Method, how, cid))
 	var contrary error // the CID contradicts the state
-	err := j.State.Update(func(st *state.State) error {
+	err := j.record(in, func(st *state.State) error {
 		if contrary = st.Settle(in, cid); contrary == nil {
 			return nil
 		}
@@ -241,7 +271,6 @@ func (j *Journal) adopt(ctx context.Context, in state.Intent, cid, how string) e
 	if err != nil {
 		return err
 	}
-	cpi.RemoveReply(in.Reply)
 	if contrary != nil {
 		j.Report.Warning(fmt.Sprintf("%v; bootstrap leaves it alone, and the state file keeps the call as a leftover", contrary))
 		return nil

@@ -367,6 +367,19 @@ func (s *Store) Update(change func(*state.State) error) error {
 	return nil
 }
 
+// Suppose changes the state only in memory, as Update would change it, for a run that
+// changes nothing. A store that may write refuses that.
+func (s *Store) Suppose(change func(*state.State) error) error {
+	if s.lock != nil {
+		return errors.New("cannot suppose a change of the deployment state: it was opened for writing")
+	}
+	next, err := s.current.Change(change)
+	if err == nil {
+		s.current = next
+	}
+	return err
+}
+
 func (s *Store) write(data []byte) error {
 	if err := atomicfile.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
 		return err
