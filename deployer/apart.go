@@ -190,9 +190,33 @@ func (r *run) planWorkers(ctx context.Context, machine string, deliver func(cont
 	if kind := r.t.HostOf(how.Worker, sc).NewMachine(ctx).Kind; compiledOn(sc, kind) != compiledOn(sc, machine) {
 		return "the section compilation of the cloud config is not used: its VMs are of the kind " + kind + ", and the VM of the instance is of another kind", nil
 	}
-	w.add(r.packages.delivery, r.packages.owners())
+	return "", r.useWorkers(ctx, w, deliver)
+}
+
+// useWorkers makes workers compile the missing packages of a delivery. If the cache has all
+// packages, it lets the instance use them, and the plan needs no workers.
+func (r *run) useWorkers(ctx context.Context, w *workers, deliver func(context.Context) error) error {
+	w.add(r.packages.delivery, r.sharedOwners())
+	if err := w.spare(ctx); err != nil {
+		return err
+	}
+	if len(w.wanted()) == 0 {
+		if err := w.adopt(ctx); err != nil {
+			return err
+		}
+		return deliver(ctx)
+	}
 	w.deliver, r.workers = deliver, w
-	return "", w.complete(ctx)
+	return w.complete(ctx)
+}
+
+// sharedOwners returns the owners of the packages that compilation VMs compile for the
+// instance: with several instances, these are all of its group.
+func (r *run) sharedOwners() []string {
+	if of := r.t.From.Of; of != nil {
+		return r.ownersOf(of.Record, of.Instance.Group)
+	}
+	return r.packages.owners()
 }
 
 // compiledApart returns the packages that other VMs compile, and how many VMs at the same time.

@@ -123,9 +123,15 @@ func (r *run) addGroup(ctx context.Context, d *manifest.Deployment, g *manifest.
 	}
 	p.deliveries = append(p.deliveries, r.packages.delivery)
 	p.exports.add(r.artifacts, r.packages.delivery)
+	p.workers.add(r.packages.delivery, r.ownersOf(all, g.Name))
+	return p, p.workers.spare(ctx)
+}
+
+// ownersOf returns the owners of the packages that the VMs of an instance group compile.
+func (r *run) ownersOf(all *deployed.Record, group string) []string {
 	var owners []string
 	for _, in := range all.Instances {
-		if in.Group != g.Name {
+		if in.Group != group {
 			continue
 		}
 		owner := in.ID
@@ -137,8 +143,7 @@ func (r *run) addGroup(ctx context.Context, d *manifest.Deployment, g *manifest.
 	if group := r.t.Env.PackagesGroup; group != "" {
 		owners = append(owners, "group "+group)
 	}
-	p.workers.add(r.packages.delivery, owners)
-	return p, p.workers.spare(ctx)
+	return owners
 }
 
 // someVM returns the CID of a VM of the instances; empty: there is none.

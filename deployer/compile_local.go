@@ -99,18 +99,7 @@ func (r *run) planLocally(ctx context.Context, source string, deliver func(conte
 	if err != nil {
 		return err
 	}
-	w.add(r.packages.delivery, r.packages.owners())
-	if err := w.spare(ctx); err != nil {
-		return err
-	}
-	if len(w.wanted()) == 0 { // The cache has all packages: the plan needs no step for them.
-		if err := w.adopt(ctx); err != nil {
-			return err
-		}
-		return deliver(ctx)
-	}
-	w.deliver, r.workers = deliver, w
-	return w.complete(ctx)
+	return r.useWorkers(ctx, w, deliver)
 }
 
 // runsHere reports whether the stemcell is for VMs of this machine, or does not say for
@@ -166,12 +155,12 @@ func (w *workers) keyOf(key artifact.CompiledKey) artifact.CompiledKey {
 	return key
 }
 
-// spare leaves out packages that VMs on this machine have already compiled for other
-// owners.
+// spare leaves out packages that VMs have already compiled for other owners, such as other
+// instances of the group.
 func (w *workers) spare(ctx context.Context) error {
 	for _, id := range w.order {
 		p := w.packages[id]
-		if w.original == nil || !p.wanted {
+		if !p.wanted {
 			continue
 		}
 		if err := w.wantIfMissing(ctx, p); err != nil {
@@ -181,13 +170,12 @@ func (w *workers) spare(ctx context.Context) error {
 	return nil
 }
 
-// adopt lets the owners of this run use the packages that VMs on this machine have
-// compiled. Other owners do not get them, because these VMs have another stemcell than
-// theirs.
+// adopt lets the owners of this run use the packages that VMs have compiled, if these have
+// another stemcell than the owners, or if a source is unknown. Other owners do not get them.
 func (w *workers) adopt(ctx context.Context) error {
 	for _, id := range w.order {
 		p := w.packages[id]
-		if w.original == nil || p.Package.Compiled() {
+		if p.Package.Compiled() || w.original == nil && !slices.Contains(p.key.Sources, "") {
 			continue
 		}
 		found, ok, err := w.find(ctx, p)

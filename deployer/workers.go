@@ -62,6 +62,7 @@ type toCompile struct {
 	instance.Located
 	key      artifact.CompiledKey
 	own      map[string]bool   // sources of the packages that all its users compile
+	users    [][]string        // owners of the packages of each user
 	needs    map[string]string // ids of the packages with which it is compiled, by name
 	wanted   bool              // it must be compiled
 	tries    int
@@ -112,6 +113,7 @@ func (a *workers) add(d *delivery, owners []string) {
 			}
 			a.packages[id], a.order = p, append(a.order, id)
 		}
+		p.users = append(p.users, owners)
 		maps.DeleteFunc(p.own, func(source string, _ bool) bool { return !d.trust.own[source] })
 	}
 	for _, l := range d.missing {
@@ -119,20 +121,27 @@ func (a *workers) add(d *delivery, owners []string) {
 	}
 }
 
-// find looks for a package that a VM without jobs has compiled.
-func (a *workers) find(ctx context.Context, p *toCompile) (artifact.Compiled, bool, error) {
-	t := trust{own: p.own}
+// find looks for a package that all its users may have. Only this function decides that, for
+// a plan and for the VMs: no VM is made for packages that the cache has.
+func (a *workers) find(ctx context.Context, p *toCompile) (found artifact.Compiled, ok bool, err error) {
+	t, users := trust{own: p.own}, [][]string{nil}
 	if slices.Contains(p.key.Sources, "") {
-		t.owners = a.jobless()
+		users = p.users
+	}
+	for _, owners := range users {
+		t.owners = jobless(owners)
 		if !a.exports {
-			t.owners = append(t.owners, a.owners...)
+			t.owners = append(t.owners, owners...)
+		}
+		found, ok, err = t.find(ctx, a.store, p.key)
+		if err != nil {
+			return found, false, fmt.Errorf("cannot look for package %s in the cache: %w", p.Package.Name, err)
+		}
+		if !ok {
+			break
 		}
 	}
-	found, ok, err := t.find(ctx, a.store, p.key)
-	if err != nil {
-		err = fmt.Errorf("cannot look for package %s in the cache: %w", p.Package.Name, err)
-	}
-	return found, ok, err
+	return found, ok, nil
 }
 
 // wantIfMissing marks a package for compiling, unless a VM without jobs has compiled it.
@@ -148,7 +157,7 @@ func (a *workers) keys(p *toCompile) []artifact.CompiledKey {
 		return []artifact.CompiledKey{p.key}
 	}
 	var list []artifact.CompiledKey
-	for _, owner := range slices.Concat(a.owners, a.jobless()) {
+	for _, owner := range slices.Concat(a.owners, jobless(a.owners)) {
 		key := p.key
 		key.Owner = owner
 		list = append(list, key)
@@ -156,11 +165,11 @@ func (a *workers) keys(p *toCompile) []artifact.CompiledKey {
 	return list
 }
 
-// jobless returns the names under which the cache keeps, for the owners, only what VMs
-// without jobs have compiled: their own VMs use the other names, too.
-func (a *workers) jobless() []string {
-	list := make([]string, len(a.owners))
-	for i, owner := range a.owners {
+// jobless returns the names under which the cache keeps, for owners, only what VMs without
+// jobs have compiled: their own VMs use the other names, too.
+func jobless(owners []string) []string {
+	list := make([]string, len(owners))
+	for i, owner := range owners {
 		list[i] = "VMs without jobs of " + owner
 	}
 	return list
