@@ -30,10 +30,11 @@ const (
 const tailLines = 10
 
 // waitForRunning waits until the agent has reported several times in a row that all jobs
-// run: at least the shorter time of update_watch_time, at most the longer one. A crash
-// loop ends the wait, unless update.crash_loops is wait. The agent is asked often at
-// first, and when the jobs run, and otherwise at intervals of up to a second. A monit
-// that sleeps after starting the jobs is woken up.
+// run: at least the shorter time of update_watch_time, at most the longer one. A process that
+// was seen to crash must run for longer than it has ever lived before. A crash loop ends the
+// wait, unless update.crash_loops is wait. The agent is asked often at first, and when the
+// jobs run, and otherwise at intervals of up to a second. A monit that sleeps after starting
+// the jobs is woken up.
 func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 	watch := j.rec.About.WatchTime
 	limit := max(watch.Max, time.Second)
@@ -43,8 +44,9 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 	waiting := s.Wait(ctx)
 	defer waiting.End()
 	began := time.Now()
-	quickSince, seen := began, watchCrashes(began)
+	quickSince, seen := began, j.history()
 	var last agent.State
+	var unproven *Unproven
 	steady, asleep := 0, agent.SleepSince(began)
 	for quick, slow := quickPauses(), wait.Grow(2*quickPoll, time.Second, 2); ; {
 		now, err := j.agent.GetState(ctx, false)
@@ -72,20 +74,29 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 			} else {
 				steady = 0
 			}
-			if steady >= steadyPolls && time.Since(began) >= watch.Min {
+			unproven = seen.unproven(now, time.Now())
+			if steady >= steadyPolls && unproven == nil && time.Since(began) >= watch.Min {
 				return nil
 			}
 		}
 		pauses := quick
-		if steady == 0 && time.Since(quickSince) > quickPolls {
+		if steady == 0 && time.Since(quickSince) > quickPolls || steady > steadyPolls && unproven != nil {
 			pauses = slow
 		}
 		if err := wait.For(ctx, pauses.Next()); errors.Is(err, errWatchTime) {
-			return j.notRunning(outer, last, seen, &NotRunningError{Waited: limit})
+			return j.notRunning(outer, last, seen, &NotRunningError{Waited: limit, Unproven: unproven})
 		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// history returns what the answers of the agent have shown since the jobs were started.
+func (j *jobs) history() *crashes {
+	if j.seen == nil {
+		j.seen = watchCrashes(time.Now(), j.rec.About.Local != "")
+	}
+	return j.seen
 }
 
 // refuseLost returns an error if a VM has no jobs at all, because waiting for them would
@@ -152,6 +163,7 @@ type NotRunningError struct {
 	Bare      bool     // the agent runs no process, although the jobs have some
 	Waited    time.Duration
 	Crashing  *Crashing // the crash loop that ended the wait; nil: the time is over
+	Unproven  *Unproven // a process that has crashed and runs for too short a time; nil: none
 	Logs      []string  // the last lines of the processes' logs, without secrets
 	Previous  bool      // deploy --previous can put back an earlier deploy
 }
@@ -165,6 +177,8 @@ func (e *NotRunningError) Error() string {
 		what = "the agent did not report the state of the jobs"
 	case e.Bare:
 		what = "the agent runs no process, although the jobs have some"
+	case len(e.Processes) == 0 && e.Unproven != nil:
+		what = e.Unproven.String()
 	case len(e.Processes) > 0:
 		what = strings.ReplaceAll(strings.Join(e.Processes, ", "), " is failing", " keeps failing")
 	}

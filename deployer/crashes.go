@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bootstrap/agent"
+	"bootstrap/deployer/plan"
 )
 
 // A process is in a crash loop if it has ended mostEnds times while a run waits for it,
@@ -16,18 +17,33 @@ const (
 	failingTime = 30 * time.Second
 )
 
+// The answers of an agent show the life of a process only so exactly.
+const (
+	monitPass = 10 * time.Second // a stemcell's monit looks at its processes that often
+	// Uptimes are full seconds, those of a stemcell as old as the last pass of monit, which
+	// waits for start programs.
+	liveSlack, passSlack = 1200 * time.Millisecond, 30 * time.Second
+)
+
 // crashes finds processes in a crash loop in the answers of an agent.
 type crashes struct {
 	began time.Time
+	live  bool // the answers show the present moment, like those of the embedded agent
 	seen  map[string]*crash
 }
 
 // crash has the history of a process, according to the answers.
 type crash struct {
 	state   string // in the last answer
-	uptime  int    // in seconds, in the last answer
+	uptime  int    // in seconds, in the last answer in which it was running
+	at      time.Time
+	since   time.Time // when it got the state
+	born    time.Time // when its process began that is running or was running last; zero: none was
+	gone    time.Time // since when that process is neither running nor failing; zero: it is
 	ends    int
-	failing time.Time // when it began to fail; zero: it is not failing
+	failed  bool          // a crash or a failed start was seen
+	longest time.Duration // that a process has lived at most that has ended
+	failing time.Time     // when it began to fail; zero: it is not failing
 }
 
 // Crashing says that a process ends again and again, or does not start.
@@ -45,7 +61,10 @@ func (c Crashing) String() string {
 	return fmt.Sprintf("process %s keeps failing for %s", c.Process, c.For.Round(time.Second))
 }
 
-func watchCrashes(now time.Time) *crashes { return &crashes{began: now, seen: map[string]*crash{}} }
+// watchCrashes returns a history without answers. live is true for an embedded agent.
+func watchCrashes(now time.Time, live bool) *crashes {
+	return &crashes{began: now, live: live, seen: map[string]*crash{}}
+}
 
 // take adds an answer of the agent. It returns a process that is in a crash loop; nil:
 // there is none.
@@ -54,12 +73,13 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	for _, p := range now.Processes {
 		was := c.seen[p.Name]
 		if was == nil {
-			was = &crash{state: p.State, uptime: p.Uptime.Secs}
+			was = &crash{at: c.began, since: c.began}
 			c.seen[p.Name] = was
 		}
-		again := p.State == "running" && p.Uptime.Secs < was.uptime // it was started again in between
-		if was.state == "running" && (p.State == "failing" || p.State == "starting" || again) {
-			was.ends++
+		if p.State == "running" {
+			c.runs(was, p.Uptime.Secs, at)
+		} else {
+			c.rests(was, p.State, at)
 		}
 		switch {
 		case p.State != "failing":
@@ -67,7 +87,10 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 		case was.failing.IsZero():
 			was.failing = at
 		}
-		was.state, was.uptime = p.State, p.Uptime.Secs
+		if was.state != p.State {
+			was.state, was.since = p.State, at
+		}
+		was.at = at
 		switch {
 		case worst != nil:
 		case was.ends >= mostEnds:
@@ -79,6 +102,131 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	return worst
 }
 
+// slack returns by how much two answers about the same process may differ in when it began.
+func (c *crashes) slack() time.Duration {
+	if c.live {
+		return liveSlack
+	}
+	return passSlack
+}
+
+// ran adds, before the first answer is added, what another process has seen.
+func (c *crashes) ran(now agent.State, ran Ran, at time.Time) {
+	for _, p := range now.Processes {
+		born := at.Add(-time.Duration(p.Uptime.Secs) * time.Second)
+		if p.State == "running" && born.Sub(ran.At) <= c.slack() {
+			continue
+		}
+		was := &crash{state: "running", at: ran.At, since: ran.At, born: ran.Begun}
+		if p.State == "running" {
+			was.end(born)
+		}
+		c.seen[p.Name] = was
+	}
+}
+
+// runs adds that the process is running, for so many seconds. If it was running before, and
+// began later than that one, that one has ended in between.
+func (c *crashes) runs(was *crash, uptime int, at time.Time) {
+	born := at.Add(-time.Duration(uptime) * time.Second)
+	if !was.born.IsZero() && (uptime < was.uptime || born.Sub(was.born) > c.slack()) {
+		end := born
+		if !was.gone.IsZero() {
+			end = was.gone
+		}
+		was.end(end)
+	}
+	if was.born.IsZero() || born.Before(was.born) { // The first answers may have an old uptime.
+		was.born = born
+	}
+	was.uptime, was.gone = uptime, time.Time{}
+}
+
+// rests adds that the process has another state.
+func (c *crashes) rests(was *crash, state string, at time.Time) {
+	switch {
+	case state != "failing":
+		// A monit that was started again reports a running process as starting, too.
+		if !was.born.IsZero() && was.gone.IsZero() {
+			was.gone = at
+		}
+	case !was.gone.IsZero():
+		was.end(was.gone)
+	case !was.born.IsZero():
+		was.end(at)
+	case was.state != "failing":
+		// It has failed before an answer showed it running.
+		from := was.since
+		if c.live {
+			from = was.at
+		}
+		was.failed, was.longest = true, max(was.longest, min(at.Sub(from), monitPass))
+	}
+}
+
+// end adds that the process has ended.
+func (was *crash) end(at time.Time) {
+	was.ends++
+	was.failed, was.longest = true, max(was.longest, at.Sub(was.born))
+	was.born, was.gone = time.Time{}, time.Time{}
+}
+
+// needs returns how long a process that has crashed must run until it counts as running.
+func (c *crashes) needs(was *crash) time.Duration {
+	margin := monitPass
+	if c.live {
+		margin = time.Second
+	}
+	return (was.longest + was.longest/4 + margin).Round(time.Second)
+}
+
+// Unproven says that a process runs which has crashed before, for a shorter time than it may
+// have lived then.
+type Unproven struct {
+	Process string
+	Ends    int           // how often it has ended; 0: it has failed to start
+	For     time.Duration // how long it has been running
+	Needs   time.Duration // how long it must run
+}
+
+// String returns a sentence without a full stop.
+func (u Unproven) String() string {
+	return fmt.Sprintf("process %s %s and has run for only %s since; it counts as running after %s", u.Process, times(u.Ends), u.For.Round(time.Second), u.Needs)
+}
+
+// times returns in words how often a process has ended.
+func times(ends int) string {
+	switch ends {
+	case 0:
+		return "has failed"
+	case 1:
+		return "has ended once"
+	}
+	return fmt.Sprintf("has ended %d times", ends)
+}
+
+// unproven returns a running process that has crashed and has not yet run for longer than
+// ever before; nil: there is none.
+func (c *crashes) unproven(now agent.State, at time.Time) *Unproven {
+	for _, p := range now.Processes {
+		was := c.seen[p.Name]
+		if was == nil || !was.failed || was.born.IsZero() {
+			continue
+		}
+		if u := (Unproven{Process: p.Name, Ends: was.ends, For: at.Sub(was.born), Needs: c.needs(was)}); u.For < u.Needs {
+			return &u
+		}
+	}
+	return nil
+}
+
+// runOn adds an answer. It reports whether all jobs run, and no process has crashed or each
+// that has runs for long enough since. processes are the expected ones.
+func (c *crashes) runOn(now agent.State, processes []string, at time.Time) bool {
+	c.take(now, at)
+	return plan.Runs(now, processes) && c.unproven(now, at) == nil
+}
+
 // words describes the processes that do not run, and how often each has ended; empty: all
 // run.
 func (c *crashes) words(now agent.State) string {
@@ -86,10 +234,8 @@ func (c *crashes) words(now agent.State) string {
 	for _, p := range now.Processes {
 		was := c.seen[p.Name]
 		switch {
-		case was != nil && was.ends == 1:
-			list = append(list, fmt.Sprintf("process %s is %s; it has ended once", p.Name, p.State))
-		case was != nil && was.ends > 1:
-			list = append(list, fmt.Sprintf("process %s is %s; it has ended %d times", p.Name, p.State, was.ends))
+		case was != nil && was.ends > 0:
+			list = append(list, fmt.Sprintf("process %s is %s; it %s", p.Name, p.State, times(was.ends)))
 		case p.State != "running":
 			list = append(list, fmt.Sprintf("process %s is %s", p.Name, p.State))
 		}

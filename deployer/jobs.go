@@ -36,6 +36,7 @@ type jobs struct {
 	rendered    rendered
 	previous    kept.Applied // the deploy that deploy --previous applies
 	again       bool         // they were applied again to a VM that had lost its jobs
+	seen        *crashes     // what the agent has reported since they were started; nil: nothing
 }
 
 // rendered is the archive of the rendered jobs, in a temporary folder.

@@ -99,6 +99,18 @@ func (r *run) findPreviousPhases() []phase {
 	}
 }
 
+// againPhases returns the phases of StillRuns, which does not lock the state.
+func (r *run) againPhases(ask func(context.Context) error) []phase {
+	return []phase{
+		{name: "find state", do: r.findState},
+		{name: "read state", group: instance.Validating, do: r.peek},
+		{name: "find installation", group: instance.Validating, do: r.t.FindInstallation},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "expect vm", do: r.expectVM},
+		{name: verifying, do: ask},
+	}
+}
+
 // statePhases returns the first phases of commands that change the state.
 func (r *run) statePhases() []phase {
 	return []phase{

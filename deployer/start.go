@@ -18,6 +18,7 @@ func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 
 // start starts the processes of the jobs.
 func (j *jobs) start(ctx context.Context, _ plan.Step) error {
+	j.seen = nil
 	return j.rec.Out.Do(fmt.Sprintf("Starting instance '%s'", j.rec.About.Instance()), func(*report.Stage) error { return j.agent.Start(ctx) })
 }
 

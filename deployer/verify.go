@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"bootstrap/deployer/plan"
+	"bootstrap/manifest/document"
 )
 
 // checksProcess matches the beginning of a process in a monit file.
@@ -74,7 +76,7 @@ func (r *run) verify(ctx context.Context) error {
 	if lost, bare := plan.Lost(st, now); lost {
 		return &LostError{VM: st.CurrentVMCID, Bare: bare, Instance: r.t.About.Instance()}
 	}
-	if st.Own.Stopped || plan.Runs(now, r.jobs.processes()) {
+	if st.Own.Stopped || r.jobs.history().runOn(now, r.jobs.processes(), time.Now()) {
 		return nil
 	}
 	return r.jobs.awaitRunning(ctx, plan.Step{})
@@ -84,4 +86,35 @@ func (r *run) verify(ctx context.Context) error {
 // jobs nor deletes anything.
 func (r *run) verifies() bool {
 	return len(r.plan.Steps) > 0 && !r.plan.NoWait && !includes(r.plan.Steps, plan.RecordStopped, plan.RecordDetached, plan.Uninstall, plan.UninstallRest)
+}
+
+// Ran is when another process has seen that the jobs of an instance run.
+type Ran struct {
+	Begun time.Time // before it started them
+	At    time.Time
+}
+
+// StillRuns asks the agent of an instance once more whether its jobs run. If a process does not
+// run, or has ended since another process has seen that they do, it calls waits and waits as
+// after a start; then the error may be a *NotRunningError. It locks and changes nothing.
+func StillRuns(ctx context.Context, opts Options, ran Ran, waits func()) error {
+	opts.Inputs.Generate = document.Refuse
+	r := newRun(opts)
+	return r.execute(ctx, r.againPhases(func(ctx context.Context) error {
+		st := r.t.State.Get()
+		if r.vm = st.CurrentVMCID; st.Own.Stopped {
+			return nil
+		}
+		now, err := r.agent.GetState(ctx, false)
+		if err != nil {
+			return fmt.Errorf("cannot ask the agent once more whether the jobs run: %w", err)
+		}
+		seen, at := r.jobs.history(), time.Now()
+		seen.ran(now, ran, at)
+		if seen.runOn(now, r.jobs.processes(), at) {
+			return nil
+		}
+		waits()
+		return r.jobs.waitForRunning(ctx, r.t.Out.Root)
+	}))
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"bootstrap/deployer"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 )
@@ -58,6 +59,9 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 	if outcome.Verdict == schedule.Done || outcome.Verdict == schedule.Unchanged {
 		r.mu.Lock()
 		r.ran[row.Name] = well == Done && !row.stopped
+		if r.ran[row.Name] {
+			r.started[row.Name] = deployer.Ran{Begun: r.begun[row.Name], At: time.Now()}
+		}
 		r.mu.Unlock()
 		r.report(row, e)
 		return nil

@@ -24,11 +24,11 @@ func (e *EndedError) Error() string {
 	}
 	separator := e.separator()
 	if e.Does != "" {
-		text := fmt.Sprintf("cannot %s all instances of the deployment %q: %s", e.Does, e.Deployment, strings.Join(e.Failures, "; "))
+		text := fmt.Sprintf("cannot %s all instances of the deployment %q: %s", e.Does, e.Deployment, strings.Join(e.Failures, separator))
 		if e.Left > 0 {
-			text += fmt.Sprintf("; %d were left as they are", e.Left)
+			text += fmt.Sprintf("%s%d were left as they are", separator, e.Left)
 		}
-		return text + "; run the same command again when that is fixed"
+		return text + separator + "run the same command again when that is fixed"
 	}
 	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s%s", e.Deployment, strings.Join(e.Failures, separator), separator)
 	if e.Left > 0 {

@@ -33,7 +33,8 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
 	o.keepFound(ctx, all.Dir())
-	list, err := o.begin(ctx, does, all, selected, list)
+	chosen := list
+	list, err := o.begin(ctx, does, all, selected, chosen)
 	if err != nil {
 		return err
 	}
@@ -43,6 +44,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	}
 	r := newRunner(o, all, p, all.Dir())
 	r.does = does
+	r.foundRunning(chosen, list)
 	hands := rollout.NewHere(o.program(string(does)), len(list), r.showProgress)
 	r.change = func(ctx context.Context, row *Row, canary bool) error {
 		if does == Restart {
@@ -68,6 +70,9 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 		if err == nil {
 			err = r.stage(ctx, stage)
 		}
+	}
+	if err == nil {
+		err = r.askAgain(ctx, nil)
 	}
 	if len(r.failure) > 0 || ctx.Err() != nil && (err != nil || r.left > 0) {
 		return &EndedError{Deployment: all.Name, Does: does, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}

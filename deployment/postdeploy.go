@@ -11,9 +11,6 @@ import (
 // postDeploy runs the post-deploy scripts of instances. Those that fail are run again by
 // the next deploy.
 func (r *runner) postDeploy(ctx context.Context, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
 	errs := make([]error, len(names))
 	err := sideBySide(ctx, len(names), func(i int) {
 		row := r.rows[names[i]]

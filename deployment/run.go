@@ -82,6 +82,8 @@ type runner struct {
 	begun map[string]time.Time
 	ran   map[string]bool // instances that were running when the run began
 	busy  map[string]bool // instances that change
+	// started has when the jobs of instances were seen to run after this run has started them.
+	started map[string]deployer.Ran
 	// someEnded is closed when the next instance has ended.
 	someEnded chan struct{}
 	left      int // instances that are not started yet
@@ -94,7 +96,7 @@ func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
 		naming:  naming{silent: map[string]string{}},
 		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
-		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{},
+		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
 		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{},
 	}
 	for i := range p.Rows {
@@ -257,7 +259,15 @@ func (r *runner) run(ctx context.Context, p *Plan) error {
 	if err := r.syncNames(ctx, false); err != nil {
 		return err
 	}
-	return r.postDeploy(ctx, p.PostDeploy)
+	if len(p.PostDeploy) > 0 {
+		if err := r.askAgain(ctx, nil); err != nil {
+			return err
+		}
+		if err := r.postDeploy(ctx, p.PostDeploy); err != nil {
+			return err
+		}
+	}
+	return r.askAgain(ctx, nil)
 }
 
 // stage changes the groups of a stage at the same time.
@@ -290,6 +300,11 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 		canary := func(ctx context.Context, row *Row) error { return r.change(ctx, row, true) }
 		if err := r.each(ctx, lot.Canaries, lot.Width, canary); err != nil {
 			return err
+		}
+		if len(lot.Canaries) > 0 && len(lot.Rest) > 0 {
+			if err := r.askAgain(ctx, lot.Canaries); err != nil {
+				return err
+			}
 		}
 		rest := func(ctx context.Context, row *Row) error { return r.change(ctx, row, false) }
 		if err := r.each(ctx, lot.Rest, lot.Width, rest); err != nil {

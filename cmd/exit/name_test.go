@@ -125,6 +125,7 @@ func samples() []sample {
 		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "failing"}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page", Ends: 5}}},
 		{"jobs-not-running", Failed, &deployer.NotRunningError{Crashing: &deployer.Crashing{Process: "page"}}},
+		{"jobs-not-running", Failed, &deployer.NotRunningError{State: "running", Unproven: &deployer.Unproven{Process: "page", Ends: 1}}},
 		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Bare: true, Instance: "web/0"}},
 		{"jobs-lost", Failed, &deployer.LostError{VM: "vm-1", Instance: "web/0"}},
 		{"health-check", Failed, &health.UnhealthyError{Check: "http", Err: because}},
