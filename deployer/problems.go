@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"bootstrap/agent"
 	"bootstrap/cpi"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
@@ -71,7 +72,9 @@ func (r *run) problems(ctx context.Context) ([]report.Problem, error) {
 // are starting, or were stopped on purpose.
 func (r *run) jobsProblem(st state.State) *report.Problem {
 	now, expected := r.look.Facts.Now, r.jobs.processes()
-	if st.Own.Stopped || now.JobState == "starting" || plan.Runs(now, expected) {
+	failing := slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.State == "failing" })
+	// An agent reports the jobs as starting if one process starts, whatever the others do.
+	if st.Own.Stopped || now.JobState == "starting" && !failing || plan.Runs(now, expected) {
 		return nil
 	}
 	what := "the agent reports them as " + now.JobState

@@ -33,3 +33,25 @@ func TestHasProblem(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that are starting are no problem, but a process that fails beside one that starts is.
+func TestJobsProblem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		processes []string
+		want      bool
+	}{
+		"starting":          {processes: []string{"web starting", "db running"}},
+		"failing":           {processes: []string{"web failing", "db running"}, want: true},
+		"failing, starting": {processes: []string{"web failing", "db starting"}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptedRun(t, nil)
+			r.look.Facts.Now = processesIn(c.processes...)
+			if got := r.jobsProblem(r.t.State.Get()) != nil; got != c.want {
+				t.Errorf("a problem: %v", got)
+			}
+		})
+	}
+}
