@@ -8,7 +8,7 @@ const (
 	// MaxInstances is the largest number of instances of a deployment, all groups together.
 	MaxInstances = 100_000
 	maxCPUs      = 1 << 16
-	maxWatch = 365 * 24 * 60 * 60 * 1000 // ms
+	maxWatch     = 365 * 24 * 60 * 60 * 1000 // ms
 	// MaxWorkers is the largest number of compilation VMs at the same time.
 	MaxWorkers = 1000
 	maxPort    = 65535
