@@ -2,6 +2,7 @@ package templates
 
 import (
 	"bytes"
+	"context"
 	"encoding/asn1"
 	"encoding/json"
 	"encoding/pem"
@@ -13,9 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/dlclark/regexp2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
@@ -32,29 +31,44 @@ const certificate = "certificate"
 
 // unfit returns a failure for each property that does not fit the job's
 // properties_schema.json, if it has one. As in the Director, the schema sees all
-// properties that the job's spec declares, with null for those without a value.
-func unfit(job *Job) Failures {
-	text, err := regular.Read(filepath.Join(job.Dir, artifact.PropertiesSchema))
+// properties that the job's spec declares, with null for those without a value. The error
+// is only that of ctx.
+func unfit(ctx context.Context, job *Job) (Failures, error) {
+	text, err := regular.ReadUpTo(filepath.Join(job.Dir, artifact.PropertiesSchema), maxSchema)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	fail := func(err error) Failures {
-		return Failures{&Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("its %s cannot be used: %v", artifact.PropertiesSchema, err)}}
-	}
-	if err != nil {
-		return fail(err)
-	}
-	schema, err := compileSchema(text)
-	if err != nil {
-		return fail(err)
+		return nil, nil
 	}
 	properties := job.declared()
-	wrong, ok := errors.AsType[*jsonschema.ValidationError](schema.Validate(properties))
-	if !ok {
-		return nil
+	if err == nil {
+		err = withinBudget(ctx, func(b *budget) error {
+			schema, err := compileSchema(text, b)
+			if err != nil {
+				return err
+			}
+			return schema.Validate(properties)
+		})
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
+	switch {
+	case err == nil:
+		return nil, nil
+	case !ok:
+		return Failures{&Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("its %s cannot be used: %v", artifact.PropertiesSchema, err)}}, nil
+	}
+	return job.failuresOf(wrong, properties), nil
+}
+
+// mostUnfit limits how many wrong properties of a job are reported.
+const mostUnfit = 100
+
+// failuresOf returns a failure for each cause of an error about the properties.
+func (job *Job) failuresOf(wrong *jsonschema.ValidationError, properties map[string]any) Failures {
 	var failures Failures
-	for _, w := range leaves(wrong) {
+	causes := leaves(wrong)
+	for _, w := range causes[:min(len(causes), mostUnfit)] {
 		failure := &Failure{Release: job.Release, Job: job.Name}
 		name, value := named(properties, w.InstanceLocation)
 		what, at := "its properties", job.propertiesAt()
@@ -70,6 +84,9 @@ func unfit(job *Job) Failures {
 		failures = append(failures, failure)
 	}
 	slices.SortStableFunc(failures, func(a, b *Failure) int { return strings.Compare(a.Message, b.Message) })
+	if more := len(causes) - len(failures); more > 0 {
+		failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("%d more properties do not fit (%s)", more, artifact.PropertiesSchema)})
+	}
 	return failures
 }
 
@@ -87,10 +104,14 @@ func (j *Job) declared() map[string]any {
 	return all
 }
 
-// compileSchema reads a schema. A schema may not refer to anything outside of it.
-func compileSchema(text []byte) (*jsonschema.Schema, error) {
+// compileSchema reads a schema. A schema may not refer to anything outside of it. The
+// budget is for compiling the schema and for each use of it.
+func compileSchema(text []byte, b *budget) (*jsonschema.Schema, error) {
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
+		return nil, err
+	}
+	if err := checkSchema(parsed); err != nil {
 		return nil, err
 	}
 	top, _ := parsed.(map[string]any)
@@ -99,11 +120,13 @@ func compileSchema(text []byte) (*jsonschema.Schema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	c.UseRegexpEngine(compilePattern)
+	c.UseRegexpEngine(b.compilePattern)
 	c.UseLoader(jsonschema.SchemeURLLoader{})
 	c.RegisterFormat(&jsonschema.Format{Name: certificate, Validate: checkCertificate})
 	const at = "schema:" + artifact.PropertiesSchema
-	if err := c.AddResource(at, withCertificates(parsed)); err != nil {
+	parsed = withCertificates(parsed)
+	b.count(c, parsed)
+	if err := c.AddResource(at, parsed); err != nil {
 		return nil, err
 	}
 	return c.Compile(at)
@@ -117,21 +140,7 @@ func withCertificates(schema any) any {
 		return schema
 	}
 	for key, value := range s {
-		switch key {
-		case "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
-			"unevaluatedItems", "unevaluatedProperties":
-			s[key] = withCertificates(value)
-		case "allOf", "anyOf", "oneOf", "prefixItems":
-			list, _ := value.([]any)
-			for i := range list {
-				list[i] = withCertificates(list[i])
-			}
-		case "$defs", "definitions", "dependentSchemas", "patternProperties", "properties":
-			byName, _ := value.(map[string]any)
-			for name := range byName {
-				byName[name] = withCertificates(byName[name])
-			}
-		}
+		s[key] = subschemas(key, value, withCertificates)
 	}
 	types, isList := s["type"].([]any)
 	if !isList {
@@ -183,27 +192,6 @@ func isCertificate(der []byte) bool {
 	}
 	_, err := asn1.Unmarshal(der, &outer)
 	return err == nil && outer.TBS.Tag == asn1.TagSequence && outer.Algorithm.Tag == asn1.TagSequence
-}
-
-// pattern is a regular expression of a schema. Schemas are written for Ruby, whose
-// expressions know more than those of Go.
-type pattern struct{ *regexp2.Regexp }
-
-// patternTime limits how long a value is compared with a pattern.
-const patternTime = 2 * time.Second
-
-func compilePattern(text string) (jsonschema.Regexp, error) {
-	re, err := regexp2.Compile(text, regexp2.RE2|regexp2.Multiline) // in Ruby, ^ and $ match at the beginning and end of lines
-	if err != nil {
-		return nil, err
-	}
-	re.MatchTimeout = patternTime
-	return pattern{re}, nil
-}
-
-func (p pattern) MatchString(text string) bool {
-	ok, err := p.Regexp.MatchString(text)
-	return ok && err == nil
 }
 
 // leaves returns the causes of an error, without the keywords that only contain other
@@ -294,6 +282,8 @@ func demand(of jsonschema.ErrorKind) string {
 		return fmt.Sprintf("must have at least %d keys", k.Want)
 	case *kind.MaxProperties:
 		return fmt.Sprintf("must have at most %d keys", k.Want)
+	case *kind.InvalidJsonValue:
+		return "must be a finite number"
 	case *kind.FalseSchema:
 		return "must not be given"
 	}

@@ -1,17 +1,22 @@
 package templates
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bootstrap/artifact"
 )
@@ -140,6 +145,68 @@ func TestUnusableSchemas(t *testing.T) {
 			err := start(t, Config{}).Render(t.Context(), []Job{job}, t.TempDir())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// A schema of a release that somebody else has written cannot hang a command or use up its
+// memory, and a comparison without an answer is never an answer.
+func TestSchemaBounds(t *testing.T) {
+	t.Parallel()
+	nested := `{"type": "string"}`
+	for range 12 {
+		nested = `{"oneOf": [` + nested + `, ` + nested + `, {"not": ` + nested + `}]}`
+		if len(nested) > 400_000 {
+			break
+		}
+	}
+	defs := `"l0": {"type": "integer"}`
+	for i := range 40 {
+		below := fmt.Sprintf(`{"$ref": "#/$defs/l%d"}`, i)
+		defs += fmt.Sprintf(`, "l%d": {"oneOf": [%s, %s, {"allOf": [%s]}]}`, i+1, below, below, below)
+	}
+	slow := `"pattern": "^(a+)+$"`
+	long := strings.Repeat("a", 40) + "!"
+	tests := []struct {
+		name, schema string
+		value        any
+		want         string
+	}{
+		{"nested alternatives", `"$ref": "#/$defs/l40", "$defs": {` + defs + `}`, "x", "its properties_schema.json cannot be used: checking the properties"},
+		{"nested alternatives with another format", `"$ref": "#/$defs/l40", "$defs": {` + strings.ReplaceAll(defs, `{"oneOf"`, `{"format": "ipv4", "oneOf"`) + `}`, 1, "checking the properties"},
+		{"alternatives at an unknown place", `"$ref": "#/$defs/other/l40", "$defs": {"other": {` + strings.ReplaceAll(defs, "#/$defs/", "#/$defs/other/") + `}}`, "x", "checking the properties"},
+		{"many alternatives", `"anyOf": [` + nested + `]`, "x", "it has more than 10000 objects"},
+		{"pattern", `"properties": {"x": {` + slow + `}}`, long, "comparing a value with the pattern ^(a+)+$ takes longer than 2s"},
+		{"pattern under not", `"properties": {"x": {"not": {` + slow + `}}}`, long, "comparing a value with the pattern ^(a+)+$ takes longer than 2s"},
+		{"patterns of names", `"properties": {"x": {"patternProperties": {"^(a+)+$": {}}}}`, map[any]any{long: 1}, "takes longer than 2s"},
+		{"huge number", `"properties": {"x": {"multipleOf": 1e1000001}}`, 1, "the number 1e1000001 has more than 400 digits"},
+		{"small number", `"properties": {"x": {"minimum": 1e-99999999999999999999}}`, 1, "has more than 400 digits"},
+		{"infinite value", `"properties": {"x": {"minimum": 1}}`, math.Inf(1), "property 'x' must be a finite number"},
+		{"deep", `"not": ` + strings.Repeat(`{"not": `, 200) + `{}` + strings.Repeat(`}`, 200), 1, "it is deeper than 100 levels"},
+		{"large", `"description": "` + strings.Repeat("x", 1<<20) + `"`, 1, "it is larger than 1 MiB"},
+		{"loop", `"properties": {"x": {"$ref": "#/properties/x"}}`, 1, "must fulfil"},
+		{"many values of an enum", `"properties": {"x": {"uniqueItems": true, "items": {"not": {"enum": [` + strings.Repeat("{}, ", 9000) + `1]}}}}`, slices.Repeat([]any{map[any]any{"a": 1}}, 20_000), "properties_schema.json"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			job := newJob(t, "web", nil, artifact.Property{Name: "x"})
+			put(t, filepath.Join(job.Dir, artifact.PropertiesSchema), `{"$schema": "https://json-schema.org/draft/2020-12/schema", `+test.schema+`}`)
+			job.Context.JobProperties = map[string]any{"x": test.value}
+			began := time.Now()
+			failures, err := unfit(t.Context(), &job)
+			if err != nil || len(failures) == 0 || !strings.Contains(failures.Error(), test.want) {
+				t.Errorf("got %.300v, %v, want %s", failures, err, test.want)
+			}
+			if took := time.Since(began); took > 3*schemaTime {
+				t.Errorf("it took %s", took)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("Ctrl-C")
+			cancel(stop)
+			if _, err := unfit(ctx, &job); !errors.Is(err, stop) {
+				t.Errorf("after Ctrl-C: %v", err)
 			}
 		})
 	}

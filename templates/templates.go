@@ -254,7 +254,9 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 		}
 		failed := misplaced(job)
 		if len(failed) == 0 {
-			failed = unfit(job)
+			if failed, err = unfit(ctx, job); err != nil {
+				return err
+			}
 		}
 		if len(failed) == 0 {
 			if failed, err = e.renderJob(ctx, job, own); err != nil {

@@ -33,19 +33,26 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 const limit = 64 << 20
 
 // Read reads a regular file of at most 64 MiB.
-func Read(name string) ([]byte, error) {
+func Read(name string) ([]byte, error) { return ReadUpTo(name, limit) }
+
+// ReadUpTo reads a regular file of at most most bytes.
+func ReadUpTo(name string, most int64) ([]byte, error) {
 	f, info, err := Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var data bytes.Buffer
-	if size := info.Size(); size <= limit {
+	if size := info.Size(); size <= most {
 		data.Grow(int(size) + bytes.MinRead)
-		_, err = data.ReadFrom(io.LimitReader(f, limit+1))
+		_, err = data.ReadFrom(io.LimitReader(f, most+1))
 	}
-	if err == nil && (info.Size() > limit || data.Len() > limit) { // the file may grow while it is read
-		err = refused(name, fmt.Sprintf("it is larger than %d MiB", limit>>20))
+	if err == nil && (info.Size() > most || int64(data.Len()) > most) { // the file may grow while it is read
+		size := fmt.Sprintf("%d KiB", most>>10)
+		if most >= 1<<20 {
+			size = fmt.Sprintf("%d MiB", most>>20)
+		}
+		err = refused(name, "it is larger than "+size)
 	}
 	if err != nil {
 		return nil, err
