@@ -73,6 +73,7 @@ func imports() map[string][]string {
 			"deployer/kept",
 			"deployer/report",
 			"deployer/timeline",
+			"deployment/record",
 			"fleet/rollout",
 			"local/cpi",
 			"manifest/document",

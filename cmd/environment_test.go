@@ -333,7 +333,7 @@ func TestEnvironmentOfFleet(t *testing.T) {
 		{"manifest/m.yml", "", ""}, // the file is a manifest
 		{"other.yml", "staging.yml", "staging.yml: "},
 	} {
-		f, err := environment.For(c.manifest, c.named, func(string) string { return "" })
+		f, err := environment.For(c.manifest, c.named, true, func(string) string { return "" })
 		got := ""
 		if f != nil {
 			got = f.Path + ": " + strings.Join(f.Inputs(), " ")
@@ -342,7 +342,7 @@ func TestEnvironmentOfFleet(t *testing.T) {
 			t.Errorf("%s %s: %q, %v; want %q", c.manifest, c.named, got, err, c.want)
 		}
 	}
-	if _, err := environment.For("m.yml", "other.yml", func(string) string { return "" }); err == nil {
+	if _, err := environment.For("m.yml", "other.yml", true, func(string) string { return "" }); err == nil {
 		t.Error("a manifest was accepted as a file with flags")
 	}
 }

@@ -17,6 +17,9 @@ type Outside struct {
 	// List returns a list of members; passed are the names of environment variables that
 	// its program gets. nil: lists are not read, and their members are missing.
 	List func(ctx context.Context, l source.List, passed []string) ([]byte, error)
+	// Doubt says why the fleet file must not start programs, and what to do if a person
+	// trusts it; empty: it may.
+	Doubt string
 }
 
 // listed is a list of members from a program or a server.
@@ -37,6 +40,11 @@ func (r *reader) readListed(from document.Value, manifest located, common settin
 	l, ok := r.readSource(from)
 	if !ok || manifest.path == "" || r.list == nil {
 		r.unsure = true
+		return
+	}
+	if len(l.Exec) > 0 && r.doubt != "" {
+		r.unsure = true
+		from.Get("exec").Fail("this program is not started: %s", document.Literal(r.doubt))
 		return
 	}
 	data, err := r.list(l.List, l.passed)

@@ -27,6 +27,7 @@ type reader struct {
 	full   bool // the fleet has too many members
 
 	environments environments
+	doubt        string                                               // Outside.Doubt
 	list         func(l source.List, passed []string) ([]byte, error) // nil: lists are not read
 }
 

@@ -31,6 +31,7 @@ func Read(ctx context.Context, path string, opts document.Options, outside Outsi
 	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.RuntimeConfigs, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", nil, "", document.Refuse, nil
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
 	r := newReader(f, outside.Environment)
+	r.doubt = outside.Doubt
 	if outside.List != nil {
 		r.list = func(l source.List, passed []string) ([]byte, error) { return outside.List(ctx, l, passed) }
 	}

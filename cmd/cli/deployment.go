@@ -20,6 +20,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
+	"bootstrap/deployment/record"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/owner"
 	"bootstrap/internal/scratch"
@@ -111,6 +112,11 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	}
 	if err := owner.Look(c.Warn, home, statePath, opts.Inputs.VarsStore); err != nil {
 		return err
+	}
+	if opts.Team == nil {
+		if err := owner.LookAtStates(filepath.Join(opts.RecordFolder(), record.FileName), opts.Manifest, c.Getenv); err != nil {
+			return err
+		}
 	}
 	defer owner.GiveBack(home)
 	began := time.Now()

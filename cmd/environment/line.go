@@ -356,30 +356,15 @@ func (w *words) find(named, own string, stateOnly bool) (f *File, manifest strin
 	return f, "", nil
 }
 
-// SafeFolders is the variable with folders whose files are trusted even if they belong to
-// other users: a list of paths, or * for all.
-const SafeFolders = "BOOTSTRAP_SAFE_FOLDERS"
-
 // trusted refuses a file of another user that the person has not named: it can name
 // programs to run and the place of the state, and may be in a folder that others can
 // write to.
 func trusted(f *File, getenv func(string) string) error {
-	who := owner.Foreign(f.Path, getenv)
-	if who == "" || safe(filepath.Dir(f.Path), getenv(SafeFolders)) {
+	why := owner.Doubt(f.Path, getenv)
+	if why == "" {
 		return nil
 	}
-	folder, err := filepath.Abs(filepath.Dir(f.Path))
-	if err != nil {
-		folder = filepath.Dir(f.Path)
-	}
-	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: the file or its folder belongs to %s, and not to you: it can name programs to run; if you trust it, set %s=%s; --%s %s uses it once, --%s= leaves it out", f.Path, who, SafeFolders, folder, FlagName, f.Path, FlagName)}
-}
-
-// safe reports whether a list of folders contains this one, or * for all.
-func safe(folder, list string) bool {
-	return slices.ContainsFunc(filepath.SplitList(list), func(one string) bool {
-		return one == "*" || one != "" && samePath(one, folder)
-	})
+	return &document.FileError{Err: fmt.Errorf("cannot use the flags in %s: %s: it can name programs to run; %s; --%s %s uses it once, --%s= leaves it out", f.Path, why, owner.Trust(f.Path), FlagName, f.Path, FlagName)}
 }
 
 // Here returns the file of this folder for commands without a manifest; nil: there is
@@ -430,11 +415,12 @@ func isFolder(path string) bool {
 }
 
 // For returns the file for commands about a manifest: named, or if that is empty the one
-// that a command line with this manifest uses; nil: there is none.
-func For(manifest, named string, getenv func(string) string) (*File, error) {
+// that a command line with this manifest uses; nil: there is none. trust says that the person has
+// named it, who may use a file of another user.
+func For(manifest, named string, trust bool, getenv func(string) string) (*File, error) {
 	w := words{about: about{manifest: true}}
 	f, _, err := w.find(manifest, named, false)
-	if err == nil && f != nil && named == "" {
+	if err == nil && f != nil && (named == "" || !trust) {
 		err = trusted(f, getenv)
 	}
 	if err != nil {

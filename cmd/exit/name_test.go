@@ -209,6 +209,8 @@ func byScripts() []sample {
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),
 		plain("state-unwritable", "cannot write the deployment state: this user cannot write to x (read-only file system); choose another place with --state FILE"),
 		plain("state-unwritable", "cannot lock the deployment: this user cannot write to the folder x-state (permission denied); run the same command as its owner, or make the folder writable"),
+		plain("state-foreign", "cannot use the states in x-state: the file or its folder belongs to bob, and not to you: they name the VMs"),
+		plain("state-foreign", "cannot use the states in x-state: anybody on this machine may write to x-state (mode 0777): they name the VMs"),
 		plain("record-lost", "the record of the deployment, x, is missing, but versions of it are kept in y"),
 		{"record-lost", Failed, &record.RestoringError{Dir: "x", Serial: 3}},
 		{"record-lost", Failed, &instance.LostStateError{Instance: "web/1", State: "x", Serial: 3, Owned: []string{"VM vm-1"}}},

@@ -16,6 +16,7 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
+	"bootstrap/internal/owner"
 	"bootstrap/internal/printable"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/source"
@@ -84,7 +85,7 @@ func (a *fleetAsked) read(cmd *cobra.Command, c *cli.Console, path string) (roll
 
 // readFleet reads a fleet file and prints its warnings.
 func readFleet(ctx context.Context, c *cli.Console, path string, inputs document.Options) (*fleet.Fleet, error) {
-	f, err := fleet.Read(ctx, path, inputs, outside(c))
+	f, err := fleet.Read(ctx, path, inputs, outside(c, path))
 	if err != nil {
 		return nil, err
 	}
@@ -104,18 +105,22 @@ func readFleet(ctx context.Context, c *cli.Console, path string, inputs document
 }
 
 // outside returns how a fleet file's bootstrap.yml files and lists of members are read.
-func outside(c *cli.Console) fleet.Outside {
-	return fleet.Outside{Environment: findEnvironment(c), List: func(ctx context.Context, l source.List, passed []string) ([]byte, error) {
+func outside(c *cli.Console, path string) fleet.Outside {
+	doubt := owner.Doubt(path, c.Getenv)
+	if doubt != "" {
+		doubt += ": " + owner.Trust(path)
+	}
+	return fleet.Outside{Environment: findEnvironment(c, doubt == ""), Doubt: doubt, List: func(ctx context.Context, l source.List, passed []string) ([]byte, error) {
 		config := source.Config{Environ: c.Env, Getenv: c.Getenv, PassEnv: passed}
 		return config.ReadList(ctx, l)
 	}}
 }
 
 // findEnvironment returns how the files bootstrap.yml of members are found: as bootstrap
-// deploy does.
-func findEnvironment(c *cli.Console) fleet.FindEnvironment {
+// deploy does. trust says that the fleet file may name one of another user.
+func findEnvironment(c *cli.Console, trust bool) fleet.FindEnvironment {
 	return func(manifest, named string) (fleet.Environment, error) {
-		f, err := environment.For(manifest, named, c.Getenv)
+		f, err := environment.For(manifest, named, trust, c.Getenv)
 		if err != nil || f == nil {
 			return fleet.Environment{}, err
 		}

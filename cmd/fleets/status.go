@@ -118,7 +118,7 @@ func lastRun(ctx context.Context, c *cli.Console, path string, inputs document.O
 	if err != nil {
 		return nil, err
 	}
-	f, err := fleet.Read(ctx, absolute, inputs, outside(c))
+	f, err := fleet.Read(ctx, absolute, inputs, outside(c, absolute))
 	if err != nil {
 		f = nil // its variables or the file are missing
 	}

@@ -163,6 +163,10 @@ func run(ctx context.Context, dir string, args ...string) ([]byte, error) {
 		}
 	}
 	cmd.Env = append(cmd.Env, "GIT_TERMINAL_PROMPT=0")
+	if dir == "" {
+		// The repository in which bootstrap was started may name programs, such as core.sshCommand.
+		cmd.Env = append(cmd.Env, "GIT_DIR="+os.DevNull)
+	}
 	process.OwnGroup(cmd)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer

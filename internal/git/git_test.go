@@ -165,6 +165,17 @@ func TestHostileRepositories(t *testing.T) {
 			t.Errorf("%+v is checked out", u)
 		}
 	}
+	// The repository of the working directory, which may come from elsewhere.
+	around, in := repository(t)
+	in("config", "core.sshCommand", bait)
+	t.Chdir(around)
+	if _, _, err := (URL{"ssh://git@127.0.0.1:1/p", ""}).Commit(t.Context(), ""); err == nil {
+		t.Error("there is no such server")
+	}
+	if _, err := os.Stat(started); err == nil {
+		t.Error("a program that the repository around names was started")
+	}
+
 	for _, address := range []string{"ext::" + bait, "file://" + secret, secret, "-u" + bait, "ssh://-oProxyCommand=" + bait + "/p", "../" + filepath.Base(secret)} {
 		for _, update := range []string{"checkout", "!" + bait} {
 			repo, in := repository(t)

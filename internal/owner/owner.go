@@ -99,3 +99,64 @@ func Foreign(path string, getenv func(string) string) string {
 	}
 	return ""
 }
+
+// SafeFolders is the variable with folders whose files are trusted even if they belong to
+// other users: a list of paths, or * for all.
+const SafeFolders = "BOOTSTRAP_SAFE_FOLDERS"
+
+// Doubt returns why nothing that a file says may start a program: it or its folder belongs to
+// somebody else, or anybody may write to it. It is empty if this user trusts the file, or if SafeFolders has
+// its folder.
+func Doubt(path string, getenv func(string) string) string {
+	if safe(filepath.Dir(path), getenv(SafeFolders)) {
+		return ""
+	}
+	if who := Foreign(path, getenv); who != "" {
+		return fmt.Sprintf("the file or its folder belongs to %s, and not to you", who)
+	}
+	for _, name := range []string{path, filepath.Dir(path)} {
+		// In a folder such as /tmp, only the owner of a file can replace it.
+		if info, err := os.Stat(name); err == nil && worldWritable(info) && info.Mode()&fs.ModeSticky == 0 {
+			return fmt.Sprintf("anybody on this machine may write to %s (mode %04o)", name, info.Mode().Perm())
+		}
+	}
+	return ""
+}
+
+// Trust says what to do if a person trusts a file of another user.
+func Trust(path string) string {
+	folder, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		folder = filepath.Dir(path)
+	}
+	return fmt.Sprintf("if you trust it, set %s=%s", SafeFolders, folder)
+}
+
+// safe reports whether a list of folders contains this one, or * for all.
+func safe(folder, list string) bool {
+	for _, one := range filepath.SplitList(list) {
+		if one == "*" {
+			return true
+		}
+		first, errOne := os.Stat(one)
+		second, errOther := os.Stat(folder)
+		if errOne == nil && errOther == nil && os.SameFile(first, second) {
+			return true
+		}
+	}
+	return false
+}
+
+// LookAtStates refuses the states of several instances that another user has made: they name the VMs and
+// disks that commands change and delete. record is the path of their record, and manifest that of the
+// manifest: a person who uses the manifest of that user trusts the user.
+func LookAtStates(record, manifest string, getenv func(string) string) error {
+	why := Doubt(record, getenv)
+	if why == "" {
+		return nil
+	}
+	if who := Foreign(record, getenv); who != "" && manifest != "" && manifest != "-" && Foreign(manifest, getenv) == who {
+		return nil
+	}
+	return failure.Named("state-foreign", fmt.Errorf("cannot use the states in %s: %s: they name the VMs and disks that would be changed or deleted; run this as their owner; %s; if they are not yours at all, remove the folder", filepath.Dir(record), why, Trust(record)))
+}
