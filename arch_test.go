@@ -302,6 +302,7 @@ func imports() map[string][]string {
 			"deployer/instance",
 			"deployer/journal",
 			"deployer/kept",
+			"deployer/monitored",
 			"deployer/plan",
 			"deployer/report",
 			"deployer/timeline",
@@ -394,6 +395,7 @@ func imports() map[string][]string {
 			"state/file",
 		},
 		"deployer/compilation": {},
+		"deployer/monitored":   {"artifact", "templates"},
 		"deployer/health":      {"manifest"},
 		"deployer/kept": {
 			"agent",

@@ -114,7 +114,7 @@ var errWatchTime = errors.New("update_watch_time is over")
 
 // notRunning adds the last lines of the logs to the error for jobs that do not run.
 func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
-	e.State, e.Processes = last.JobState, processes(last)
+	e.State, e.Processes = last.JobState, processes(last, j.processes())
 	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
 	e.Logs = withoutRepeats(j.agents.Reached(j.agent, j.vm).TailLogs(ctx, seen.names(last), tailLines))
 	e.Previous = j.hasPrevious()
@@ -148,9 +148,9 @@ func (j *jobs) checkHealth(ctx context.Context, _ plan.Step) error {
 }
 
 // processes lists the processes that are not running, with their states.
-func processes(now agent.State) []string {
+func processes(now agent.State, expected []string) []string {
 	var list []string
-	for _, why := range plan.NotRunning(now) {
+	for _, why := range plan.NotRunning(now, expected) {
 		list = append(list, why.String())
 	}
 	return list

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"bootstrap/cpi"
+	"bootstrap/deployer/instance"
+	"bootstrap/manifest/document"
 )
 
 // checkMachine finds problems of this machine that would stop the deploy after it has
@@ -62,4 +64,39 @@ func sizeOf(path string) uint64 {
 		return 0 // A later step reports a better error.
 	}
 	return uint64(info.Size())
+}
+
+// checkMonit renders the monit files before anything is stopped or created, and keeps
+// none. Templates that cannot be rendered are left to the step that renders all of them.
+func (r *run) checkMonit(ctx context.Context) error {
+	if !r.plan.Applies() {
+		return nil
+	}
+	defer func(address string) { r.address = address }(r.address)
+	if address, dynamic := r.in.Manifest.Address(); !dynamic {
+		r.address = address
+	} else if r.address == "" {
+		r.address = anyAddress
+	}
+	jobs, err := r.jobs.templateJobs()
+	if err != nil {
+		return nil
+	}
+	on := runsOn(r.in.Manifest.ResourcePool.Stemcell, r.artifacts.Stemcell)
+	c := templateCheck{manifest: r.in.Manifest, on: &on}
+	if err := c.renderMonit(ctx, r.t.Env, jobs); err != nil {
+		return err
+	}
+	var problems document.Problems
+	for _, p := range c.problems {
+		if p.Warning {
+			r.t.Out.Warning(instance.Place(p))
+		} else {
+			problems = append(problems, p)
+		}
+	}
+	if len(problems) > 0 {
+		return &problems
+	}
+	return nil
 }

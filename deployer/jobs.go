@@ -102,7 +102,7 @@ func (j *jobs) render(ctx context.Context) error {
 		if j.rendered.hash, err = templates.Fingerprint(content); err != nil {
 			return err
 		}
-		if j.rendered.processes, err = monitored(content); err != nil {
+		if err := j.readMonit(content, jobs); err != nil {
 			return err
 		}
 		j.rendered.archive = filepath.Join(dir, "rendered.tgz")

@@ -30,6 +30,7 @@ func (r *run) deployPhases() []phase {
 	}, r.lookPhases(), []phase{
 		{name: "plan", do: r.announcePlan},
 		{name: "check the machine", do: r.checkMachine},
+		{name: "check monit files", do: r.checkMonit},
 		{name: "confirm", do: r.confirm},
 		{name: "run the plan", do: r.runAndShare},
 		{name: "say", do: r.sayResult},

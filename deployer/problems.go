@@ -78,7 +78,7 @@ func (r *run) jobsProblem(st state.State) *report.Problem {
 		return nil
 	}
 	what := "the agent reports them as " + now.JobState
-	if list := plan.NotRunning(now); len(list) > 0 {
+	if list := plan.NotRunning(now, expected); len(list) > 0 {
 		var states []string
 		for _, p := range list {
 			states = append(states, p.Subject+" is "+p.To)

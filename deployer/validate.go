@@ -11,6 +11,7 @@ import (
 	"bootstrap/artifact"
 	"bootstrap/cpi/installation"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/monitored"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/links"
 	"bootstrap/internal/guard"
@@ -244,8 +245,7 @@ func (v *validation) checkPackages(context.Context) error {
 func (v *validation) renderJobs(ctx context.Context) error {
 	m := v.r.in.Manifest
 	address, dynamic := m.Address()
-	// A placeholder for the address, which belongs to no machine.
-	v.r.address = cmp.Or(address, "192.0.2.1")
+	v.r.address = cmp.Or(address, anyAddress)
 	if !v.r.t.CPI.Connected() {
 		v.r.t.CPI.AssumeRegistry()
 	}
@@ -253,11 +253,13 @@ func (v *validation) renderJobs(ctx context.Context) error {
 	if err != nil {
 		return v.take(m.Group.Pos, err)
 	}
+	on := runsOn(m.ResourcePool.Stemcell, v.r.artifacts.Stemcell)
+	on.Partly = !v.all()
 	for _, c := range []struct {
 		templateCheck
 		jobs []templates.Job
 	}{
-		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic, os: osOf(m.ResourcePool.Stemcell, v.r.artifacts.Stemcell)}, jobs},
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic, on: &on}, jobs},
 		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, installation.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m
@@ -313,8 +315,8 @@ type templateCheck struct {
 	partly   bool              // true: some jobs are missing, which may provide links
 	guessed  bool              // true: the address is unknown
 	problems []document.Problem
-	doubtful []string // failures whose only cause may be an unknown value or job
-	os       string   // operating system on which the jobs run; empty: not looked at
+	doubtful []string            // failures whose only cause may be an unknown value or job
+	on       *monitored.Instance // where the jobs run; nil: on this machine, without monit
 }
 
 // render renders into a new folder, and removes it. An error means that no template could
@@ -329,12 +331,18 @@ func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []te
 	}
 	defer func() { _ = folder.Remove() }()
 	err = env.Render(ctx, jobs, folder.Path)
-	if err == nil && c.os != "" {
-		c.problems = append(c.problems, findOldWays(folder.Path, c.os, c.refs)...)
+	if err == nil && c.on != nil {
+		c.problems = append(c.problems, findOldWays(folder.Path, c.on.OS, c.refs)...)
+		return c.readMonit(folder.Path, jobs, env)
 	}
 	var failures *templates.Failures
 	if !errors.As(err, &failures) {
 		return err
+	}
+	if c.on != nil {
+		if err := c.renderMonit(ctx, env, jobs); err != nil {
+			return err
+		}
 	}
 	for _, f := range *failures {
 		c.addFailure(f)

@@ -3,36 +3,11 @@ package deployer
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"time"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/manifest/document"
 )
-
-// checksProcess matches the beginning of a process in a monit file.
-var checksProcess = regexp.MustCompile(`(?im)^[ \t]*check[ \t]+process[ \t]+["']?([^\s"']+)`)
-
-// monitored returns the names of the processes in the monit files of rendered jobs.
-func monitored(rendered string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(rendered, "*", "monit"))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read a rendered monit file: %w", err)
-		}
-		for _, m := range checksProcess.FindAllSubmatch(text, -1) {
-			names = append(names, string(m[1]))
-		}
-	}
-	return names, nil
-}
 
 // processes returns the names of the processes of the applied jobs, if they are known.
 func (j *jobs) processes() []string {

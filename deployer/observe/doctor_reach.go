@@ -262,6 +262,8 @@ func (d *doctor) checkAgent(ctx context.Context, v *verdict) {
 			v.warn("`bootstrap deploy MANIFEST` applies the jobs again", "it has no jobs, although the last deploy applied them")
 		case lost:
 			v.warn("`bootstrap deploy MANIFEST` applies those of the manifest", "it has other jobs than those that the last deploy applied")
+		case !d.st.Own.Stopped && len(plan.Missing(now, d.st.Own.Processes)) > 0:
+			v.warn("`bootstrap deploy MANIFEST` applies the jobs again", "it does not report %s", strings.Join(plan.Missing(now, d.st.Own.Processes), ", "))
 		case now.JobState != "running":
 			v.warn("`bootstrap status MANIFEST` shows more", "its jobs are %s", now.JobState)
 		}

@@ -104,7 +104,7 @@ func conditionOf(c *Condition) InstanceCondition {
 		return Unreachable
 	case c.Stopped:
 		return Stopped
-	case c.JobState != "running":
+	case c.JobState != "running", c.lacks:
 		return Failing
 	}
 	for _, p := range c.Processes {

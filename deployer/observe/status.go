@@ -51,6 +51,8 @@ type Condition struct {
 	Unfinished []SeenCall    `json:"unfinished"`         // CPI calls with an unknown result
 
 	Certificates []Certificate `json:"certificates"`
+
+	lacks bool // the agent does not report all processes of the jobs
 }
 
 // SeenVM is the recorded VM.

@@ -258,6 +258,7 @@ func (c *Condition) addState(now agent.State, st state.State) {
 			CPU: p.CPU.Total, Memory: p.Mem.KB, Percent: p.Mem.Percent,
 		})
 	}
+	c.lacks = !c.Stopped && len(plan.Missing(now, st.Own.Processes)) > 0
 	c.judgeJobs(now, st)
 	c.addVitals(now.Vitals)
 	for _, note := range now.VM.Notes {
@@ -289,6 +290,11 @@ func (c *Condition) judgeJobs(now agent.State, st state.State) {
 	for _, p := range c.Processes {
 		if p.State != "running" {
 			c.problem("process %s is %s", p.Name, p.State)
+		}
+	}
+	if len(c.Processes) > 0 {
+		for _, name := range plan.Missing(now, st.Own.Processes) {
+			c.problem(`process %s is %s: "bootstrap deploy MANIFEST" applies the jobs again`, name, plan.Unreported)
 		}
 	}
 }

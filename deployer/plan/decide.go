@@ -369,7 +369,7 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 	case st.Own.Stopped:
 	case !Runs(f.Now, st.Own.Processes):
 		c.Action, c.Why = Start, f.unwell(st.Own.Processes)
-		if f.Now.JobState == "failing" || Bare(f.Now, st.Own.Processes) {
+		if f.Now.JobState == "failing" || len(Missing(f.Now, st.Own.Processes)) > 0 {
 			// A failing job must be stopped with its scripts before it is started again,
 			// and monit does not start a process that is missing in its configuration.
 			c.Action = Update

@@ -3,6 +3,7 @@ package plan
 import (
 	"crypto/x509"
 	"errors"
+	"slices"
 
 	"bootstrap/agent"
 	"bootstrap/state"
@@ -39,10 +40,10 @@ func (f Facts) WhyLost() Reason {
 	return Reason{Cause: AgentSilent}
 }
 
-// Runs reports whether all jobs run. An agent without any process also reports its jobs
+// Runs reports whether all jobs run. An agent that lacks processes also reports its jobs
 // as running. processes are the expected ones, if they are known.
 func Runs(now agent.State, processes []string) bool {
-	return now.JobState == "running" && len(NotRunning(now)) == 0 && !Bare(now, processes)
+	return now.JobState == "running" && len(NotRunning(now, processes)) == 0 && !Bare(now, processes)
 }
 
 // Bare reports whether the agent supervises no process at all, although processes are
@@ -51,26 +52,46 @@ func Bare(now agent.State, processes []string) bool {
 	return len(now.Processes) == 0 && len(processes) > 0
 }
 
+// Missing lists the expected processes that the agent does not report.
+func Missing(now agent.State, processes []string) []string {
+	var list []string
+	for _, name := range processes {
+		if !slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.Name == name }) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 func (f Facts) unwell(processes []string) []Reason {
 	if Bare(f.Now, processes) {
 		return []Reason{{Cause: NoProcesses, Names: processes}}
 	}
-	if list := NotRunning(f.Now); len(list) > 0 {
+	if list := NotRunning(f.Now, processes); len(list) > 0 {
 		return list
 	}
 	return []Reason{{Cause: JobsState, To: f.Now.JobState}}
 }
 
-// NotRunning lists the processes that do not run, with their states.
-func NotRunning(now agent.State) []Reason {
+// NotRunning lists the processes that do not run, with their states, and the expected ones
+// that the agent does not report although it reports others; see Bare.
+func NotRunning(now agent.State, processes []string) []Reason {
 	var list []Reason
 	for _, p := range now.Processes {
 		if p.State != "running" {
 			list = append(list, Reason{Cause: ProcessState, Subject: p.Name, To: p.State})
 		}
 	}
+	if !Bare(now, processes) {
+		for _, name := range Missing(now, processes) {
+			list = append(list, Reason{Cause: ProcessState, Subject: name, To: Unreported})
+		}
+	}
 	return list
 }
+
+// Unreported is the state of a process that the agent should report.
+const Unreported = "not reported by the agent"
 
 // Lost reports whether the agent has not applied the jobs of the last successful deploy,
 // as far as these are recorded; bare: it has applied none.

@@ -54,6 +54,7 @@ type Program struct {
 	UID     string        // "as uid": supported by RunAs
 	GID     string        // "and gid": supported by RunAs
 	Timeout time.Duration // 30 s by default; never 0 if Argv is set
+	Line    int           // of the word "start" or "stop"
 }
 
 // Mode says what to do with a process that does not run.
@@ -72,7 +73,9 @@ type Statement struct {
 	File string
 	Line int
 	Text string // the text with single spaces
-	Why  string // for example "unknown statement"
+	Why  string // for example "no mail is sent"
+	// Doubtful is true if monit accepts the statement, and hardly does what was meant.
+	Doubtful bool
 }
 
 // String returns the statement as file:line: "text": why.
@@ -166,6 +169,9 @@ type Mistake struct {
 	File string // the name that was passed to Parse
 	Line int
 	What string
+	// Missing is true if a check depends on one that does not exist: further files may
+	// have it.
+	Missing bool
 }
 
 func (m *Mistake) Error() string { return fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.What) }

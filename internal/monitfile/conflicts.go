@@ -18,7 +18,7 @@ func Conflicts(checks []Check) Mistakes {
 			continue
 		}
 		if first, ok := names[lowered(c.Name)]; ok {
-			errs = append(errs, &Mistake{c.File, c.Line, fmt.Sprintf("cannot use the name %q again: %s:%d has it", c.Name, first.File, first.Line)})
+			errs = append(errs, &Mistake{File: c.File, Line: c.Line, What: fmt.Sprintf("cannot use the name %q again: %s:%d has it", c.Name, first.File, first.Line)})
 			continue
 		}
 		names[lowered(c.Name)] = c
@@ -31,9 +31,12 @@ func Conflicts(checks []Check) Mistakes {
 			dep, ok := names[lowered(d)]
 			switch {
 			case !ok:
-				errs = append(errs, &Mistake{c.File, c.Line, fmt.Sprintf("cannot find %q, on which %q depends: it is in no monit file of these jobs", d, c.Name)})
+				errs = append(errs, &Mistake{
+					File: c.File, Line: c.Line, Missing: true,
+					What: fmt.Sprintf("cannot find %q, on which %q depends: it is in no monit file of these jobs", d, c.Name),
+				})
 			case state[dep] == 1:
-				errs = append(errs, &Mistake{c.File, c.Line, fmt.Sprintf("cannot order %q and %q: they depend on each other in a circle", c.Name, d)})
+				errs = append(errs, &Mistake{File: c.File, Line: c.Line, What: fmt.Sprintf("cannot order %q and %q: they depend on each other in a circle", c.Name, d)})
 			case state[dep] == 0:
 				visit(dep)
 			}

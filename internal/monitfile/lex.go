@@ -120,7 +120,7 @@ func (l *lexer) note(why string) {
 	} else if len(l.toks) > 0 {
 		text = firstLine(l.toks[len(l.toks)-1].text)
 	}
-	l.notes = append(l.notes, Statement{File: l.name, Line: min(l.line, strings.Count(l.text, "\n")+1), Text: text, Why: why})
+	l.notes = append(l.notes, Statement{File: l.name, Line: min(l.line, strings.Count(l.text, "\n")+1), Text: text, Why: why, Doubtful: true})
 }
 
 // fail reports a mistake in the present line.

@@ -372,7 +372,7 @@ func (p *parser) processHead(from int, c Check) bool {
 
 // program reads the rest of a start or stop statement.
 func (p *parser) program(from int, into *Program) bool {
-	prog := Program{Timeout: DefaultTimeout}
+	prog := Program{Timeout: DefaultTimeout, Line: p.toks[from].line}
 	var ok bool
 	if prog.Argv, ok = p.arguments(from); !ok {
 		return false

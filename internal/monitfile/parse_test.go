@@ -53,8 +53,8 @@ check process db with pidfile /var/vcap/sys/run/db/db.pid start program "/bin/db
 	web := checks[1]
 	want := Check{
 		Kind: KindProcess, Name: "web", File: "web/monit", Line: 3, PidFile: "/var/vcap/sys/run/web/web pid",
-		Start: Program{Argv: []string{"/var/vcap/jobs/web/bin/wrap", "ctl", "/var/vcap/jobs/web/bin/ctl start"}, UID: "vcap", GID: "vcap", Timeout: 65 * time.Second},
-		Stop:  Program{Argv: []string{"/var/vcap/jobs/web/bin/ctl", "stop"}, Timeout: 30 * time.Second},
+		Start: Program{Argv: []string{"/var/vcap/jobs/web/bin/wrap", "ctl", "/var/vcap/jobs/web/bin/ctl start"}, UID: "vcap", GID: "vcap", Timeout: 65 * time.Second, Line: 5},
+		Stop:  Program{Argv: []string{"/var/vcap/jobs/web/bin/ctl", "stop"}, Timeout: 30 * time.Second, Line: 7},
 		Mode:  ModeManual, Every: 2, Groups: []string{"vcap"}, Depends: []string{"db", "cache", "queue"},
 	}
 	rules, unsupported := web.Rules, web.Unsupported
