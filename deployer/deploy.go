@@ -103,6 +103,30 @@ func Delete(ctx context.Context, opts Options) error {
 	return r.execute(ctx, r.deletePhases())
 }
 
+// CheckDelete returns the *plan.AgentSilentError with which Delete would refuse to begin; nil:
+// there is none. It changes nothing.
+func CheckDelete(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate, opts.SkipIfMissing = document.Refuse, true
+	r := newRun(opts)
+	err := r.execute(ctx, r.checkDeletePhases())
+	silent, _ := errors.AsType[*plan.AgentSilentError](err)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case silent == nil:
+		return nil // Delete reports other errors.
+	}
+	return silent
+}
+
+// expectSilent ends the run if the VM can be deleted in order.
+func (r *run) expectSilent(context.Context) error {
+	if r.look.Facts.Answers || r.t.State.Get().CurrentVMCID == "" || r.look.Fix {
+		return errDone
+	}
+	return nil
+}
+
 // deleteRecorded runs the steps that delete what the state records.
 func (r *run) deleteRecorded(ctx context.Context) error {
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()

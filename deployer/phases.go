@@ -157,6 +157,21 @@ func (r *run) deletePhases() []phase {
 	})
 }
 
+// checkDeletePhases returns the phases of CheckDelete.
+func (r *run) checkDeletePhases() []phase {
+	return []phase{
+		{name: "find state", do: r.findState},
+		{name: "read state", do: r.peek},
+		{name: "find installation", do: r.t.FindInstallation},
+		{name: "ask agent", do: r.look.AtAgent},
+		{name: "expect a silent agent", do: r.expectSilent},
+		{name: "prepare cpi", do: r.t.CPI.Prepare},
+		{name: "suppose results", do: r.settle},
+		{name: "look", do: r.look.ForDelete},
+		{name: "refuse a silent agent", do: r.refuseSilent},
+	}
+}
+
 // detachPhases returns the phases of stop --hard.
 func (r *run) detachPhases() []phase {
 	return append(r.changingPhases(), []phase{

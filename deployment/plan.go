@@ -284,6 +284,9 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	if err := p.planEach(ctx, o, draft); err != nil {
 		return nil, err
 	}
+	if err := p.FindSilent(ctx, o, draft.Record); err != nil {
+		return nil, err
+	}
 	deployer.WarnOfInstances(o.Base, d)
 	if err := p.order(d, first); err != nil {
 		return nil, err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"bootstrap/deployer"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
 	"bootstrap/internal/failure"
 )
@@ -16,6 +19,8 @@ import (
 type UnreachableError struct {
 	Instances []string // their names
 	Reason    string   // of the first one
+	Going     bool     // all of them are to be deleted
+	Delete    bool     // a delete deletes them
 }
 
 func (e *UnreachableError) Error() string {
@@ -30,6 +35,12 @@ func (e *UnreachableError) Name() string { return "agent-silent" }
 func (e *UnreachableError) ExitCode() failure.Code { return failure.Agent }
 
 func (e *UnreachableError) Hint() string {
+	switch {
+	case e.Delete:
+		return "add --fix to delete their VMs without stopping the jobs, or delete only others with --instance"
+	case e.Going:
+		return "add --fix to delete their VMs without stopping the jobs, or --skip-unreachable to change only the others"
+	}
 	return "add --fix to reboot or replace their VMs, or --skip-unreachable to change only the others"
 }
 
@@ -39,9 +50,12 @@ func (p *Plan) Refused(skip bool) error {
 	if skip {
 		return nil
 	}
-	e := &UnreachableError{}
+	e := &UnreachableError{Going: true}
 	for _, row := range p.Rows {
 		if row.Action == Unreachable {
+			why := row.in.Going
+			e.Going = e.Going && why != ""
+			e.Delete = e.Delete || why == record.DeploymentDeleted || why == record.Chosen
 			e.Instances = append(e.Instances, row.Name)
 			if e.Reason == "" {
 				e.Reason = row.Why
@@ -52,6 +66,28 @@ func (p *Plan) Refused(skip bool) error {
 		return nil
 	}
 	return e
+}
+
+// FindSilent marks instances that are to be deleted, but whose agents do not answer, so that
+// their jobs cannot be stopped.
+func (p *Plan) FindSilent(ctx context.Context, o Options, all *record.Record) error {
+	err := sideBySide(ctx, len(p.Rows), func(i int) {
+		row := &p.Rows[i]
+		if row.Action != Delete {
+			return
+		}
+		one, err := o.about(all, row.in)
+		if err == nil {
+			err = deployer.CheckDelete(ctx, one)
+		}
+		if silent(err) {
+			row.Action, row.Why, row.Disk = Unreachable, err.Error(), ""
+		}
+	})
+	p.Gone = slices.DeleteFunc(p.Gone, func(name string) bool {
+		return slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Name == name && row.Action != Delete })
+	})
+	return err
 }
 
 // silent reports whether the error of a plan is that the agent does not answer.

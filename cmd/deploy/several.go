@@ -386,10 +386,18 @@ func (s *several) delete() error {
 		if s.only == "" {
 			list = slices.Concat(list, old.Former)
 		}
+		if err := p.FindSilent(ctx, s.options(opts), old); err != nil {
+			return err
+		}
 		if p.Disks, err = deployment.DisksOf(old, list, opts); err != nil {
 			return err
 		}
-		s.show(p)
+		if err := s.show(p); err != nil {
+			return err
+		}
+		if err := p.Refused(false); err != nil {
+			return err
+		}
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err
 		}
