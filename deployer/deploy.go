@@ -119,6 +119,14 @@ func CheckDelete(ctx context.Context, opts Options) error {
 	return silent
 }
 
+// CheckInputs returns the error with which a command about the VM of the state would refuse
+// the manifest, or the variables of the command line. It changes nothing.
+func CheckInputs(ctx context.Context, opts Options) error {
+	opts.Inputs.Generate, opts.SkipIfMissing = document.Refuse, true
+	r := newRun(opts)
+	return r.execute(ctx, r.checkPhases())
+}
+
 // expectSilent ends the run if the VM can be deleted in order.
 func (r *run) expectSilent(context.Context) error {
 	if r.look.Facts.Answers || r.t.State.Get().CurrentVMCID == "" || r.look.Fix {

@@ -157,19 +157,25 @@ func (r *run) deletePhases() []phase {
 	})
 }
 
-// checkDeletePhases returns the phases of CheckDelete.
-func (r *run) checkDeletePhases() []phase {
+// checkPhases returns the phases of CheckInputs.
+func (r *run) checkPhases() []phase {
 	return []phase{
 		{name: "find state", do: r.findState},
 		{name: "read state", do: r.peek},
 		{name: "find installation", do: r.t.FindInstallation},
+	}
+}
+
+// checkDeletePhases returns the phases of CheckDelete.
+func (r *run) checkDeletePhases() []phase {
+	return append(r.checkPhases(), []phase{
 		{name: "ask agent", do: r.look.AtAgent},
 		{name: "expect a silent agent", do: r.expectSilent},
 		{name: "prepare cpi", do: r.t.CPI.Prepare},
 		{name: "suppose results", do: r.settle},
 		{name: "look", do: r.look.ForDelete},
 		{name: "refuse a silent agent", do: r.refuseSilent},
-	}
+	}...)
 }
 
 // detachPhases returns the phases of stop --hard.

@@ -90,6 +90,44 @@ func (p *Plan) FindSilent(ctx context.Context, o Options, all *record.Record) er
 	return err
 }
 
+// CheckInputs refuses what commands about instances would refuse in their manifest and on
+// their command lines, before the first of them begins. It asks for one instance of each
+// group, because the others differ in nothing.
+func (o *Options) CheckInputs(ctx context.Context, all *record.Record, list []*record.Instance) error {
+	p := &Plan{}
+	seen := map[string]bool{}
+	for _, in := range list {
+		if !seen[in.Group] {
+			seen[in.Group] = true
+			p.Rows = append(p.Rows, Row{Name: in.Name(), Action: Keep, in: in})
+		}
+	}
+	made := make([]planned, len(p.Rows))
+	err := sideBySide(ctx, len(p.Rows), func(i int) {
+		one, err := o.about(all, p.Rows[i].in)
+		if err == nil {
+			err = deployer.CheckInputs(ctx, one)
+		}
+		made[i].err = err
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.sameForAll(made); err != nil {
+		return err
+	}
+	var failed []Unplanned
+	for i, row := range p.Rows {
+		if made[i].err != nil {
+			failed = append(failed, Unplanned{row.Name, made[i].err.Error()})
+		}
+	}
+	if len(failed) > 0 {
+		return &UnplannedError{Failed: failed}
+	}
+	return nil
+}
+
 // silent reports whether the error of a plan is that the agent does not answer.
 func silent(err error) bool {
 	_, is := errors.AsType[*plan.AgentSilentError](err)

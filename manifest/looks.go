@@ -63,6 +63,25 @@ func LooksSeveral(ctx context.Context, path string, given document.Options) bool
 	return several || unknown && (len(given.VarSources) > 0 || given.VarsStore != "")
 }
 
+// LacksCloudConfig reports whether a manifest is in the Director's style, and neither it nor
+// the options name its cloud config, without which it cannot be read.
+func LacksCloudConfig(ctx context.Context, path string, given document.Options) bool {
+	if _, ok := regularFile(path); !ok || len(given.CloudConfigs) > 0 {
+		return false
+	}
+	for _, ops := range given.Ops {
+		if _, ok := regularFile(ops); !ok {
+			return false
+		}
+	}
+	lacks := false
+	// The command reads the manifest again, and reports problems.
+	_, _ = document.Read(ctx, path, document.Options{Ops: given.Ops, Generate: document.Plan}, func(top document.Value) {
+		lacks = len(top.CloudConfigs()) == 0 && lacksCloudConfig(top)
+	})
+	return lacks
+}
+
 // withVariables returns the options for the values of variables that can be read twice, and
 // without keys, which may be asked for.
 func withVariables(given document.Options) document.Options {

@@ -382,11 +382,15 @@ func (s *several) delete() error {
 				return &instance.IgnoredError{Instance: in.Name()}
 			}
 		}
+		o := s.options(opts)
+		if err := o.CheckInputs(ctx, old, list); err != nil {
+			return err
+		}
 		p := deployment.DeleteOf(old, list, opts.KeepDisk)
 		if s.only == "" {
 			list = slices.Concat(list, old.Former)
 		}
-		if err := p.FindSilent(ctx, s.options(opts), old); err != nil {
+		if err := p.FindSilent(ctx, o, old); err != nil {
 			return err
 		}
 		if p.Disks, err = deployment.DisksOf(old, list, opts); err != nil {

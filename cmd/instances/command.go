@@ -194,6 +194,9 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			list = append(list, in)
 		}
 		o := all.Options(opts, nil)
+		if err := o.CheckInputs(ctx, s.Record, list); err != nil {
+			return err
+		}
 		_ = os.RemoveAll(o.Logs) // from an earlier run
 		return deployment.RunLifecycle(ctx, o, does, s.Record, s.Names, list)
 	})

@@ -51,10 +51,14 @@ func (t *Instance) UseInstallation(ctx context.Context, st state.State) error {
 
 // FindInstallation reads this machine's record for a command that does not need the
 // manifest. It reads the manifest if the record is not enough, or if the command line has
-// operations or variables.
+// operations or variables and the manifest has its cloud config, if it needs one.
 func (t *Instance) FindInstallation(ctx context.Context) error {
 	given := t.From.Inputs
 	asked := !t.From.Usual && !t.From.isFormer() && (len(given.Ops)+len(given.Vars)+len(given.VarFiles)+len(given.VarsFiles)+len(given.VarsEnv)+len(given.VarSources) > 0 || given.VarsStore != "" && given.SaveStore == nil)
+	if asked && t.Known.Name != "" && manifest.LacksCloudConfig(ctx, t.From.Manifest, given) {
+		t.Out.Info("The operations and variables are not used: they belong to a manifest that cannot be read without --cloud-config")
+		asked = false
+	}
 	if asked || t.Known.Name == "" {
 		if t.From.Manifest == "" {
 			return errors.New("this machine does not know the deployment: name its manifest, too")
