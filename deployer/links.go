@@ -42,6 +42,9 @@ func (j *jobs) connect(jobs []templates.Job) error {
 // connectOthers connects the jobs of the only instance of a manifest to those of other
 // deployments, and to its named disks. Rendering connects them to each other.
 func (j *jobs) connectOthers(jobs []templates.Job) error {
+	if err := links.CheckAlone(j.in.Manifest.Name, j.groupOf(jobs), !j.in.Manifest.SharesNetworks()); err != nil {
+		return err
+	}
 	all, err := links.ResolveOthers(j.in.Manifest.Name, j.groupOf(jobs), j.others())
 	for _, link := range all {
 		for i := range jobs {
@@ -143,9 +146,6 @@ func (r *run) fetchAll(ctx context.Context) error {
 		return err
 	}
 	r.use(a)
-	if r.in.Deployment == nil {
-		return nil
-	}
 	_, err = r.jobs.templateJobs()
 	return err
 }

@@ -104,11 +104,7 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 		r.readPlacement(c, &group)
 		r.addAddons(c, &group)
 	} else {
-		for key, where := range map[string]string{"env": "resource_pools[]", "tags": "the manifest itself"} {
-			if place := c.Get(key); place.HasKey() {
-				place.WarnKey("is not used without a cloud config; it is read in %s", document.Literal(where))
-			}
-		}
+		warnOfCloudKeys(c)
 		group.Networks = r.readGroupNetworks(c.Get("networks"))
 		r.manifest.ResourcePool = r.findPool(c.Get("resource_pool"))
 		group.Disk = r.findDisk(c)
@@ -116,6 +112,19 @@ func (r *reader) readGroup(c document.Value) InstanceGroup {
 	group.Properties = c.Get("properties").Properties()
 	group.Health = readHealth(c.Get("healthcheck"))
 	return group
+}
+
+// warnOfCloudKeys warns about keys of an instance group that are read only with a cloud config.
+func warnOfCloudKeys(c document.Value) {
+	for key, instead := range map[string]string{
+		"azs": "", "vm_type": ", but resource_pool is", "vm_extensions": "", "vm_resources": "", "stemcell": ", but that of resource_pools[] is",
+		"persistent_disk_type": ", but persistent_disk_pool is", "persistent_disks": "", "migrated_from": "",
+		"env": "; it is read in resource_pools[]", "tags": "; it is read in the manifest itself", "update": "; it is read in the manifest itself",
+	} {
+		if place := c.Get(key); place.HasKey() {
+			place.WarnKey("is not used without a cloud config%s", document.Literal(instead))
+		}
+	}
 }
 
 // checkInstances checks that there is one instance.

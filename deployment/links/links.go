@@ -139,6 +139,7 @@ type resolver struct {
 	providers  []Provider
 	links      []Link
 	problems   []Problem
+	lenient    bool // the manifest is in the style of create-env
 }
 
 // end returns the end of a link at a job.
@@ -189,6 +190,9 @@ func (r *resolver) fail(of End, why string, candidates ...Provider) {
 	r.problems = append(r.problems, p)
 }
 
+// neededLink says that the manifest takes a link from a job that needs it.
+const neededLink = "the manifest says nil, but the job needs this link"
+
 // resolve finds one link.
 func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) Link {
 	link := Link{Consumer: r.end(g, job, wanted), Optional: wanted.Optional}
@@ -198,7 +202,7 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 		if given == "nil" {
 			link.Why = "the manifest sets it to nil"
 			if !wanted.Optional {
-				r.fail(link.Consumer, "the manifest says nil, but the job needs this link")
+				r.fail(link.Consumer, neededLink)
 			}
 			return link
 		}

@@ -43,6 +43,41 @@ func ResolveOthers(deployment string, g Group, others Others) ([]Link, error) {
 	return r.links, nil
 }
 
+// CheckAlone checks what the manifest of one instance says about links, by the rules of
+// Resolve, so that growing brings no new mistakes to light. Links that nothing provides are
+// left to the templates that use them. lenient allows what only the style of create-env has:
+// null for no link, and properties without instances, for a link to the job itself. The error
+// is an *Unresolved.
+func CheckAlone(deployment string, g Group, lenient bool) error {
+	r := resolver{deployment: deployment, lenient: lenient}
+	for _, job := range g.Jobs {
+		r.checkNames(&g, job)
+	}
+	r.provided(&g)
+	for _, job := range g.Jobs {
+		for _, wanted := range job.Consumes {
+			given, explicit := job.Context.Consumes[wanted.Name]
+			if !explicit || given == "nil" && (wanted.Optional || lenient) || given == nil && lenient {
+				continue
+			}
+			asked := request{lenient: lenient}
+			why := notMap
+			if m, ok := given.(map[string]any); ok {
+				why = asked.read(m)
+			} else if given == "nil" {
+				why = neededLink
+			}
+			if why != "" {
+				r.fail(r.end(&g, job, wanted), why)
+			}
+		}
+	}
+	if len(r.problems) > 0 {
+		return &Unresolved{Deployment: deployment, Problems: r.problems}
+	}
+	return nil
+}
+
 // fromElsewhere reports whether the manifest says that a link is to come from another
 // deployment.
 func (r *resolver) fromElsewhere(job *templates.Job, name string) bool {

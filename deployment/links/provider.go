@@ -59,7 +59,7 @@ func (r *resolver) provided(g *Group) []Provider {
 			}
 			seen[l.Name] = true
 			given, described := job.Context.Provides[l.Name]
-			hidden := described && given == "nil"
+			hidden := described && (given == "nil" || given == nil && r.lenient)
 			if described && !hidden {
 				if why := p.read(given); why != "" {
 					r.fail(p.End, why)
@@ -67,7 +67,7 @@ func (r *resolver) provided(g *Group) []Provider {
 				}
 			}
 			var undefined []string
-			if p.Properties, undefined = job.Exported(l); len(undefined) > 0 {
+			if p.Properties, undefined = job.Exported(l); len(undefined) > 0 && !r.lenient {
 				r.fail(p.End, undefinedIn(job, undefined))
 				continue
 			}

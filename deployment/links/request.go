@@ -16,6 +16,7 @@ type request struct {
 	network    string // empty: the provider's default
 	addresses  *bool  // ip_addresses; nil: not given
 	manual     bool   // the manifest describes the link itself
+	lenient    bool   // the manifest is in the style of create-env
 }
 
 // notMap says that an entry of consumes or provides is neither a map nor the word nil.
@@ -73,7 +74,7 @@ func (q *request) read(m map[string]any) (why string) {
 	switch {
 	case from && (instances || properties):
 		return "it has both from and a description by hand (instances, properties): remove one of them"
-	case properties && !instances:
+	case properties && !instances && !q.lenient: // else the instance is that of the job
 		return "it has properties without instances; add the key instances with a list, which may be empty"
 	case instances && !isList:
 		return "its key \"instances\" must be a list"

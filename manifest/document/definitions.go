@@ -73,12 +73,58 @@ func (e *evaluation) readDefinitions() {
 		if e.byName[def.name] == nil {
 			e.byName[def.name] = def
 		}
+		warnUnknown(item, definitionKeys(), optionsOf(def.kind))
 		e.readScope(def)
 		if v := e.given(def.name); v != nil && def.kind != "" {
 			v.secret = true
 		}
 	}
 	e.checkScopes()
+}
+
+// definitionKeys are the keys of an entry of variables.
+func definitionKeys() []string {
+	return []string{"name", "type", "options", "scope", "consumes", "update_mode"}
+}
+
+// optionsOf returns the names of the options of a type, and where they belong.
+func optionsOf(kind string) belongs {
+	options, _ := gen.Options(kind)
+	b := belongs{where: "options"}
+	for _, o := range options {
+		b.keys = append(b.keys, o.Name)
+	}
+	return b
+}
+
+// belongs says where keys are read that may stand in the wrong place.
+type belongs struct {
+	keys  []string
+	where string
+}
+
+// warnUnknown warns about keys of a map that nothing reads. Keys that begin with "." or "x-" are
+// for anchors and comments.
+func warnUnknown(v Value, known []string, elsewhere belongs) {
+	for key, value := range v.All() {
+		switch {
+		case slices.Contains(known, key), strings.HasPrefix(key, "."), strings.HasPrefix(key, "x-"):
+		case slices.Contains(elsewhere.keys, key):
+			value.WarnKey("unknown key, which is ignored; it is read in %s", elsewhere.where)
+		default:
+			value.WarnKey("unknown key, which is ignored%s", spelling.Suggest(key, known))
+		}
+	}
+}
+
+// checkOptions warns about options that nothing reads, of variables whose value exists: for
+// others, they are errors.
+func (e *evaluation) checkOptions() {
+	for _, def := range e.distinct() {
+		if known := optionsOf(def.kind).keys; def.state == untouched && known != nil && def.each == (e.instance != nil) {
+			warnUnknown(def.place.Get("options"), known, belongs{})
+		}
+	}
 }
 
 // given returns the value from the flags, or from the store, or from a source.
@@ -168,13 +214,8 @@ func (e *evaluation) generate(def *definition) {
 		def.state = failed
 		return
 	}
-	if def.unlinked() {
-		if e.opts.Generate == Write && !e.problems.failed() {
-			def.refuseUnlinked()
-			return
-		}
-		def.state = planned
-		e.generated = append(e.generated, def.name)
+	if def.unlinked() && e.opts.Generate == Write && !e.problems.failed() {
+		def.refuseUnlinked()
 		return
 	}
 	wanted := gen.Definition{Name: def.name, Type: def.kind}
@@ -195,7 +236,9 @@ func (e *evaluation) generate(def *definition) {
 		wanted.Options, _ = options.plain().(map[string]any)
 	}
 	e.addHosts(def, &wanted)
-	def.addLinks(&wanted)
+	if !def.unlinked() {
+		def.addLinks(&wanted)
+	}
 	var errs []error
 	for _, wrong := range gen.Validate(wanted) {
 		errs = append(errs, wrong)
@@ -211,7 +254,7 @@ func (e *evaluation) generate(def *definition) {
 		return
 	}
 	e.generated = append(e.generated, def.name)
-	if e.opts.Generate == Plan {
+	if e.opts.Generate == Plan || def.unlinked() {
 		def.state = planned
 		return
 	}
@@ -304,6 +347,7 @@ func (e *evaluation) failGenerating(def *definition, err error) {
 // checkStored warns about stored values that do not match their definitions,
 // and about certificates that expire soon.
 func (e *evaluation) checkStored() {
+	e.checkOptions()
 	now, within := time.Now(), e.opts.WarningPeriod()
 	for _, def := range e.distinct() {
 		v := e.given(def.name)

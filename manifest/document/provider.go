@@ -107,12 +107,24 @@ func (d *document) addNamed(root *node, list entry, change func(item *node)) {
 		})
 	}
 	for _, item := range items {
-		if item.node == nil || item.IsMap() && has(item.Get("name").Scalar()) {
+		if item.node == nil {
+			continue
+		}
+		if item.IsMap() && has(item.Get("name").Scalar()) {
+			warnUnknown(item, keysOf(scalarText(list.key)), belongs{}) // those of others are found when they are read
 			continue
 		}
 		change(item.node)
 		to.value.items = append(to.value.items, item.node)
 	}
+}
+
+// keysOf returns the keys of the entries of releases or variables.
+func keysOf(list string) []string {
+	if list == "variables" {
+		return definitionKeys()
+	}
+	return []string{"name", "url", "sha1", "version", "stemcell", "exported_from"}
 }
 
 // relocate changes the path of a release, which is relative to dir, to one that is
