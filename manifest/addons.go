@@ -1,7 +1,10 @@
 package manifest
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"bootstrap/manifest/document"
 )
@@ -41,6 +44,7 @@ func (r *reader) readAddons(list document.Value) {
 			}
 		}
 		r.addons = append(r.addons, a)
+		r.manifest.addonSystems = slices.Concat(r.manifest.addonSystems, a.include.stemcells, a.exclude.stemcells)
 	}
 }
 
@@ -98,6 +102,43 @@ func (r *reader) addAddons(c document.Value, group *InstanceGroup) {
 	}
 }
 
+// assumeOS returns the operating system by which addons select the group: that of stemcells, or
+// of the stemcell's archive, if it is on this machine, or the one in the stemcell's name.
+func (r *reader) assumeOS() string {
+	ref := &r.manifest.ResourcePool.Stemcell
+	if ref.OS != "" {
+		return ref.OS
+	}
+	if path, local := strings.CutPrefix(ref.URL, "file://"); local && !ref.Instead && r.stemcellOS != nil {
+		ref.assumed = r.stemcellOS(path)
+	}
+	if named := stemcellName.FindStringSubmatch(ref.Name); ref.assumed == "" && named != nil {
+		ref.assumed = named[1]
+	}
+	return ref.assumed
+}
+
+// stemcellName matches the names of BOSH's own stemcells, such as
+// bosh-aws-xen-hvm-ubuntu-jammy-go_agent: infrastructure, hypervisor, operating system.
+var stemcellName = regexp.MustCompile(`^(?:light-)?bosh-[a-z0-9]+-(?:xen-hvm|xen|kvm|esxi|hyperv|boshlite)-(.+?)(?:-go_agent)?(?:-raw)?$`)
+
+// CheckOS compares the operating system of the fetched stemcell with the one by which addons
+// were added to the instance group.
+func (m *Manifest) CheckOS(os string) error {
+	ref := m.ResourcePool.Stemcell
+	if len(m.addonSystems) == 0 || os == "" || ref.OS != "" || ref.Instead || os == ref.assumed {
+		return nil
+	}
+	if !slices.Contains(m.addonSystems, os) && !slices.Contains(m.addonSystems, ref.assumed) {
+		return nil
+	}
+	was := "could not be told from its name"
+	if ref.assumed != "" {
+		was = fmt.Sprintf("was taken to be %s, from its name", ref.assumed)
+	}
+	return fmt.Errorf("the stemcell has the operating system %s, which %s, so addons were added for another one: write os: %s in stemcells", os, was, os)
+}
+
 // fits reports whether a group fits rules, as the Director decides it.
 func (r *reader) fits(f addonRules, c document.Value, group *InstanceGroup) bool {
 	lifecycle := c.Get("lifecycle").Scalar()
@@ -114,7 +155,7 @@ func (r *reader) fits(f addonRules, c document.Value, group *InstanceGroup) bool
 	}
 	return !f.teams && (len(f.deployments) == 0 || slices.Contains(f.deployments, r.manifest.Name)) && (f.lifecycle == "" || f.lifecycle == lifecycle) &&
 		(len(f.groups) == 0 || slices.Contains(f.groups, group.Name)) &&
-		(len(f.stemcells) == 0 || slices.Contains(f.stemcells, r.manifest.ResourcePool.Stemcell.OS)) &&
+		(len(f.stemcells) == 0 || slices.Contains(f.stemcells, r.assumeOS())) &&
 		has(f.zones, c.Get("azs"), "") && has(f.networks, c.Get("networks"), "name") &&
 		(len(f.jobs) == 0 || slices.ContainsFunc(f.jobs, func(wanted JobRef) bool {
 			return slices.ContainsFunc(group.Jobs, func(j JobRef) bool { return j.Name == wanted.Name && j.Release == wanted.Release })

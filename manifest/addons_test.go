@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
@@ -84,5 +85,40 @@ func TestResources(t *testing.T) {
 	}
 	if resources, _, _ := web.Resources(); resources != nil {
 		t.Errorf("of a VM type: %v", resources)
+	}
+}
+
+// A stemcell that the manifest names: its archive says which operating system addons select,
+// or else its name. The fetched stemcell must fit.
+func TestAddonsOfNamedStemcells(t *testing.T) {
+	for _, c := range []struct {
+		name, archive string
+		placed        bool
+		fetched       string
+		refused       bool
+	}{
+		{"bosh-aws-xen-hvm-ubuntu-jammy-go_agent", "", true, "ubuntu-jammy", false},
+		{"light-bosh-google-kvm-ubuntu-jammy", "", true, "ubuntu-jammy", false},
+		{"bosh-openstack-kvm-ubuntu-noble-go_agent-raw", "", false, "ubuntu-noble", false},
+		{"bosh-aws-xen-hvm-ubuntu-jammy-go_agent", "ubuntu-noble", false, "ubuntu-noble", false},
+		{"own", "ubuntu-jammy", true, "ubuntu-jammy", false},
+		{"own", "", false, "ubuntu-jammy", true},
+		{"own", "", false, "ubuntu-noble", false},
+		{"bosh-aws-xen-hvm-ubuntu-jammy-go_agent", "", true, "ubuntu-noble", true},
+	} {
+		path, opts := written(t, `os: ubuntu-noble, version: "1"`, "name: "+c.name, "cloud_provider:",
+			"addons: [{name: one, jobs: [{name: first, release: a}], include: {stemcell: [{os: ubuntu-jammy}]}}]\ncloud_provider:")
+		opts.StemcellOS = func(context.Context, string) string { return c.archive }
+		d, err := LoadDeployment(t.Context(), path, opts)
+		if err != nil {
+			t.Fatal(c, err)
+		}
+		m := d.Groups[1].Manifest
+		if placed := len(m.Group.Jobs) == 2; placed != c.placed {
+			t.Errorf("%+v: placed: %v", c, placed)
+		}
+		if err := m.CheckOS(c.fetched); (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type reader struct {
 	stemcells    names   // by alias; with a cloud config
 	stemcellRefs map[string]StemcellRef
 	addons       []addon
+	stemcellOS   func(path string) string // of the archive of a stemcell; nil: archives are not read
 
 	runtimeConfigs []string // files of runtime configs
 }

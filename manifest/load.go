@@ -25,6 +25,9 @@ func load(ctx context.Context, path string, opts document.Options, many *Deploym
 	}
 	opts.Several = opts.Several || many != nil
 	blank := reader{dir: dir, within: opts.WarningPeriod(), store: opts.VarsStore, lenient: opts.Lenient, lock: opts.Sources.LockFile, runtimeConfigs: opts.RuntimeConfigs}
+	if opts.StemcellOS != nil {
+		blank.stemcellOS = func(path string) string { return opts.StemcellOS(ctx, path) }
+	}
 	r := blank
 	r.manifest, r.many = &Manifest{Path: absolute}, many
 	d, err := document.Read(ctx, path, opts, r.read)

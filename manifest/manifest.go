@@ -62,6 +62,8 @@ type Manifest struct {
 	Warnings  []document.Problem
 
 	document *document.Document // nil for a part of another manifest
+	// addonSystems are the operating systems that rules of addons name.
+	addonSystems []string
 }
 
 // Sketch returns the document as YAML for document.Diff, with operations applied,
@@ -126,6 +128,8 @@ type StemcellRef struct {
 	// Instead is true if the URL is embedded:NAME and is not the manifest's: Name, OS and
 	// Version are those of the stemcell that it replaces.
 	Instead bool `json:",omitempty"`
+
+	assumed string // operating system by which addons were chosen, if OS is empty
 }
 
 // InstanceGroup describes the one instance: its jobs, networks and disk.

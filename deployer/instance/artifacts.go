@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,7 +203,7 @@ func (a *Artifacts) fetchStemcell(ctx context.Context) (*artifact.Stemcell, erro
 		if got, err = a.Env.Store.Stemcell(ctx, file, s.Progress); err != nil {
 			return stemcellFlaw(ref, err)
 		}
-		if err := checkStemcell(ref, got); err != nil {
+		if err := cmp.Or(checkStemcell(ref, got), a.Manifest.CheckOS(got.OS)); err != nil {
 			return stemcellFlaw(ref, err)
 		}
 		return nil

@@ -115,6 +115,7 @@ func (e *Env) OpenRoute(ctx context.Context) (err error) {
 // Inputs returns inputs whose sources of values can be asked. Each variable is asked for
 // once, even if the inputs are evaluated several times.
 func (e *Env) Inputs(in document.Options) document.Options {
+	in.StemcellOS = stemcellOS
 	if len(in.VarSources) > 0 {
 		in.Ask = func(ctx context.Context, names []string) (document.Answers, error) {
 			sources, err := e.openSources(ctx, in)
@@ -125,6 +126,16 @@ func (e *Env) Inputs(in document.Options) document.Options {
 		}
 	}
 	return in
+}
+
+// stemcellOS returns the operating system that the archive of a stemcell names; empty: it
+// cannot be read, which is reported when it is used.
+func stemcellOS(ctx context.Context, path string) string {
+	id, err := artifact.Identify(ctx, path)
+	if err != nil {
+		return ""
+	}
+	return id.OS
 }
 
 // openSources returns the sources of inputs; connections to them use the route.

@@ -53,6 +53,9 @@ type Options struct {
 	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
 	// reports problems in the document; its error ends the evaluation.
 	Find func(ctx context.Context, top Value) error
+	// StemcellOS returns the operating system that the archive of a stemcell on this machine
+	// names; empty: unknown. nil: archives are not read.
+	StemcellOS func(ctx context.Context, path string) string
 	// Several is true if the document describes instances of a deployment with several,
 	// even if it has only one: variables with scope: instance have no value before
 	// Document.For. Documents with several instances are recognized without it.
