@@ -64,7 +64,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 
 // Stop stops the jobs, which stay stopped until Start.
 func Stop(ctx context.Context, opts Options) error {
-	return overAgent(ctx, opts, "stopping", plan.StopSteps, (*run).expectVM)
+	return overAgent(ctx, opts, "stopping", plan.StopSteps, (*run).expectVM, (*run).sayStopped)
 }
 
 // Start starts the jobs of the existing VM. If the agent does not answer, it reboots the

@@ -183,3 +183,11 @@ func (r *run) question(ctx context.Context, q Question) error {
 	}
 	return err
 }
+
+// sayStopped says that there are no jobs to stop.
+func (r *run) sayStopped(context.Context) error {
+	if r.seen().Rests {
+		r.t.Out.Info(fmt.Sprintf("The jobs of '%s' are stopped already", r.t.About.Instance()))
+	}
+	return nil
+}

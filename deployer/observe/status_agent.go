@@ -277,7 +277,7 @@ func (c *Condition) judgeJobs(now agent.State, st state.State) {
 		c.problem(`VM %s has other jobs than those that the last deploy applied; "bootstrap deploy MANIFEST" applies those of the manifest`, c.VM.CID)
 	}
 	switch {
-	case c.Stopped && c.JobState == "running":
+	case c.Stopped && c.JobState == "running" && !plan.Rests(now):
 		c.note("the jobs run although bootstrap stop stopped them")
 	case c.Stopped:
 		c.problem(`the jobs do not run because bootstrap stop stopped them; "bootstrap start MANIFEST" starts them`)

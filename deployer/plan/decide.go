@@ -19,6 +19,7 @@ func Seen(st state.State, f Facts, asked Asked) Decision {
 		Fix: asked.Fix, SkipDrain: asked.SkipDrain, KeepOldDisk: asked.KeepOldDisk, CreateOnly: asked.CreateOnly, NoWait: asked.NoWait,
 		Disk: DiskWork{CID: CurrentDisk(st)}, Named: keepNamed(st), OldScripts: stopScripts(), NewScripts: startScripts(), ReplacedAnswers: f.OldAnswers,
 	}
+	d.Rests = st.Own.Stopped && f.Answers && Rests(f.Now)
 	if have := st.Disk(); have != nil && f.Now.PersistentDisk > 0 {
 		d.DiskSize = have.Size
 	}

@@ -17,6 +17,7 @@ type Decision struct {
 	Swap     bool    `json:"swap,omitempty"`     // the new VM is created before the old one is deleted
 	Beside   bool    `json:"beside,omitempty"`   // the new VM compiles while the old one still serves
 	Stopped  bool    `json:"stopped,omitempty"`  // the jobs stay stopped, after bootstrap stop
+	Rests    bool    `json:"rests,omitempty"`    // nothing runs on the recorded VM since bootstrap stop
 	Blank    bool    `json:"blank,omitempty"`    // the VM has no spec yet, or has not reported its address
 	Silent   bool    `json:"silent,omitempty"`   // the old VM's agent does not answer
 	Answers  bool    `json:"answers,omitempty"`  // the agent of the recorded VM answers

@@ -63,6 +63,13 @@ func Missing(now agent.State, processes []string) []string {
 	return list
 }
 
+// Rests reports whether jobs that bootstrap stop has stopped have no process any more. On a
+// new VM, on which they were never started, the agent has none and calls the jobs running.
+func Rests(now agent.State) bool {
+	left := slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.State != "unknown" })
+	return !left && (now.JobState == "stopped" || len(now.Processes) == 0)
+}
+
 func (f Facts) unwell(processes []string) []Reason {
 	if Bare(f.Now, processes) {
 		return []Reason{{Cause: NoProcesses, Names: processes}}

@@ -133,7 +133,9 @@ func (l list) compileApart() []Step {
 }
 
 // stop returns the steps that stop the jobs of the current VM. If its agent is silent,
-// that is one step: the CPI detaches the disk.
+// that is one step: the CPI detaches the disk. As with a Director, jobs that bootstrap stop
+// has stopped are not stopped again, except that their scripts learn of the end of the
+// instance: scripts may expect a process.
 func (l list) stop(kind Kind, next *Next) []Step {
 	if !l.HasVM {
 		return nil
@@ -141,7 +143,10 @@ func (l list) stop(kind Kind, next *Next) []Step {
 	if l.Lost != nil {
 		return []Step{{Kind: kind, Name: l.Current, Calls: l.detachCalls(), With: With{Disks: l.attachedCIDs(), Lost: l.Lost.String()}}}
 	}
-	steps := l.stopJobs(Step{Of: kind, Name: l.Current, Next: next})
+	var steps []Step
+	if !l.Rests || next.Instance == "delete" {
+		steps = l.stopJobs(Step{Of: kind, Name: l.Current, Next: next})
+	}
 	if next.Unmount() && len(l.Mounted) > 0 {
 		s := Step{Kind: Unmount, Of: kind, Name: l.Current, Calls: []string{"agent unmount_disk"}, With: With{Mounted: l.Mounted}}
 		steps = append(steps, s)

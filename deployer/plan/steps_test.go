@@ -54,8 +54,12 @@ func changes() map[string]func(world) {
 			x.f.Now.JobState = "failing"
 			x.f.Now.Processes = []agent.Process{{Name: "web", State: "failing"}}
 		},
-		"jobs down":      func(x world) { x.f.Now.JobState, x.f.Now.Processes = "stopped", nil },
-		"stopped":        func(x world) { x.st.Own.Stopped = true },
+		"jobs down": func(x world) { x.f.Now.JobState, x.f.Now.Processes = "stopped", nil },
+		"stopped":   func(x world) { x.st.Own.Stopped = true },
+		"stopped, nothing runs": func(x world) {
+			x.st.Own.Stopped = true
+			x.f.Now.JobState, x.f.Now.Processes = "stopped", []agent.Process{{Name: "web", State: "unknown"}}
+		},
 		"disk grows":     func(x world) { wantDisk(x).Size = 128 },
 		"disk type":      func(x world) { wantDisk(x).CloudProperties = map[string]any{"type": "fast"} },
 		"disk shrinks":   func(x world) { wantDisk(x).Size, x.w.Asked.AllowShrink = 32, true },
