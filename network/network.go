@@ -39,7 +39,7 @@ type Network struct {
 type Subnet struct {
 	Range   netip.Prefix // range of a manual network, else the zero Prefix
 	Gateway netip.Addr   // the zero Addr if there is none
-	DNS     []netip.Addr
+	DNS     []netip.Addr // nil: not given, which settings tell from an empty list
 	// Reserved are addresses that no instance gets. Gateway, first and last address of
 	// Range are not in this list, but are not given to instances either.
 	Reserved []netipx.IPRange

@@ -324,9 +324,12 @@ func fits(b number.Bound, value any) bool {
 	return err == nil
 }
 
-// dns reads a list of name servers.
+// dns reads a list of name servers; nil: there is no list, which is not an empty one.
 func (r *reader) dns(path string, fields map[string]any) []netip.Addr {
 	var servers []netip.Addr
+	if fields["dns"] != nil {
+		servers = []netip.Addr{}
+	}
 	for i, item := range r.list(path, fields, "dns") {
 		text, _ := item.(string)
 		addr, ok := parseAddress(text)

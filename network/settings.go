@@ -42,7 +42,7 @@ func (n *Network) Settings(w Wish, block netip.Prefix, zone string) (map[string]
 	if s == nil || n.Type == VIP {
 		return entry, nil
 	}
-	if len(s.DNS) > 0 {
+	if s.DNS != nil {
 		servers := make([]string, len(s.DNS))
 		for i, addr := range s.DNS {
 			servers[i] = addr.String()

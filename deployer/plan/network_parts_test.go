@@ -11,7 +11,8 @@ import (
 )
 
 // The prefix of a single address is no reason to replace a VM, because VMs of earlier
-// deploys did not get it. The length of a block and an interface are.
+// deploys did not get it, and neither is an empty list of name servers. The length of a block
+// and an interface are.
 func TestPartsOfNetworks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -19,7 +20,7 @@ func TestPartsOfNetworks(t *testing.T) {
 		"cloud.yml": `vm_types: [{name: small}]
 networks:
 - {name: default, subnets: [{range: 10.0.0.0/24, gateway: 10.0.0.1}]}
-- {name: blocks, subnets: [{range: 10.1.0.0/16, gateway: 10.1.0.1, prefix: 28}]}
+- {name: blocks, subnets: [{range: 10.1.0.0/16, gateway: 10.1.0.1, prefix: 28, dns: []}]}
 `,
 		"manifest.yml": `name: lab
 releases: [{name: cpi, url: "file://cpi"}]
@@ -43,7 +44,7 @@ cloud_provider: {template: {name: cpi, release: cpi}, mbus: "https://mbus:secret
 	parts := VMParts(m)
 	for name, want := range map[string]any{
 		"network default: prefix": nil, "network default: ip": "10.0.0.9", "network default: nic_group": "1",
-		"network blocks: prefix": "28", "network blocks: nic_group": "1",
+		"network blocks: prefix": "28", "network blocks: nic_group": "1", "network blocks: dns": nil,
 	} {
 		if got := parts[name]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -51,5 +52,8 @@ cloud_provider: {template: {name: cpi, release: cpi}, mbus: "https://mbus:secret
 	}
 	if got := m.Interfaces()["default"]["prefix"]; got != "32" {
 		t.Errorf("the VM gets the prefix %v", got)
+	}
+	if got, given := m.Interfaces()["blocks"]["dns"]; !given {
+		t.Errorf("the VM gets the name servers %v", got)
 	}
 }

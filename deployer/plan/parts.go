@@ -101,6 +101,9 @@ func VMParts(m *manifest.Manifest) map[string]any {
 			if k == "prefix" && (v == "32" || v == "128") {
 				continue // The prefix of a single address adds nothing to the address.
 			}
+			if list, ok := v.([]string); ok && k == "dns" && len(list) == 0 {
+				continue // For an agent, this is the same as none.
+			}
 			parts["network "+name+": "+k] = v
 		}
 	}
