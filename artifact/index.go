@@ -13,7 +13,7 @@ import (
 
 // indexFormat is part of an index's name: a later version of the program with
 // another format reads the release again.
-const indexFormat = "3"
+const indexFormat = "4"
 
 // index describes a release in the cache, so that its archives need not be read
 // again.

@@ -70,17 +70,30 @@ func plainName(name string) bool {
 }
 
 type jobMF struct {
-	Name       string              `yaml:"name"`
-	Templates  map[string]string   `yaml:"templates"`
-	Packages   []string            `yaml:"packages"`
-	Properties map[string]property `yaml:"properties"`
-	Consumes   any                 `yaml:"consumes"`
-	Provides   any                 `yaml:"provides"`
+	Name       string            `yaml:"name"`
+	Templates  map[string]string `yaml:"templates"`
+	Packages   []string          `yaml:"packages"`
+	Properties properties        `yaml:"properties"`
+	Consumes   any               `yaml:"consumes"`
+	Provides   any               `yaml:"provides"`
 }
 
 type property struct {
-	Description any `yaml:"description"`
-	Default     any `yaml:"default"`
+	Description any            `yaml:"description"`
+	Default     metadata.Value `yaml:"default"`
+}
+
+// properties are the properties of a job's spec, with their names in its order.
+type properties struct {
+	names []string
+	of    map[string]property
+}
+
+func (p *properties) UnmarshalYAML(read func(any) error) (err error) {
+	if err = read(&p.of); err == nil {
+		p.names, err = metadata.Keys(read)
+	}
+	return err
 }
 
 // parseJobMF reads job.MF, or a job's spec, which has the same format.
@@ -99,41 +112,73 @@ func parseJobMF(text []byte, job *Job) error {
 		job.Templates = append(job.Templates, Template{source, destination})
 	}
 	slices.SortStableFunc(job.Templates, func(a, b Template) int { return strings.Compare(a.Source, b.Source) })
-	for name, p := range mf.Properties {
-		value, err := metadata.Plain(p.Default)
+	for i, name := range mf.Properties.names {
+		p := mf.Properties.of[name]
+		value, err := metadata.Plain(p.Default.Decoded)
 		if err != nil {
 			return fmt.Errorf("default of property %q: %w", name, err)
 		}
 		description, _ := p.Description.(string)
-		job.Properties = append(job.Properties, Property{name, description, value})
+		job.Properties = append(job.Properties, Property{name, description, value, i})
 	}
 	slices.SortStableFunc(job.Properties, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
-	job.Consumes, job.Provides = links(mf.Consumes), links(mf.Provides)
+	job.Consumes = job.links("consumes", mf.Consumes)
+	job.Provides = job.links("provides", mf.Provides)
 	return nil
 }
 
-// links reads a list of links. It skips entries that are not links, because releases
-// that were never deployed with links may contain anything there.
-func links(list any) []Link {
-	items, _ := list.([]any)
-	var out []Link
-	for _, item := range items {
-		m, _ := item.(map[any]any)
-		var l Link
-		l.Name, _ = m["name"].(string)
-		l.Type, _ = m["type"].(string)
-		l.Optional, _ = m["optional"].(bool)
-		names, _ := m["properties"].([]any)
-		for _, n := range names {
-			if name, ok := n.(string); ok {
-				l.Properties = append(l.Properties, name)
-			}
+// links reads a list of links. It skips what is not a link, and adds the reason to
+// WrongLinks: releases that were never deployed with links may contain anything there.
+func (j *Job) links(key string, list any) (out []Link) {
+	items, ok := list.([]any)
+	if !ok && list != nil {
+		j.WrongLinks = append(j.WrongLinks, key+" must be a list: "+key+": [{name: NAME, type: TYPE}]")
+	}
+	for i, item := range items {
+		l, why := readLink(item, key == "provides")
+		if why == "" && slices.ContainsFunc(out, func(o Link) bool { return o.Name == l.Name }) {
+			why = fmt.Sprintf("another link has the name %q, too", l.Name)
 		}
-		if l.Name != "" && l.Type != "" {
-			out = append(out, l)
+		if why != "" {
+			j.WrongLinks = append(j.WrongLinks, fmt.Sprintf("%s[%d]: %s", key, i, why))
+			continue
 		}
+		out = append(out, l)
 	}
 	return out
+}
+
+// readLink reads one link, by the rules of BOSH's Director. why says what is wrong with it.
+func readLink(item any, provided bool) (l Link, why string) {
+	m, ok := item.(map[any]any)
+	if !ok {
+		return l, "a link must be a map: {name: NAME, type: TYPE}"
+	}
+	for _, field := range []struct {
+		name string
+		to   *string
+	}{{"name", &l.Name}, {"type", &l.Type}} {
+		if *field.to, _ = m[field.name].(string); *field.to == "" {
+			return l, fmt.Sprintf("a link must have a %s, which is a text", field.name)
+		}
+	}
+	optional, given := m["optional"]
+	if given && provided {
+		return l, fmt.Sprintf("the link %q must not have the key optional, which only consumed links may have", l.Name)
+	}
+	l.Optional, _ = optional.(bool)
+	names, isList := m["properties"].([]any)
+	if !isList && m["properties"] != nil && provided {
+		return l, fmt.Sprintf("the properties of the link %q must be a list of names", l.Name)
+	}
+	for _, n := range names {
+		name, ok := n.(string)
+		if !ok && provided {
+			return l, fmt.Sprintf("the properties of the link %q contain %v, which is not the name of a property", l.Name, n)
+		}
+		l.Properties = append(l.Properties, name)
+	}
+	return l, ""
 }
 
 type stemcellMF struct {

@@ -287,7 +287,7 @@ func sumFile(ctx context.Context, file, algorithm string) (string, error) {
 
 // extractJob unpacks a job's archive through dir and reads its job.MF.
 func (s *Store) extractJob(ctx context.Context, dir string, a archiveMF, m member) (jobIndex, error) {
-	j := jobIndex{Job: Job{Name: a.Name, Fingerprint: a.Fingerprint}, Archive: m.digests["sha256"]}
+	j := jobIndex{Job: Job{Name: a.Name, Fingerprint: a.Fingerprint, SHA1: a.SHA1}, Archive: m.digests["sha256"]}
 	if j.Job.Fingerprint == "" {
 		j.Job.Fingerprint = m.digests["sha1"]
 	}

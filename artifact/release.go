@@ -26,11 +26,13 @@ type Job struct {
 	Release     string // name of the release
 	Name        string
 	Fingerprint string     // the job's version in the apply spec
+	SHA1        string     // multi-digest of its archive in release.MF; empty: it has none
 	Templates   []Template // sorted by Source
 	Packages    []string   // names
 	Properties  []Property // sorted by Name
 	Consumes    []Link     // links that its templates use
 	Provides    []Link     // links that it offers to other jobs
+	WrongLinks  []string   // what is wrong in consumes and provides of its spec, which a Director refuses
 	Dir         string     // folder of the extracted job: job.MF, monit, templates/<Source>, and PropertiesSchema if the job has one
 }
 
@@ -53,6 +55,7 @@ type Property struct {
 	Name        string
 	Description string
 	Default     any // nil: no default
+	Place       int // its place among the properties of the job's spec
 }
 
 // Link is one link that a job's spec declares.

@@ -115,7 +115,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	if tree, err := os.ReadFile(filepath.Join(job.Dir, "templates", "ctl.erb")); err != nil || string(tree) != "#!/bin/sh\n" {
 		t.Errorf("the template is %q, %v", tree, err)
 	}
-	job.Dir = from.Job("web").Dir
+	job.Dir, job.SHA1 = from.Job("web").Dir, from.Job("web").SHA1
 	if !reflect.DeepEqual(job, *from.Job("web")) {
 		t.Errorf("the job is\n%+v, want\n%+v", job, *from.Job("web"))
 	}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,6 +109,98 @@ func wrongKind(message string) string {
 		return message
 	}
 	return fmt.Sprintf("%s: must be %s, not %s", m[1], want, got)
+}
+
+// Keys returns the keys of a map in their order. read is that of yaml.Unmarshaler.
+func Keys(read func(any) error) ([]string, error) {
+	var items yaml.MapSlice
+	if err := read(&items); err != nil {
+		return nil, err
+	}
+	var texts map[string]any
+	if err := read(&texts); err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, item := range items {
+		key, ok := item.Key.(string)
+		if !ok {
+			key = fmt.Sprint(item.Key)
+		}
+		if _, known := texts[key]; known && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	// Keys such as 1.0 and y are other texts in texts.
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// Value is a decoded YAML value whose maps have the keys that Ruby's reader gives them as
+// texts: y and n stay as they are, yes and on are true, and numbers are decimal.
+type Value struct{ Decoded any }
+
+// UnmarshalYAML decodes a value.
+func (v *Value) UnmarshalYAML(read func(any) error) error {
+	if err := read(&v.Decoded); err != nil {
+		return err
+	}
+	switch decoded := v.Decoded.(type) {
+	case []any:
+		items := make([]Value, len(decoded))
+		if err := read(&items); err != nil {
+			return err
+		}
+		list := make([]any, len(items))
+		for i := range items {
+			list[i] = items[i].Decoded
+		}
+		v.Decoded = list
+	case map[any]any:
+		var items map[string]Value
+		if err := read(&items); err != nil {
+			return err
+		}
+		m := make(map[string]any, len(items))
+		for key, item := range items {
+			if _, isText := decoded[key]; !isText {
+				key = rubyKey(key)
+			}
+			m[key] = item.Decoded
+		}
+		v.Decoded = m
+	}
+	return nil
+}
+
+// rubyKey returns the text of a plain key that is no text in YAML 1.1.
+func rubyKey(key string) string {
+	switch strings.ToLower(key) {
+	case "yes", "on", "true":
+		return "true"
+	case "no", "off", "false":
+		return "false"
+	case "~", "null":
+		return ""
+	}
+	var decoded any
+	if yaml.Unmarshal([]byte(key), &decoded) == nil {
+		switch n := decoded.(type) {
+		case int, int64, uint64:
+			return fmt.Sprint(n)
+		case float64:
+			if text := strconv.FormatFloat(n, 'f', -1, 64); strings.Contains(text, ".") {
+				return text
+			} else if strings.Contains(key, ".") && !math.IsInf(n, 0) && !math.IsNaN(n) {
+				return text + ".0"
+			}
+		}
+	}
+	return key
 }
 
 // Plain converts a decoded YAML value to one that JSON can represent: maps have

@@ -45,7 +45,7 @@ func Names() []string {
 		address-in-use address-none-free address-outside address-reserved address-not-static network-zone network-unknown
 		database-password database-encryption address-held ledger-busy ledger-unusable state-damaged state-store
 		cpi-start cpi-ended cpi-reply cpi-timeout call-unsettled cpi-refused cpi-package
-		digest download-refused download-failed archive-refused release-blobs release-job release-stemcell cache-in-use
+		digest download-refused download-failed archive-refused release-blobs release-job release-links release-stemcell cache-in-use
 		template variable-source variable-missing operation yaml identity-missing vars-store-lost file-missing manifest-folder manifest-wrong
 		port-taken home-open home-unwritable cpi-elsewhere vm-gone disk-not-mounted
 		links-unresolved instance-needed instance-unknown instance-group-gone instance-ignored instance-moved instances-unplanned record-lost

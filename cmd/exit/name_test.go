@@ -204,6 +204,7 @@ func byScripts() []sample {
 		plain("identity-missing", "cannot decrypt x: it is not encrypted to any of these identities: y; ask"),
 		plain("download-failed", "cannot download https://x: no route"),
 		plain("release-job", "release r has no job j, which x names; it has: y"),
+		plain("release-links", "the spec of job j of release r describes links wrongly: consumes must be a list: x; correct jobs/j/spec of the release"),
 		plain("release-stemcell", "package p of release r was compiled for stemcell a/1, and the manifest's stemcell is a/2: use x"),
 		plain("disk-not-mounted", "disk d is not mounted on VM v: the jobs would start without their data; x"),
 		plain("vm-gone", "VM v does not exist any more: `bootstrap deploy MANIFEST` creates a new one"),

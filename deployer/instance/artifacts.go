@@ -255,13 +255,16 @@ func (a *Artifacts) CheckCPIJobs() error {
 	return errors.Join(errs...)
 }
 
-// CheckGroupJobs checks that the releases contain the instance group's jobs.
+// CheckGroupJobs checks that the releases contain the instance group's jobs, and with a
+// cloud config that their specs describe links as a Director expects.
 func (a *Artifacts) CheckGroupJobs() error {
 	var errs []error
 	for _, ref := range a.Manifest.Group.Jobs {
 		rel := a.Releases[ref.Release]
 		if rel.Job(ref.Name) == nil {
 			errs = append(errs, noJob(ref, "instance group "+a.About.Group, rel))
+		} else if err := a.wrongLinks(ref, rel); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if a.Deployment == nil {
@@ -269,8 +272,14 @@ func (a *Artifacts) CheckGroupJobs() error {
 	}
 	for _, g := range a.Deployment.Groups { // The links of other groups connect jobs of these releases.
 		for _, ref := range g.Manifest.Group.Jobs {
-			if rel := a.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) == nil && g.Name != a.Manifest.Group.Name {
+			rel := a.Releases[ref.Release]
+			if rel == nil || g.Name == a.Manifest.Group.Name {
+				continue
+			}
+			if rel.Job(ref.Name) == nil {
 				errs = append(errs, noJob(ref, "instance group "+g.Name, rel))
+			} else if err := a.wrongLinks(ref, rel); err != nil {
+				errs = append(errs, err)
 			}
 		}
 	}

@@ -58,3 +58,14 @@ func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
 	}
 	return &Flaw{"job " + ref.Name, ref.Pos, ref.Path, failure.Named("release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint))}
 }
+
+// wrongLinks returns the error for a job whose spec describes links that a Director refuses;
+// nil: there is none, or the manifest is one for create-env, which ignores links.
+func (a *Artifacts) wrongLinks(ref manifest.JobRef, rel *artifact.Release) error {
+	wrong := rel.Job(ref.Name).WrongLinks
+	if len(wrong) == 0 || len(a.Manifest.CloudConfigs) == 0 {
+		return nil
+	}
+	return &Flaw{"job " + ref.Name, ref.Pos, ref.Path, failure.Named("release-links", fmt.Errorf("the spec of job %s of release %s describes links wrongly: %s; correct jobs/%s/spec of the release",
+		ref.Name, ref.Release, strings.Join(wrong, "; "), ref.Name))}
+}
