@@ -32,9 +32,9 @@ func TestLimitsOfAFolder(t *testing.T) {
 func TestLimitsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, props := range map[string]map[string]any{
-		"cannot use 'cpu' in the VM: it must be a number of cores from 0.01 to 1024": {"cpu": 0.001},
-		"cannot use 'ram' in the VM: it must be a whole number from 1 to 1073741824, but is 0.5":             {"ram": 0.5},
-		"cannot use 'pids' in the VM: it must be a whole number from 1 to 1073741824, not text":            {"pids": "many"},
+		"cannot use 'cpu' in the VM: it must be a number of cores from 0.01 to 1024":             {"cpu": 0.001},
+		"cannot use 'ram' in the VM: it must be a whole number from 1 to 1073741824, but is 0.5": {"ram": 0.5},
+		"cannot use 'pids' in the VM: it must be a whole number from 1 to 1073741824, not text":  {"pids": "many"},
 	} {
 		if err := checkProperties("the VM", props); err == nil || err.Error() != text {
 			t.Errorf("%v: got %v", props, err)
