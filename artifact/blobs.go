@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +34,8 @@ type blob struct {
 	size   int64 // bytes; 0: not known
 	// vendored is true for the archive of a vendored package.
 	vendored bool
+	// other says how the file in the folder differs, if it is not this blob.
+	other string
 }
 
 // maxBlob limits a blob of unknown size: the archive of a vendored package.
@@ -57,14 +61,22 @@ func parseBlobs(text []byte) (blobs map[string]blob, bad, err error) {
 			bad = fmt.Errorf("%q in it: %w", name, err)
 			continue
 		}
-		blobs[name] = bl
+		if same, twice := blobs[bl.name]; twice && same.want != bl.want {
+			bad = fmt.Errorf("%q in it: another entry has the same path and another digest", name)
+			continue
+		}
+		blobs[bl.name] = bl
 	}
 	return blobs, bad, nil
 }
 
 func newBlob(name string, size any, id, multi string) (blob, error) {
 	bl := blob{name: name, id: id, digest: multi}
-	if !blobstore.ValidName(name) {
+	// Other tools once wrote names such as a//b. bosh stores them at the cleaned path.
+	if !strings.HasPrefix(name, "/") && !slices.Contains(strings.Split(name, "/"), "..") {
+		bl.name = path.Clean(name)
+	}
+	if !blobstore.ValidName(bl.name) {
 		return bl, errors.New("it is not a path below blobs/")
 	}
 	if id != "" && !blobstore.ValidName(id) {
@@ -126,6 +138,7 @@ type LackingFile struct {
 	// Vendored is true for the archive of a vendored package, which has no place in the
 	// folder.
 	Vendored bool
+	Differs  string // how the file in the folder differs from the listed one; empty: there is none
 }
 
 // lackingShown is how many files an error names.
@@ -133,12 +146,22 @@ const lackingShown = 20
 
 func (e *LackingError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d files of the release are not in its folder and cannot be fetched:\n", len(e.Files))
-	blobs, vendored := false, false
+	blobs, vendored, what := false, false, "are not in its folder"
+	for _, f := range e.Files {
+		if f.Differs != "" {
+			what += " or are not those of config/blobs.yml,"
+			break
+		}
+	}
+	fmt.Fprintf(&b, "%d files of the release %s and cannot be fetched:\n", len(e.Files), what)
 	for i, f := range e.Files {
 		blobs, vendored = blobs || !f.Vendored, vendored || f.Vendored
 		if i < lackingShown {
-			fmt.Fprintf(&b, "  %s (package %s): %s\n", f.Path, strings.Join(f.Packages, ", "), f.Why)
+			why := f.Why
+			if f.Differs != "" {
+				why = f.Differs + "; the listed file: " + why
+			}
+			fmt.Fprintf(&b, "  %s (package %s): %s\n", f.Path, strings.Join(f.Packages, ", "), why)
 		}
 	}
 	if more := len(e.Files) - lackingShown; more > 0 {
@@ -182,11 +205,11 @@ func lackingError(dir string, files []lacking, why func(i int) string) error {
 	e := &LackingError{Dir: dir}
 	for i, f := range files {
 		if text := why(i); text != "" {
-			path := f.name
+			place := f.name
 			if !f.vendored {
-				path = "blobs/" + f.name
+				place = "blobs/" + f.name
 			}
-			e.Files = append(e.Files, LackingFile{path, f.packages, text, f.vendored})
+			e.Files = append(e.Files, LackingFile{place, f.packages, text, f.vendored, f.other})
 		}
 	}
 	if len(e.Files) == 0 {

@@ -538,7 +538,7 @@ func TestParseBlobs(t *testing.T) {
 		"one":          {"a/b.tgz: {size: 1, object_id: x, sha: " + zeros + "}", "a/b.tgz", ""},
 		"number":       {"a: {object_id: 12, sha: 12e4567890123456789012345678901234567890}", "a", ""},
 		"ruby":         {"a: {size: 1, object_id: !binary |-\n  eA==\n , sha: " + zeros + "}", "", "not valid YAML"},
-		"url":          {"a: {sha: " + zeros + "}\nhttps://x/y: {sha: " + zeros + "}", "a", `"https://x/y" in it`},
+		"url":          {"a: {sha: " + zeros + "}\nhttps://x/y: {sha: " + zeros + "}", "a https:/x/y", ""},
 		"out":          {"../a: {sha: " + zeros + "}\nb: {sha: " + zeros + "}", "b", `"../a" in it`},
 		"absolute":     {"/a: {sha: " + zeros + "}", "", `"/a" in it`},
 		"id out":       {"a: {object_id: ../../x, sha: " + zeros + "}", "", `"../../x" is not a valid object_id`},
@@ -608,5 +608,62 @@ func TestPruneBlobs(t *testing.T) {
 	before := server.requests()
 	if _, err := obtain(s, local("web", dir, "")); err != nil || server.requests() != before+2 {
 		t.Errorf("%d requests after %d, %v", server.requests(), before, err)
+	}
+}
+
+// A file in blobs/ that is not the listed one, of the same size or shorter, is never packed:
+// the listed one is fetched, or the error names the file and both digests.
+func TestFolderReleaseWithWrongBlobs(t *testing.T) {
+	t.Parallel()
+	blobs := map[string][]byte{"blob/big.tgz": []byte("right big"), "blob/small.tgz": []byte("right small")}
+	wrong := map[string]string{"blob/big.tgz": "wrong big", "blob/small.tgz": "right"}
+	for name, sum := range map[string]func([]byte) string{"sha1": sha1Of, "sha256": sha256Of} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newBucket(t, map[string][]byte{"/bucket/id-of-big.tgz": blobs["blob/big.tgz"], "/bucket/id-of-small.tgz": blobs["blob/small.tgz"]})
+			dir := withBlobs(t, server.final("gcs"), blobs, sum)
+			for blob, data := range wrong {
+				tartest.Write(t, []byte(data), dir, "blobs", blob)
+			}
+			s := testStore(t)
+			r, err := obtain(s, local("web", dir, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := filepath.Join(t.TempDir(), "to")
+			if err := archive.Extract(context.Background(), r.Package("web").Archive, to, archive.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			for blob, data := range blobs {
+				if got, err := os.ReadFile(filepath.Join(to, blob)); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%s: %q, %v", blob, got, err)
+				}
+				if got, err := os.ReadFile(filepath.Join(dir, "blobs", blob)); err != nil || string(got) != wrong[blob] {
+					t.Errorf("%s in the folder: %q, %v", blob, got, err)
+				}
+			}
+			server.objects = nil
+			_, err = obtain(testStore(t), local("web", dir, ""))
+			is, want := sum([]byte("wrong big")), sum(blobs["blob/big.tgz"])
+			tartest.MustFail(t, err, "2 files of the release are not in its folder or are not those of config/blobs.yml, and cannot be fetched",
+				"blobs/blob/big.tgz (package web): the file there has 9 bytes and the ", strings.TrimPrefix(is, "sha256:")+", but config/blobs.yml lists 9 bytes and "+strings.TrimPrefix(want, "sha256:"), "the GCS bucket bucket does not have it", "run bosh sync-blobs")
+		})
+	}
+}
+
+// Names that are not clean, as other tools wrote them, are those of bosh; names that lead
+// elsewhere are refused.
+func TestParseBlobsCleansNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"a//b": "a/b", "./a/b": "a/b", "a/b/": "a/b", "a/./b": "a/b", "a///b//c": "a/b/c", "../a": "", "a/../b": "", "/a": "", "a/..": "", ".": "", "": ""} {
+		blobs, bad, err := parseBlobs(fmt.Appendf(nil, "%q: {size: 1, object_id: o, sha: %s}\n", name, sha1Of([]byte("x"))))
+		_, found := blobs[want]
+		if err != nil || (want != "") != found || (bad == nil) != found {
+			t.Errorf("%q: %v, %v, %v; not %q", name, blobs, bad, err, want)
+		}
+	}
+	_, bad, _ := parseBlobs(fmt.Appendf(nil, "a//b: {size: 1, object_id: o, sha: %s}\na/b: {size: 1, object_id: p, sha: %s}\n", sha1Of([]byte("x")), sha1Of([]byte("y"))))
+	if bad == nil || !strings.Contains(bad.Error(), "another entry has the same path") {
+		t.Errorf("two digests: %v", bad)
 	}
 }

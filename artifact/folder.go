@@ -126,7 +126,7 @@ func releaseStamp(dir, name string) (stamp string, settled bool, err error) {
 		return nil
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%q\n", name)
+	fmt.Fprintf(h, "blobs checked %q\n", name) // before, blobs were not compared with their list
 	for _, part := range releaseParts() {
 		p, err := filepath.EvalSymlinks(filepath.Join(dir, part))
 		if errors.Is(err, fs.ErrNotExist) {

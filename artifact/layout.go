@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,6 +40,9 @@ type releaseFolder struct {
 	store    *blobstore.Store
 	storeErr error // why there is no blobstore
 	find     func(blob) (file, sha256 string, ok bool)
+	// check reports whether a blob in the folder is the listed one, if that is known
+	// without reading it again.
+	check    func(blob) bool
 	lfs      bool // files may be pointers of git LFS
 	listOnly bool // files of the folder are not read
 }
@@ -84,6 +89,13 @@ func (s *Store) readReleaseFolder(ctx context.Context, f File, listOnly bool) (*
 	b.find = func(bl blob) (string, string, bool) { return s.findBlob(ctx, b.store, bl) }
 	if err := b.readName(); err != nil {
 		return nil, err
+	}
+	b.check = func(bl blob) bool {
+		if f.Path == "" {
+			return false
+		}
+		sums, err := s.dir.Check(ctx, filepath.Join(f.Path, "blobs", filepath.FromSlash(bl.name)), bl.want, nil)
+		return err == nil && sums != nil
 	}
 	b.readBlobList()
 	b.lfs = b.usesLFS()
@@ -275,7 +287,10 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	both := io.MultiWriter(fingerprint, identity)
 	fmt.Fprintf(both, "%q %q\n", spec.Name, slices.Sorted(slices.Values(spec.Dependencies)))
 	for _, name := range sortedKeys(from) {
-		bl, listed := b.listed(from[name])
+		bl, listed, err := b.listed(ctx, from[name])
+		if err != nil {
+			return err
+		}
 		if !listed {
 			f := folderFile{name: name, from: from[name]}
 			if !b.listOnly {
@@ -310,19 +325,15 @@ func (b *releaseFolder) sourcePackage(ctx context.Context, p *folderPackage, tex
 	return nil
 }
 
-// listed returns the blob for a file that is not in the folder.
-func (b *releaseFolder) listed(from string) (blob, bool) {
-	name, isBlob := strings.CutPrefix(from, "blobs/")
-	bl, listed := b.blobs[name]
-	return bl, isBlob && listed && !slices.Contains(b.trees["blobs"], name)
-}
+// slashes are those between two names.
+var slashes = regexp.MustCompile(`/+`)
 
 // choose applies the patterns of a spec: name in the archive -> file. Files of
 // blobs may be in the folder or only in config/blobs.yml.
 func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
 	from := map[string]string{}
-	for _, pattern := range spec.Files {
-		found := false
+	for _, written := range spec.Files {
+		found, pattern := false, slashes.ReplaceAllString(written, "/")
 		for _, tree := range []struct {
 			folder string
 			names  []string
@@ -342,7 +353,7 @@ func (b *releaseFolder) choose(spec packageSpec) (map[string]string, error) {
 			}
 		}
 		if !found {
-			return nil, b.nothingFound(pattern)
+			return nil, b.nothingFound(written)
 		}
 	}
 	for _, pattern := range spec.ExcludedFiles {
