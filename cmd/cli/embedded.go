@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io/fs"
+	"os"
 
 	"bootstrap/deployer/instance"
 	"bootstrap/internal/proxy"
@@ -26,6 +27,16 @@ func offerEmbedded(c *instance.Config, self string) {
 		return limits(localcpi.NotHeld(kind, properties))
 	}
 	c.DiskLimit = func(kind string) instance.Limits { return limits(localcpi.DisksNotHeld(kind)) }
+}
+
+// OwnNetwork returns the kind of a network of their own that several VMs of this machine can
+// have; empty: they can only share this machine's network.
+func OwnNetwork(ctx context.Context) string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return localcpi.OwnNetwork(ctx, self)
 }
 
 func limits(e *localcpi.NotHeldError) instance.Limits {

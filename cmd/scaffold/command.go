@@ -61,6 +61,7 @@ docs/providers/README.md.`,
 				if len(args) == 1 {
 					return cli.WrongUsage(cmd, errors.New("with --manifest, the files are written beside the manifest, and no folder is named"))
 				}
+				r.OwnNetwork = cli.OwnNetwork(cmd.Context())
 				result, err = r.forManifest(cmd.Context())
 			} else {
 				result, err = run(cmd.Context(), c, r)

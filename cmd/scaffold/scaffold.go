@@ -47,6 +47,9 @@ type Request struct {
 	Mirror   string   // URL to fetch from, in place of raw.githubusercontent.com
 	Force    bool     // overwrite files
 	Manifest string   // path of the manifest of a Director; empty: one is written
+	// OwnNetwork is the kind of a network of their own that several VMs of this machine can
+	// have; empty: they share this machine's.
+	OwnNetwork string
 	// Incomplete writes files even if values are missing.
 	Incomplete bool
 

@@ -367,6 +367,18 @@ func NewNetwork(asked map[string]map[string]any, published any, machine string) 
 	return true, program, ports, err
 }
 
+// OwnNetwork returns the kind of a network of their own that several new VMs of this machine can
+// have; empty: they can only share this machine's network.
+func OwnNetwork(ctx context.Context, self string) string {
+	if kind, _, _ := NewMachine(ctx, self, "", false); kind != agent.MachineNamespace {
+		return ""
+	}
+	if _, err := network.Helper(); err != nil {
+		return NetworkIsolated
+	}
+	return NetworkOwn
+}
+
 // lacksAddress reports whether the address of a network is not chosen yet.
 func lacksAddress(fields map[string]any) bool {
 	ip, _ := fields["ip"].(string)
