@@ -207,7 +207,7 @@ func (found *Found) refused(f *file, m *monitfile.Mistake) {
 func (found *Found) judge(c *monitfile.Check, f *file, list []templates.Job, on Instance) {
 	for _, st := range c.Unsupported {
 		if st.Doubtful {
-			found.Warnings = append(found.Warnings, f.place(st.Line, st.Why))
+			found.Warnings = append(found.Warnings, f.place(st.Line, fmt.Sprintf("%q: %s", st.Text, st.Why)))
 		}
 	}
 	if c.Kind != monitfile.KindProcess {

@@ -49,5 +49,5 @@ func Conflicts(checks []Check) Mistakes {
 		}
 	}
 	slices.SortStableFunc(errs, func(a, b *Mistake) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
-	return errs
+	return errs[:min(len(errs), maxMistakes)]
 }

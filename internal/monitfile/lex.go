@@ -125,6 +125,9 @@ func (l *lexer) note(why string) {
 
 // fail reports a mistake in the present line.
 func (l *lexer) fail(format string, args ...any) {
+	if len(l.errs) >= maxMistakes {
+		return
+	}
 	l.errs = append(l.errs, &Mistake{File: l.name, Line: l.line, What: fmt.Sprintf(format, args...)})
 }
 

@@ -15,7 +15,8 @@ const (
 	maxTimeout     = 1_000_000_000 // seconds
 	maxArguments   = 63            // monit accepts more, and overwrites the first ones
 	maxCite        = 200           // the largest size of a statement in a message, in bytes
-	maxMistakes    = 50            // of one file; more would only repeat the first ones
+	maxMistakes    = 50            // more would only repeat the first ones
+	maxSize        = 8 << 20
 )
 
 // whyComment is the reason for refusing a comment that monit does not see as one.
@@ -25,6 +26,9 @@ const whyComment = "the last line is a comment without an end of line, which mon
 // error is a Mistakes. Parse always returns the checks that could be read. What concerns
 // several files is not checked: see Conflicts.
 func Parse(name string, text []byte) ([]Check, error) {
+	if len(text) > maxSize {
+		return nil, Mistakes{{File: name, Line: 1, What: fmt.Sprintf("the file is larger than the limit of %d MiB", maxSize>>20)}}
+	}
 	l := lex(name, string(text))
 	p := &parser{name: name, text: l.text, toks: l.toks, errs: l.errs}
 	for !p.end() && len(p.errs) < maxMistakes {
@@ -32,7 +36,7 @@ func Parse(name string, text []byte) ([]Check, error) {
 	}
 	p.close()
 	for _, st := range l.includes {
-		st.Text, st.Why = "include "+st.Text, "other files are not read"
+		st.Text, st.Why, st.Doubtful = "include "+st.Text, "other files are not read", true
 		p.other(st)
 	}
 	if len(p.errs) > 0 {

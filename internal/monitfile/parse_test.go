@@ -226,6 +226,39 @@ func TestVerdictsOfMonit(t *testing.T) {
 	}
 }
 
+// Reading ends soon and reports few mistakes, whatever a file contains.
+func TestParseIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, part := range map[string]string{
+		"checks":   "check process a with pidfile /run/a\n",
+		"words":    "frob ",
+		"quotes":   "group \"a b\"\n",
+		"quote":    "\"'",
+		"spaces":   "   \n",
+		"cpu":      "cpu      ",
+		"depends":  "check process a with pidfile /x\ndepends on a\n",
+		"comments": "#",
+		"urls":     "http://a:b@c:",
+		"braces":   "{",
+		"rules":    "if cpu > 5% mem > 5% ",
+	} {
+		text := "check process b with pidfile /b\n" + strings.Repeat(part, 1<<20/len(part))
+		began := time.Now()
+		checks, err := Parse("m", []byte(text))
+		conflicts := Conflicts(checks)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+		mistakes, _ := err.(Mistakes)
+		if len(mistakes) > maxMistakes+1 || len(conflicts) > maxMistakes || len(mistakes.Error()) > 100_000 {
+			t.Errorf("%s: %d mistakes, %d conflicts", name, len(mistakes), len(conflicts))
+		}
+	}
+	if _, err := Parse("m", make([]byte, maxSize+1)); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
 func TestParseReportsAllFaultsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	checks, err := Parse("m", []byte("check process a with pidfile /run/a\nmode x\nevery 2 weeks\ncheck process b with pidfile /run/b\ngroup vcap\n"))
