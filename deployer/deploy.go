@@ -127,14 +127,6 @@ func CheckInputs(ctx context.Context, opts Options) error {
 	return r.execute(ctx, r.checkPhases())
 }
 
-// expectSilent ends the run if the VM can be deleted in order.
-func (r *run) expectSilent(context.Context) error {
-	if r.look.Facts.Answers || r.t.State.Get().CurrentVMCID == "" || r.look.Fix {
-		return errDone
-	}
-	return nil
-}
-
 // deleteRecorded runs the steps that delete what the state records.
 func (r *run) deleteRecorded(ctx context.Context) error {
 	ledger := r.t.Addresses.UsesLedger() || r.t.Addresses.Recorded()

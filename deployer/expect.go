@@ -129,6 +129,14 @@ func (r *run) refuseSilent(context.Context) error {
 	return &plan.AgentSilentError{VM: cid, Err: r.look.Facts.AgentErr, Next: nextDelete}
 }
 
+// expectSilent ends the run if the VM can be deleted in order.
+func (r *run) expectSilent(context.Context) error {
+	if r.look.Facts.Answers || r.t.State.Get().CurrentVMCID == "" || r.look.Fix {
+		return errDone
+	}
+	return nil
+}
+
 // confirmDetach asks before the VM is deleted. It ends the run if that is done already.
 func (r *run) confirmDetach(ctx context.Context) error {
 	st := r.t.State.Get()

@@ -113,6 +113,7 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Links:     sources,
 		Disk:      m.Group.Disk,
 		Named:     m.Group.Disks,
+		Zone:      m.Zone(),
 		Director:  len(m.CloudConfigs) > 0,
 		Dynamic:   dynamic,
 		NoAddress: dynamic && address == "",

@@ -105,6 +105,7 @@ func samples() []sample {
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1"}},
 		{"disk-gone", Failed, &plan.DiskGoneError{CID: "disk-1", Mounted: true}},
 		{"disk-shrinks", Failed, &plan.ShrinkError{CID: "disk-1", From: 2, To: 1}},
+		{"disk-zone", Manifest, &plan.DiskZoneError{CID: "disk-1", Was: "z1", Now: "z2"}},
 		{"disk-second", Agent, &deployer.SecondDiskError{Err: silent}},
 		{"disk-second", Failed, &plan.NoSecondDiskError{}},
 		{"state-missing", NoState, &file.MissingError{Path: "x"}},

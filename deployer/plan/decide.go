@@ -61,7 +61,7 @@ func (c *Choice) Touches() bool {
 
 // Decide makes the choice, from wishes, state and facts. The error is an
 // *AgentSilentError for an existing VM that does not answer, a *DiskGoneError, a
-// *ShrinkError or a *NoSecondDiskError.
+// *ShrinkError, a *NoSecondDiskError or a *DiskZoneError.
 func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	d := Seen(st, f, w.Asked)
 	d.Snapshots, d.UseDNS = w.Snapshot && st.CurrentVMCID != "" && len(d.attachedCIDs()) > 0, w.DNS && !w.DNSFirst
@@ -101,6 +101,9 @@ func Decide(w Wishes, st state.State, f Facts) (*Choice, error) {
 	}
 	if vm.Action == Replace {
 		named, namedWhy = decideNamed(w, st, vm.Action)
+	}
+	if err := refuseZone(w, st, vm.Action); err != nil {
+		return nil, err
 	}
 	d.Named = named
 	d.Stopped = st.Own.Stopped && !st.Detached()

@@ -217,6 +217,52 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
+// A disk stays in its zone: a new VM in another place would be without it.
+func TestDecideZone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		was, now string
+		change   func(*wanted, *state.State)
+		refused  bool
+	}{
+		"moves":                    {"z1", "z2", func(w *wanted, _ *state.State) { w.Made[partProperties+": zone"] = "z" }, true},
+		"moves to another network": {"z1", "z2", func(w *wanted, _ *state.State) { w.Made["network default: gateway"] = "z" }, true},
+		"another address":          {"z1", "z2", func(w *wanted, _ *state.State) { w.Made["network default: ip"] = "z" }, false},
+		"moves without a VM":       {"z1", "z2", func(_ *wanted, st *state.State) { st.CurrentVMCID, st.Own.Made = "", nil }, true},
+		"another name":             {"z1", "z2", func(*wanted, *state.State) {}, false},
+		"another name, --recreate": {"z1", "z2", func(w *wanted, _ *state.State) { w.Asked.Recreate = true }, false},
+		"the same zone":            {"z1", "z1", func(w *wanted, _ *state.State) { w.Made[partProperties+": zone"] = "z" }, false},
+		"zones given":              {"", "z2", func(w *wanted, _ *state.State) { w.Made[partProperties+": zone"] = "z" }, false},
+		"the disk is not wanted":   {"z1", "z2", func(w *wanted, _ *state.State) { w.Disk = nil; w.Made[partProperties+": zone"] = "z" }, false},
+		"there is no disk": {"z1", "z2", func(w *wanted, st *state.State) {
+			st.Disks, st.CurrentDiskID = nil, ""
+			w.Made[partProperties+": zone"] = "z"
+		}, false},
+		"a named disk":                 {"z1", "z2", withNamedDisk("data"), true},
+		"a named disk that is removed": {"z1", "z2", withNamedDisk("other"), false},
+	} {
+		w, st := same(), deployed()
+		w.Zone, st.Own.Zone = c.now, c.was
+		c.change(&w, &st)
+		_, err := decide(w, st, well())
+		var zone *DiskZoneError
+		if errors.As(err, &zone) != c.refused || err != nil && !c.refused || c.refused && (zone.CID != "disk-1" || zone.Was != c.was || zone.Now != c.now) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// withNamedDisk makes the disk of a deployment the named disk data, and the manifest moves
+// its VM and wants a disk with a name.
+func withNamedDisk(name string) func(*wanted, *state.State) {
+	return func(w *wanted, st *state.State) {
+		st.CurrentDiskID = ""
+		st.SetNamed("data", st.Disks[0].ID, "")
+		w.Disk, w.Named = nil, []manifest.NamedDisk{{Name: name, Pool: manifest.DiskPool{Size: 64}}}
+		w.Made[partProperties+": zone"] = "z"
+	}
+}
+
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	w := same()

@@ -28,6 +28,7 @@ const (
 const (
 	partProperties = "cloud_properties of resource pool"
 	partEnv        = "env of resource pool"
+	partNetwork    = "network " // before the name of one
 	partPublished  = "cloud_provider: local_cpi.ports"
 )
 
@@ -104,7 +105,7 @@ func VMParts(m *manifest.Manifest) map[string]any {
 			if list, ok := v.([]string); ok && k == "dns" && len(list) == 0 {
 				continue // For an agent, this is the same as none.
 			}
-			parts["network "+name+": "+k] = v
+			parts[partNetwork+name+": "+k] = v
 		}
 	}
 	for k, v := range m.ResourcePool.Env {

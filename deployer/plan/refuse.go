@@ -3,11 +3,14 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"bootstrap/agent"
 	"bootstrap/internal/failure"
 	"bootstrap/internal/fulldisk"
+	"bootstrap/state"
 )
 
 // AgentSilentError says that a VM exists but its agent does not answer, so its jobs
@@ -74,6 +77,54 @@ func (e *ShrinkError) Error() string {
 }
 
 func (e *ShrinkError) Name() string { return "disk-shrinks" }
+
+// DiskZoneError says that a new VM would be in another zone than its disk.
+type DiskZoneError struct {
+	CID      string
+	As       string // its name, if it is a named disk
+	Was, Now string // the zones of the disk and of the new VM
+}
+
+func (e *DiskZoneError) Error() string {
+	disk := e.CID
+	if e.As != "" {
+		disk += ", named " + e.As + ","
+	}
+	return fmt.Sprintf("disk %s was made in the zone %q, and the manifest moves its VM to the zone %q: a cloud attaches a disk only in its own zone; nothing was changed", disk, e.Was, e.Now)
+}
+
+func (e *DiskZoneError) Name() string { return "disk-zone" }
+
+func (e *DiskZoneError) ExitCode() failure.Code { return failure.Manifest }
+
+func (e *DiskZoneError) Hint() string {
+	return fmt.Sprintf("to keep the data, leave %s in azs of the instance group; to begin with an empty disk in %s: `bootstrap delete MANIFEST --keep-disk`, which keeps %s as an orphaned disk, then `bootstrap deploy MANIFEST`", e.Was, e.Now, e.CID)
+}
+
+// refuseZone returns a *DiskZoneError if a new VM would be in another zone than a disk that
+// it uses. Zones with the same settings may be the same place under two names.
+func refuseZone(w Wishes, st state.State, vm Action) error {
+	was := st.Own.Zone
+	if vm == Keep || was == "" || w.Zone == "" || was == w.Zone {
+		return nil
+	}
+	located := func(part string) bool {
+		_, key, _ := strings.Cut(part, ": ")
+		return strings.HasPrefix(part, partProperties) || strings.HasPrefix(part, partNetwork) && (key == "cloud_properties" || key == "gateway")
+	}
+	if vm == Replace && len(st.Own.Made) > 0 && !slices.ContainsFunc(ChangedParts(st.Own.Made, w.Made), located) {
+		return nil
+	}
+	if d := st.Disk(); d != nil && w.Disk != nil {
+		return &DiskZoneError{CID: d.CID, Was: was, Now: w.Zone}
+	}
+	for _, n := range w.Named {
+		if d := st.Named(n.Name); d != nil {
+			return &DiskZoneError{CID: d.CID, As: n.Name, Was: was, Now: w.Zone}
+		}
+	}
+	return nil
+}
 
 // NoSecondDiskError says that the plan needs a second disk, which this CPI
 // cannot attach.

@@ -26,6 +26,7 @@ type Wishes struct {
 	Links     map[string]string // where the links of jobs come from, for people, by LinkName
 	Disk      *manifest.DiskPool
 	Named     []manifest.NamedDisk
+	Zone      string // zone of the instance; empty: it has none
 	Director  bool   // the manifest has a cloud config, and not create-env's style
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and the VM has not reported it yet
