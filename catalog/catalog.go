@@ -92,10 +92,15 @@ func (f *Finder) lockFile() string {
 
 // Find gives each release and stemcell of a manifest that has no URL, or has a source of
 // its own, the URL and digest of the lock file or else of its source. It reports what
-// cannot be found in the document.
-func (f *Finder) Find(ctx context.Context, top document.Value) error {
+// cannot be found in the document. look is that of document.Options.
+func (f *Finder) Find(ctx context.Context, top document.Value, look bool) error {
 	wants := f.wants(top)
-	if len(wants) == 0 {
+	if !look {
+		for _, w := range wants {
+			w.item.PutPending("url")
+		}
+	}
+	if len(wants) == 0 || !look {
 		return nil
 	}
 	lock, err := ReadLock(f.lockFile())
@@ -129,6 +134,7 @@ func (f *Finder) Find(ctx context.Context, top document.Value) error {
 		if errs[i] != nil {
 			failed = true
 			w.item.Fail("cannot find the %s, version %s: %v", w, w.version, errs[i])
+			w.item.PutPending("url") // it is not missing
 			continue
 		}
 		f.put(w, found[i])
@@ -185,8 +191,16 @@ func (f *Finder) wants(top document.Value) []want {
 			}
 			place, specific, ok = u.String(), true, true // the commit is looked up
 		}
-		if !ok || given && !specific || w.item.Get("url").Pending() || w.item.Get("version").Pending() {
+		if !ok || given && !specific || w.item.Get("url").Pending() {
 			return
+		}
+		for _, key := range []string{"version", "name", "os"} {
+			if part := w.item.Get(key); part.Pending() {
+				if strings.Contains(part.Scalar(), "((") { // a variable without a value, which is reported
+					w.item.PutPending("url")
+				}
+				return
+			}
 		}
 		w.specific = specific || strings.Contains(place, "{name}") || strings.Contains(place, "{os}")
 		w.place = f.expanded(place, w)

@@ -55,7 +55,7 @@ func UpdateLock(ctx context.Context, opts Options, names []string) ([]Relocked, 
 		if err := unknownNames(known, names); err != nil {
 			return err
 		}
-		return find.Find(ctx, top)
+		return find.Find(ctx, top, true)
 	})
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func readAliases(value any) (list []dns.LinkAlias, why string) {
 		for _, key := range sortedKeys(m) {
 			to := known[key]
 			if to == nil {
-				return nil, "in aliases " + unknownKey(key, sortedKeys(known))
+				return nil, unknownKey("aliases", key, sortedKeys(known))
 			}
 			if *to, ok = m[key].(string); !ok && m[key] != nil {
 				return nil, fmt.Sprintf("the key %q of an alias must be a text", key)

@@ -94,7 +94,7 @@ func TestWrongAliases(t *testing.T) {
 		"each alias must have a domain":               []any{map[string]any{"health_filter": "all"}},
 		`the key "domain" of an alias`:                []any{map[string]any{"domain": 1}},
 		`the domain "db\n10.0.0.1 x" of an alias may`: []any{map[string]any{"domain": "db\n10.0.0.1 x"}},
-		`in aliases it has the unknown key "to"`:      []any{map[string]any{"domain": "db.corp", "to": "x"}},
+		`the key aliases.to is unknown`:               []any{map[string]any{"domain": "db.corp", "to": "x"}},
 	} {
 		_, err := Resolve("dep", deployment(func(g []Group) {
 			g[0].Jobs[0].Context.Provides = map[string]any{"conn": map[string]any{"aliases": given}}

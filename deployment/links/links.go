@@ -197,7 +197,7 @@ const neededLink = "the manifest says nil, but the job needs this link"
 func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) Link {
 	link := Link{Consumer: r.end(g, job, wanted), Optional: wanted.Optional}
 	given, explicit := job.Context.Consumes[wanted.Name]
-	asked := request{from: wanted.Name}
+	asked := request{of: wanted.Name, from: wanted.Name}
 	if explicit {
 		if given == "nil" {
 			link.Why = "the manifest sets it to nil"

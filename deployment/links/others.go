@@ -60,7 +60,7 @@ func CheckAlone(deployment string, g Group, lenient bool) error {
 			if !explicit || given == "nil" && (wanted.Optional || lenient) || given == nil && lenient {
 				continue
 			}
-			asked := request{lenient: lenient}
+			asked := request{of: wanted.Name, lenient: lenient}
 			why := notMap
 			if m, ok := given.(map[string]any); ok {
 				why = asked.read(m)

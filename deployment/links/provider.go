@@ -128,7 +128,7 @@ func (p *Provider) read(given any) (why string) {
 			}
 		default:
 			if !slices.Contains(providesKeys[:], key) {
-				return unknownKey(key, providesKeys[:])
+				return unknownKey("provides."+p.Name, key, providesKeys[:])
 			}
 		}
 	}

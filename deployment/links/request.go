@@ -11,6 +11,7 @@ import (
 
 // request is what a manifest says about a consumed link.
 type request struct {
+	of         string // name of the link in the spec of the job
 	from       string // name or alias of the provider
 	deployment string // empty: this deployment
 	network    string // empty: the provider's default
@@ -25,15 +26,16 @@ const notMap = "the manifest must describe it as a map, or as nil in quotes"
 // consumesKeys are the keys of an entry of consumes.
 var consumesKeys = [...]string{"from", "deployment", "network", "ip_addresses", "instances", "properties", "address"}
 
-// unknownKey says that an entry of consumes or provides has a key that nothing reads.
-func unknownKey(key string, known []string) string {
+// unknownKey says that an entry of consumes or provides, at a path in the job, has a key that
+// nothing reads.
+func unknownKey(path, key string, known []string) string {
 	if key == "name" || key == "type" {
-		return fmt.Sprintf("it has the key %s, which only the spec of the job may have", key)
+		return fmt.Sprintf("%s has the key %s, which only the spec of the job may have", path, key)
 	}
 	if hint := spelling.Suggest(key, known); hint != "" {
-		return fmt.Sprintf("it has the unknown key %q%s", key, hint)
+		return fmt.Sprintf("the key %s.%s is unknown%s", path, key, hint)
 	}
-	return fmt.Sprintf("it has the unknown key %q; the known keys are %s", key, strings.Join(known, ", "))
+	return fmt.Sprintf("the key %s.%s is unknown; the known keys are %s", path, key, strings.Join(known, ", "))
 }
 
 // read reads an entry of consumes. why says what is wrong with it; empty: nothing.
@@ -64,7 +66,7 @@ func (q *request) read(m map[string]any) (why string) {
 		case "instances", "properties", "address":
 			q.manual = true
 		default:
-			return unknownKey(key, consumesKeys[:])
+			return unknownKey("consumes."+q.of, key, consumesKeys[:])
 		}
 	}
 	_, from := m["from"]

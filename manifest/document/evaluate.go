@@ -245,8 +245,8 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	if err := e.interpolate(ctx); err != nil {
 		return nil, err
 	}
-	if e.opts.Find != nil && e.pending != nil && !e.problems.failed() {
-		if err := e.opts.Find(ctx, e.top()); err != nil {
+	if e.opts.Find != nil && e.pending != nil {
+		if err := e.opts.Find(ctx, e.top(), !e.problems.failed()); err != nil {
 			return nil, err
 		}
 	}

@@ -51,8 +51,10 @@ type Options struct {
 	// catalog reads them.
 	Sources Sources
 	// Find gives them their URLs, after variables are filled in; nil: nothing does. It
-	// reports problems in the document; its error ends the evaluation.
-	Find func(ctx context.Context, top Value) error
+	// reports problems in the document; its error ends the evaluation. If look is false,
+	// the document is wrong already: Find looks for nothing, and URLs that it would have
+	// looked for become pending.
+	Find func(ctx context.Context, top Value, look bool) error
 	// StemcellOS returns the operating system that the archive of a stemcell on this machine
 	// names; empty: unknown. nil: archives are not read.
 	StemcellOS func(ctx context.Context, path string) string

@@ -169,6 +169,15 @@ func (v Value) Put(key, text string, from Position) {
 	}
 }
 
+// PutPending gives a map a key whose value cannot be checked yet, for a document that is
+// wrong already.
+func (v Value) PutPending(key string) {
+	if v.IsMap() {
+		v.Put(key, "", Position{})
+		v.node.entries = append(v.node.entries, entry{key: key, value: &node{value: "", symbolic: true, pos: v.pos}, pos: v.pos})
+	}
+}
+
 // Fail reports an error.
 func (v Value) Fail(format string, args ...any) {
 	v.report(false, v.pos, v.at, format, args...)
