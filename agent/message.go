@@ -83,6 +83,14 @@ type Blob struct {
 	SHA1        string `json:"sha1"`
 }
 
+// Logs is the value of fetch_logs.
+type Logs struct {
+	Blob
+	// BeforeStart has how many bytes of each log are from before the last start of the jobs,
+	// by its path below the folder of logs. Only the embedded agent knows it; nil: unknown.
+	BeforeStart map[string]int64 `json:"before_start,omitzero"`
+}
+
 // State is the value of get_state: the current spec and the running processes.
 type State struct {
 	Spec

@@ -282,16 +282,16 @@ func (c *Client) CompilePackage(ctx context.Context, r CompileRequest) (Blob, er
 // FetchLogs makes a blob of log files. kinds is a comma-separated list of job, agent and
 // system. filters are globs below the folder of the logs; without filters, all files are
 // included.
-func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Blob, error) {
+func (c *Client) FetchLogs(ctx context.Context, kinds string, filters []string) (Logs, error) {
 	if filters == nil {
 		filters = []string{}
 	}
-	var blob Blob
-	err := c.do(ctx, message{method: "fetch_logs", doing: "fetch the " + kinds + " logs", args: []any{kinds, filters}}, &blob)
-	if err == nil && blob.BlobstoreID == "" {
+	var logs Logs
+	err := c.do(ctx, message{method: "fetch_logs", doing: "fetch the " + kinds + " logs", args: []any{kinds, filters}}, &logs)
+	if err == nil && logs.BlobstoreID == "" {
 		err = fmt.Errorf("cannot fetch the %s logs: the agent's answer names no blob", kinds)
 	}
-	return blob, err
+	return logs, err
 }
 
 // SyncDNS gives the VM the version of the DNS records that is in the blob.

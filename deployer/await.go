@@ -116,7 +116,7 @@ var errWatchTime = errors.New("update_watch_time is over")
 func (j *jobs) notRunning(ctx context.Context, last agent.State, seen *crashes, e *NotRunningError) error {
 	e.State, e.Processes = last.JobState, processes(last, j.processes())
 	e.Bare = last.JobState != "" && plan.Bare(last, j.processes())
-	e.Logs = withoutRepeats(j.agents.Reached(j.agent, j.vm).TailLogs(ctx, seen.names(last), tailLines))
+	e.Logs = withoutRepeats(j.agents.Reached(j.agent, j.vm).TailLogs(ctx, j.begun, seen.names(last), tailLines))
 	e.Previous = j.hasPrevious()
 	return e
 }

@@ -15,6 +15,7 @@ import (
 	"bootstrap/agent"
 	"bootstrap/artifact"
 	"bootstrap/artifact/archive"
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
@@ -36,6 +37,7 @@ type jobs struct {
 	rendered    rendered
 	previous    kept.Applied // the deploy that deploy --previous applies
 	again       bool         // they were applied again to a VM that had lost its jobs
+	begun       access.Start // the last start of their scripts and processes
 	seen        *crashes     // what the agent has reported since they were started; nil: nothing
 }
 

@@ -69,7 +69,7 @@ func (j *jobs) scriptLogs(ctx context.Context, a *agent.Client, name string, job
 		if len(filters) == 0 {
 			filters = []string{fmt.Sprintf("**/%s.%s.log", name, stream)}
 		}
-		if lines := j.agents.Reached(a, j.vm).Tail(ctx, tailLines, filters); len(lines) > 0 {
+		if lines := j.agents.Reached(a, j.vm).Tail(ctx, j.begun, tailLines, filters); len(lines) > 0 {
 			return lines
 		}
 	}

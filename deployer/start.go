@@ -3,7 +3,9 @@ package deployer
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"bootstrap/deployer/access"
 	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
 )
@@ -11,14 +13,20 @@ import (
 // startScripts runs the scripts of jobs that run when jobs start.
 func (j *jobs) startScripts(ctx context.Context, s plan.Step) error {
 	name := string(s.Kind)
+	if s.Kind == plan.PreStart {
+		j.begun = access.Start{At: time.Now(), First: s.With.New}
+	}
 	return j.rec.Out.Do(fmt.Sprintf("Running the %s scripts '%s'", name, j.rec.About.Instance()), func(*report.Stage) error {
 		return j.runScripts(ctx, j.agent, name, nil)
 	})
 }
 
 // start starts the processes of the jobs.
-func (j *jobs) start(ctx context.Context, _ plan.Step) error {
+func (j *jobs) start(ctx context.Context, s plan.Step) error {
 	j.seen = nil
+	if j.begun.At.IsZero() {
+		j.begun = access.Start{At: time.Now(), First: s.With.New}
+	}
 	return j.rec.Out.Do(fmt.Sprintf("Starting instance '%s'", j.rec.About.Instance()), func(*report.Stage) error { return j.agent.Start(ctx) })
 }
 

@@ -85,6 +85,7 @@ func StillRuns(ctx context.Context, opts Options, ran Ran, waits func()) error {
 			return fmt.Errorf("cannot ask the agent once more whether the jobs run: %w", err)
 		}
 		seen, at := r.jobs.history(), time.Now()
+		r.jobs.begun.At = ran.Begun
 		seen.ran(now, ran, at)
 		if seen.runOn(now, r.jobs.processes(), at) {
 			return nil

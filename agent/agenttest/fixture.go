@@ -239,7 +239,7 @@ func (s *suite) logs(t testing.TB, job string) map[string]string {
 		t.Fatal(err)
 	}
 	logs := map[string]string{}
-	for name, content := range unpack(t, s.download(t, blob)) {
+	for name, content := range unpack(t, s.download(t, blob.Blob)) {
 		if file, ok := strings.CutPrefix(name, job+"/"); ok && file != "" {
 			logs[file] = content
 		} else if !strings.HasSuffix(name, "/") {

@@ -96,8 +96,10 @@ func named(path string) bool {
 }
 
 // added reports whether only the embedded agent has this key in its replies. Such a key
-// says what a VM consists of, which a real VM need not report.
-func added(path string) bool { return path == "get_state.vm.machine" }
+// says what a VM consists of, which a real VM need not report, or helps messages about it.
+func added(path string) bool {
+	return path == "get_state.vm.machine" || path == "fetch_logs.before_start"
+}
 
 // Check lists the parts of the value that the real agent never returned, and missing
 // parts that it always returned.

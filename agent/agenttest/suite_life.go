@@ -200,7 +200,7 @@ func (s *suite) logKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range unpack(t, s.download(t, blob)) {
+	for name := range unpack(t, s.download(t, blob.Blob)) {
 		if !strings.HasSuffix(name, "/") && path.Base(name) != "ctl.log" {
 			t.Errorf("the filter lets %s through", name)
 		}
@@ -208,7 +208,7 @@ func (s *suite) logKinds(t *testing.T) {
 	if blob, err = s.c.FetchLogs(t.Context(), "job,agent", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := unpack(t, s.download(t, blob))[s.alpha+"/ctl.log"]; !ok {
+	if _, ok := unpack(t, s.download(t, blob.Blob))[s.alpha+"/ctl.log"]; !ok {
 		t.Error("the logs of job and agent lack the job's")
 	}
 	_, err = s.c.FetchLogs(t.Context(), "nonsense", nil)

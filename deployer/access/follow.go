@@ -48,7 +48,7 @@ func (v *VM) followLogs(ctx context.Context, what LogsOptions) error {
 }
 
 func (v *VM) followOnce(ctx context.Context, f *follower, what LogsOptions) error {
-	archive, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), "")
+	archive, _, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), "")
 	if err != nil {
 		return err
 	}

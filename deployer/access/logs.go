@@ -186,7 +186,7 @@ func pour(archive *os.File, target string) error {
 // fetchWanted fetches the archive. It returns an error if logs were requested by
 // name and the archive has none of them.
 func (v *VM) fetchWanted(ctx context.Context, what LogsOptions, dir string) (*os.File, error) {
-	archive, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), dir)
+	archive, _, err := fetchLogs(ctx, v.Agent, what.kinds(), what.filters(), dir)
 	if err != nil || len(what.filters()) == 0 {
 		return archive, err
 	}
@@ -215,7 +215,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 		return err
 	}
 	defer scratch.Discard(archive)
-	files, err := tailArchive(archive, what.Tail)
+	files, err := tailArchive(archive, what.Tail, nil)
 	if err != nil {
 		return err
 	}

@@ -34,27 +34,34 @@ const (
 	tailFiles   = 4
 )
 
+// Start is the last start of the jobs, whose lines are wanted.
+type Start struct {
+	At    time.Time // zero: unknown
+	First bool      // it was the first one on the VM
+}
+
 // TailLogs returns the last lines of the logs of these processes, to be shown
-// with an error: each file below a line with its name, without secrets. It
+// with an error: each file below a line with its name, without secrets. Only lines since the
+// start are shown, as far as agent and lines tell when they were written. It
 // returns nil if the agent does not send the logs within 20 s.
-func (v *VM) TailLogs(ctx context.Context, processes []string, lines int) []string {
+func (v *VM) TailLogs(ctx context.Context, since Start, processes []string, lines int) []string {
 	var filters []string
 	for _, p := range processes {
 		filters = append(filters, p+"/**/*", "**/"+p+"*")
 	}
 	// The folder has the name of the job; a process may have another name.
-	return v.Tail(ctx, lines, filters, []string{"**/*.log"})
+	return v.Tail(ctx, since, lines, filters, []string{"**/*.log"})
 }
 
 // Tail is like TailLogs, for the files that match the filters. It uses the first filter
-// that matches any file.
-func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string {
+// with lines since the start.
+func (v *VM) Tail(ctx context.Context, since Start, lines int, filters ...[]string) []string {
 	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
 	defer cancel()
 	var files []logTail
 	for _, f := range filters {
 		var err error
-		if files, err = v.newestLogs(ctx, f, lines); err != nil {
+		if files, err = v.newestLogs(ctx, since, f, lines); err != nil {
 			return nil
 		}
 		if len(files) > 0 {
@@ -63,7 +70,11 @@ func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string 
 	}
 	var text []string
 	for _, f := range files {
-		text = append(text, f.name+":")
+		head := f.name + ":"
+		if f.undated {
+			head = f.name + " (some lines may be from before this start):"
+		}
+		text = append(text, head)
 		for _, line := range f.lines {
 			text = append(text, "  "+line)
 		}
@@ -75,16 +86,30 @@ func (v *VM) Tail(ctx context.Context, lines int, filters ...[]string) []string 
 	return strings.Split(v.Redact(strings.Join(text, "\n")), "\n")
 }
 
-// newestLogs returns the files that were written last, without empty ones.
-func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]logTail, error) {
-	archive, err := fetchLogs(ctx, v.Agent, "job", filters, "")
+// newestLogs returns the files that were written last, without those that have no line since
+// the start.
+func (v *VM) newestLogs(ctx context.Context, since Start, filters []string, lines int) ([]logTail, error) {
+	archive, before, err := fetchLogs(ctx, v.Agent, "job", filters, "")
 	if err != nil {
 		return nil, err
 	}
 	defer scratch.Discard(archive)
-	files, err := tailArchive(archive, lines)
+	dated := before == nil && !since.First && !since.At.IsZero()
+	most := lines
+	if dated {
+		most = maxLogLines
+	}
+	files, err := tailArchive(archive, most, before)
 	if err != nil {
 		return nil, err
+	}
+	if dated {
+		for i := range files {
+			f := &files[i]
+			f.lines, f.undated = linesSince(f.lines, since.At)
+			f.lines = lastOf(f.lines, lines)
+		}
+		files = slices.DeleteFunc(files, func(f logTail) bool { return len(f.lines) == 0 })
 	}
 	slices.SortStableFunc(files, func(a, b logTail) int { return b.written.Compare(a.written) })
 	files = files[:min(len(files), tailFiles)]
@@ -93,12 +118,13 @@ func (v *VM) newestLogs(ctx context.Context, filters []string, lines int) ([]log
 }
 
 // fetchLogs fetches an archive of logs into a temporary file in dir, 0600, and seeks to
-// its beginning. If dir is empty, the file has no name, because a killed run must leave
+// its beginning. before has how many bytes of each log are from before the last start of the
+// jobs; nil: the agent does not know. If dir is empty, the file has no name, because a killed run must leave
 // no secrets behind.
-func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (*os.File, error) {
+func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []string, dir string) (archive *os.File, before map[string]int64, err error) {
 	blob, err := a.FetchLogs(ctx, kinds, filters)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	create := scratch.Unnamed
 	if dir != "" {
@@ -106,7 +132,7 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	}
 	f, err := create()
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a file for the logs: %w", err)
+		return nil, nil, fmt.Errorf("cannot make a file for the logs: %w", err)
 	}
 	err = a.GetBlobUpTo(ctx, agent.LogsLimit, blob.BlobstoreID, f, blob.SHA1, nil)
 	if _, large := errors.AsType[*agent.TooLargeError](err); large {
@@ -117,9 +143,9 @@ func fetchLogs(ctx context.Context, a *agent.Client, kinds string, filters []str
 	}
 	if err != nil {
 		scratch.Discard(f)
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, blob.BeforeStart, nil
 }
 
 // logTail is the end of one log file.
@@ -127,13 +153,17 @@ type logTail struct {
 	name    string // path below the folder of logs
 	written time.Time
 	lines   []string
+	undated bool // whether the lines are new is not known
 }
 
 // tailArchive returns the last lines of each file that has any, in the order
-// of their names.
-func tailArchive(archive io.Reader, lines int) ([]logTail, error) {
+// of their names, without so many bytes at the beginning of each.
+func tailArchive(archive io.Reader, lines int, without map[string]int64) ([]logTail, error) {
 	var files []logTail
 	err := eachLog(archive, func(h *tar.Header, content io.Reader) error {
+		if _, err := io.CopyN(io.Discard, content, min(without[h.Name], h.Size)); err != nil {
+			return err
+		}
 		last, _, rest, err := readLines(content, lines)
 		if err != nil {
 			return err

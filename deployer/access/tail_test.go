@@ -42,12 +42,12 @@ func TestTailArchive(t *testing.T) {
 	files, err := tailArchive(archiveOf(t,
 		"./web/long.log", long.String(),
 		"./web/empty.log", "",
-		"./web/cut.log", "one\r\ntwo\nthr",
+		"./web/cut.log", "one\r\ntwo\nthr", "./web/gone.log", "yesterday",
 		"./web/colours.log", "\x1b[31mred\x1b[0m \x1b]0;title\x07\xff\n",
 		"./web/wide.log", strings.Repeat("x", 100<<10)+"\nend\n",
 		"./web/old.log.1", "old\n",
 		"./web/old.log.2.gz", "old\n",
-	), 2)
+	), 2, map[string]int64{"web/cut.log": 5, "web/gone.log": 9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestTailArchive(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d files, want %d", len(got), len(want))
 	}
-	if _, err := tailArchive(strings.NewReader("no archive"), 2); err == nil {
+	if _, err := tailArchive(strings.NewReader("no archive"), 2, nil); err == nil {
 		t.Error("text is read as an archive")
 	}
 }

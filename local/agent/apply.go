@@ -57,6 +57,7 @@ func (j *jobs) apply(ctx context.Context, c *call) (any, error) {
 	if err := j.settings.address(&s); err != nil {
 		return nil, failf("Resolving dynamic networks: %w", err)
 	}
+	j.marks.ends()
 	if s.ConfigurationHash != "" {
 		if err := j.install(ctx, &s); err != nil {
 			return nil, failf("Applying: %w", err)

@@ -38,6 +38,7 @@ type jobs struct {
 	specs      specs
 	bundles    bundles
 	supervisor *monit.Supervisor
+	marks      *logMarks
 
 	mu     sync.Mutex  // one start, apply or unmonitor at a time
 	booted atomic.Bool // boot puts the jobs under supervision, or has done so
@@ -51,7 +52,7 @@ type jobs struct {
 // newJobs creates the supervision, without any service yet; the caller must Close the
 // supervisor.
 func newJobs(ctx context.Context, vm machine.VM, log *slog.Logger, settings *settings, specs specs, bundles bundles) *jobs {
-	j := &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles}
+	j := &jobs{vm: vm, log: log, settings: settings, specs: specs, bundles: bundles, marks: &logMarks{vm: vm}}
 	j.supervisor = monit.New(ctx, monit.Config{
 		Looked: func() {
 			if j.booted.Load() { // before it, j.supervisor may not be set
@@ -167,6 +168,7 @@ func (j *jobs) start(_ context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, failf("Getting apply spec: %w", err)
 	}
+	j.marks.begins(false)
 	templates := s.templates()
 	for i := range templates {
 		t := templates[len(templates)-1-i]
@@ -234,6 +236,7 @@ func monitFiles(dir string) ([]string, error) {
 // stop is the message stop: from protocol 3 on, it waits until all processes have
 // ended.
 func (j *jobs) stop(ctx context.Context, c *call) (any, error) {
+	j.marks.ends()
 	// The file is written first: if this agent is killed, the next one must not start the
 	// jobs again.
 	if err := atomicfile.WriteMode(j.stoppedFile(), nil, 0o644); err != nil {

@@ -114,7 +114,7 @@ func newEmbeddedAgent(ctx context.Context, vm machine.VM, boot agent.Boot, log *
 		disks:        &disks{vm: vm, log: log, settings: settings},
 		scripts:      scripts{vm, log, specs, jobs},
 		compiler:     compiler{vm, blobs, bundles},
-		logs:         logs{vm, blobs},
+		logs:         logs{vm, blobs, jobs.marks},
 		dns:          dnsRecords{vm, blobs},
 		restarting:   &taskFile{path: vm.Path("bosh", "tasks.json"), log: log},
 	}

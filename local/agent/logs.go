@@ -22,6 +22,13 @@ import (
 type logs struct {
 	vm    machine.VM
 	blobs blobs
+	marks *logMarks
+}
+
+// fetchedLogs is the value of fetch_logs. The real agent has only the blob.
+type fetchedLogs struct {
+	blobRef
+	BeforeStart map[string]int64 `json:"before_start,omitzero"`
 }
 
 // fetch is the message fetch_logs: it makes a blob from the logs.
@@ -35,7 +42,11 @@ func (l logs) fetch(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return blob, nil
+	fetched := fetchedLogs{blobRef: blob}
+	if kinds == "job" {
+		fetched.BeforeStart = l.marks.before()
+	}
+	return fetched, nil
 }
 
 // pack makes a blob of the wanted logs.

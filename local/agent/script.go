@@ -87,6 +87,9 @@ func (sc scripts) runScript(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, failf("Getting current spec: %w", err)
 	}
+	if name == "pre-start" {
+		sc.jobs.marks.begins(true)
+	}
 	var env []string
 	for _, key := range slices.Sorted(maps.Keys(options.Env)) {
 		env = append(env, key+"="+options.Env[key])
