@@ -142,6 +142,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 	var jobs []templates.Job
 	networks := j.templateNetworks()
 	host := j.addNames(m, networks)
+	director := j.director(m)
 	for _, ref := range m.Group.Jobs {
 		rel := j.artifacts.Releases[ref.Release]
 		if rel == nil || rel.Job(ref.Name) == nil {
@@ -153,6 +154,7 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 				Name:              m.Group.Name,
 				Index:             m.Index(),
 				ID:                j.rec.InstanceID(j.rec.About.Group),
+				Director:          director,
 				ReleaseVersion:    rel.Version,
 				PropertiesPath:    propertiesPath(ref),
 				AZ:                m.Zone(),
@@ -173,6 +175,24 @@ func (j *jobs) jobsOf(m *manifest.Manifest) []templates.Job {
 		})
 	}
 	return jobs
+}
+
+// director returns what templates of a manifest with a cloud config see besides; nil: it has
+// none.
+func (j *jobs) director(m *manifest.Manifest) *templates.Director {
+	if len(m.CloudConfigs) == 0 {
+		return nil
+	}
+	d := &templates.Director{Network: m.AddressNetwork()}
+	for _, w := range m.Placement.Group.Wishes {
+		d.Networks = append(d.Networks, w.Network)
+	}
+	for _, ref := range m.Group.Jobs {
+		if rel := j.artifacts.Releases[ref.Release]; rel != nil && rel.Job(ref.Name) != nil {
+			d.Jobs = append(d.Jobs, rel.Job(ref.Name))
+		}
+	}
+	return d
 }
 
 // persistentDisk returns spec.persistent_disk: with a cloud config, the size of the disk that
@@ -216,7 +236,7 @@ func propertiesPath(ref manifest.JobRef) string {
 func (j *jobs) templateNetworks() map[string]any {
 	nets := map[string]any{}
 	for name, n := range j.in.Manifest.Interfaces() {
-		if n["ip"] == nil && name == j.in.Manifest.AddressNetwork() {
+		if known := j.address != "" || len(j.in.Manifest.CloudConfigs) == 0; known && n["ip"] == nil && name == j.in.Manifest.AddressNetwork() {
 			n["ip"] = j.address // Only the VM knows the address.
 		}
 		nets[name] = n

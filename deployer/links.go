@@ -23,8 +23,13 @@ func (j *jobs) connect(jobs []templates.Job) error {
 	if err != nil {
 		return err
 	}
+	provided := all.ProvidedBy(j.in.Manifest.Group.Name)
 	for i := range jobs {
 		c := &jobs[i].Context
+		if c.Director != nil {
+			director := *c.Director
+			director.Provided, c.Director = provided, &director
+		}
 		c.Links, c.Unlinked = map[string]any{}, map[string]string{}
 		for _, link := range all.Links {
 			switch {

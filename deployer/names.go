@@ -31,6 +31,7 @@ func NamesOf(d *manifest.Deployment, all *deployed.Record, renamed map[string]st
 			}
 		}
 	}
+	known.Zones = append(known.Zones, d.Zones...) // a template may ask for a zone without instances
 	for _, in := range all.Instances {
 		known.Instances = append(known.Instances, in.ID)
 	}
@@ -66,18 +67,16 @@ func (j *jobs) names() *links.DNS {
 }
 
 // addNames gives templates the DNS names of the instance: host is its spec.address, and
-// networks get the name that a Director gives the index of the instance.
+// with a cloud config, networks get the name that a Director gives the index of the
+// instance.
 func (j *jobs) addNames(m *manifest.Manifest, networks map[string]any) (host string) {
-	names := j.names()
-	if names == nil {
-		return ""
-	}
 	for name, network := range networks {
-		if settings, ok := network.(map[string]any); ok {
+		if settings, ok := network.(map[string]any); ok && len(m.CloudConfigs) > 0 {
 			settings["dns_record_name"] = dns.Name(fmt.Sprint(m.Index()), m.Group.Name, name, m.Name)
 		}
 	}
-	if !names.Addresses {
+	names := j.names()
+	if names == nil || !names.Addresses {
 		return ""
 	}
 	return names.Instance(j.rec.InstanceID(j.rec.About.Group), m.Group.Name, m.AddressNetwork())

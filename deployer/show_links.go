@@ -55,7 +55,9 @@ func (r *run) viewLinks(view *links.View, show bool) error {
 		}
 	}
 	for i := range view.Links {
-		delete(view.Links[i].Content, "query") // It only makes names.
+		for _, key := range []string{"query", templates.LinkSpec} { // They are for templates only.
+			delete(view.Links[i].Content, key)
+		}
 		if content := view.Links[i].Content; content != nil && !show {
 			view.Links[i].Content, _ = r.redacted(content).(map[string]any)
 		}

@@ -25,6 +25,7 @@ type Deployment struct {
 	Name     string
 	Groups   []Group // in the order of the manifest
 	Networks []network.Network
+	Zones    []string // all of the cloud config
 	// Common is the manifest without its groups.
 	Common *Manifest
 
@@ -229,7 +230,7 @@ func (r *reader) readMany(top document.Value) {
 		top.Fail("has several instances, so it needs a cloud config with networks, vm_types and azs: name it with --cloud-config FILE, or in the key cloud_config")
 		return
 	}
-	d.Networks = r.shared.networks
+	d.Networks, d.Zones = r.shared.networks, r.shared.zones.list
 	if t := common.CPI.SSHTunnel; t != nil && t.Host != "" && !unspecified(&url.URL{Host: t.Host}) {
 		top.Get("cloud_provider").Get("ssh_tunnel").Get("host").Warn("is one host, but the deployment may have several instances: write 0.0.0.0, which stands for the address of each instance")
 	}

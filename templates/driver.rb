@@ -30,8 +30,9 @@ module BootstrapTemplates
     end
   end
 
-  # Node gives access to a hash by method: properties.a.b. An unknown name is
-  # nil. A few methods of OpenStruct are answered where no key has their name.
+  # Node gives access to a hash by method, as create-env does: properties.a.b. An
+  # unknown name is nil, also with arguments. The methods of OpenStruct are answered
+  # where no key has their name.
   class Node
     # The methods that no key hides: Ruby and this class need them.
     KEPT = %i[
@@ -46,11 +47,11 @@ module BootstrapTemplates
         name = key.to_sym
         @hash[name] = value
         # A key hides a method that every object has, such as hash or display.
-        define_singleton_method(name) { wrap(name) } if Object.method_defined?(name) && !KEPT.include?(name)
+        define_singleton_method(name) { wrap(name) } if Node.method_defined?(name) && !KEPT.include?(name)
       end
     end
 
-    def method_missing(name, *args)
+    def method_missing(name, *args, &block)
       return wrap(name) if @hash.key?(name)
       if name.to_s.end_with?("=") && args.length == 1
         key = name.to_s.chomp("=").to_sym
@@ -59,14 +60,41 @@ module BootstrapTemplates
       end
       case name
       when :[] then wrap(args[0].to_sym)
-      when :dig then args[1..-1].inject(wrap(args[0].to_sym)) { |value, key| value.nil? ? nil : value[key] }
-      when :to_h, :marshal_dump then @hash.keys.each_with_object({}) { |key, all| all[key] = wrap(key) }
-      when :each_pair then @hash.each_key { |key| yield(key, wrap(key)) }
+      when :[]= then __send__("#{args[0]}=", args[1])
+      when :to_h then block ? marshal_dump.map(&block).to_h : marshal_dump
+      when :marshal_dump then @hash.keys.each_with_object({}) { |key, all| all[key] = wrap(key) }
+      when :each_pair
+        return marshal_dump.each_pair unless block
+        marshal_dump.each_pair { |pair| block.call(*pair) }
+        self
+      when :delete_field
+        return block ? block.call : raise(NameError.new("no field '#{args[0]}'", args[0])) unless @hash.key?(args[0].to_sym)
+        value = wrap(args[0].to_sym)
+        @seen.delete(args[0].to_sym)
+        @hash.delete(args[0].to_sym)
+        value
       end
     end
 
+    def dig(name, *names)
+      raise TypeError, "#{name} is not a symbol nor a string" unless name.respond_to?(:to_sym)
+      marshal_dump.dig(name.to_sym, *names)
+    end
+
+    def ==(other)
+      other.is_a?(Node) && marshal_dump == other.marshal_dump
+    end
+
+    def eql?(other)
+      other.is_a?(Node) && marshal_dump.eql?(other.marshal_dump)
+    end
+
+    def hash
+      @hash.key?(:hash) ? wrap(:hash) : marshal_dump.hash
+    end
+
     def respond_to_missing?(name, _private = false)
-      @hash.key?(name) || name.to_s.end_with?("=")
+      @hash.key?(name) || name.to_s.end_with?("=") || %i[[] to_h marshal_dump each_pair delete_field].include?(name)
     end
 
     # Old templates find the names of networks with methods(false).
@@ -183,6 +211,7 @@ module BootstrapTemplates
     def initialize(name, data)
       @name = name
       @address = data["address"]
+      @name_without_instances = (data["spec"] || {})["name"]
       @properties = data["properties"] || {}
       @instances = (data["instances"] || []).map { |instance| Instance.new(name, instance) }
     end
@@ -194,7 +223,7 @@ module BootstrapTemplates
       if @instances.length > 1
         raise "link '#{@name}' has #{@instances.length} instances and no address of its own: use its instances, for example link('#{@name}').instances.map(&:address)"
       end
-      @instances.empty? ? nil : @instances[0].address
+      @instances.empty? ? @name_without_instances : @instances[0].address
     end
 
     def inspect
@@ -235,18 +264,28 @@ module BootstrapTemplates
   # Context is what the code in a template sees as self.
   class Context
     include Lookup
-    attr_reader :name, :index, :properties, :raw_properties, :spec
+    attr_reader :name, :index, :raw_properties
 
     UnknownProperty = BootstrapTemplates::UnknownProperty
     UnknownLink = BootstrapTemplates::UnknownLink
 
     def initialize(data, declared)
-      @name = data["job"]["name"]
-      @index = data["index"]
       @links = data["links"] || {}
       @raw_properties = declared || BootstrapTemplates.declared(data)
-      @properties = openstruct(@raw_properties)
-      @spec = openstruct(data)
+      # Only a Director gives templates a spec apart from the properties.
+      @director = data.key?("spec")
+      @facts = @director ? data["spec"].merge("properties" => @raw_properties) : data
+      @name = @facts["job"]["name"]
+      @index = @facts["index"]
+    end
+
+    # Most templates use p alone, and these take longer to make than a file to render.
+    def properties
+      @properties ||= openstruct(@raw_properties)
+    end
+
+    def spec
+      @spec ||= openstruct(@facts, BootstrapTemplates.spec_class)
     end
 
     def link(name)
@@ -267,8 +306,18 @@ module BootstrapTemplates
 
     private
 
-    def openstruct(value)
-      BootstrapTemplates.struct(value)
+    def openstruct(value, kind = OpenStruct)
+      return BootstrapTemplates.struct(value) unless @director
+      case value
+      when Hash
+        begin
+          kind.new(value.map { |key, item| [key, openstruct(item, kind)] }.to_h)
+        rescue NoMethodError # OpenStruct of Ruby 3.0 to 3.2, for a key such as class
+          Node.new(value)
+        end
+      when Array then value.map { |item| openstruct(item, kind) }
+      else value
+      end
     end
 
     def bootstrap_source
@@ -277,6 +326,10 @@ module BootstrapTemplates
   end
 
   class << self
+    # spec_class is the class of a Director's spec. Old templates find the names of
+    # networks with methods(false).
+    attr_reader :spec_class
+
     # answer renders one template. The request has "file" (its name in errors),
     # "template" (base64) and, when it is not that of the last request,
     # "context". The answer has "result" (base64) or "error".
@@ -314,6 +367,7 @@ module BootstrapTemplates
         end
       end
       patch_json
+      patch_openstruct
       patch_objects
       watch_globals
       nil
@@ -393,7 +447,7 @@ module BootstrapTemplates
       source.force_encoding(Encoding::BINARY) unless source.valid_encoding?
       erb = ERB.new(source, :trim_mode => "-")
       erb.filename = file
-      { "result" => [erb.result(scope(data, declared))].pack("m0") }
+      { "result" => [erb.result(scope(source, data, declared))].pack("m0") }
     rescue Exception => error # rubocop:disable Lint/RescueException
       { "error" => describe(error, file, data) }
     ensure
@@ -433,10 +487,12 @@ module BootstrapTemplates
 
     # scope returns the binding for one template. Its class is nobody else's,
     # so methods and constants that the template defines end with it.
-    def scope(data, declared)
+    def scope(source, data, declared)
       own = Class.new(Context)
       own.class_eval("def get_binding; binding; end")
-      own.new(data, declared).get_binding
+      context = own.new(data, declared)
+      %w[properties spec].each { |name| context.public_send(name) if source.include?("@" + name) }
+      context.get_binding
     end
 
     def describe(error, file, data)
@@ -525,6 +581,27 @@ module BootstrapTemplates
           end
         end
         ruby2_keywords(:dump) if respond_to?(:ruby2_keywords, true)
+      end
+    end
+
+    # patch_openstruct makes the JSON of an OpenStruct that of its values, which is what
+    # a template wants that prints one: Ruby's is the text of inspect. A Ruby without
+    # its bundled gems has no OpenStruct.
+    def patch_openstruct
+      begin
+        require "ostruct"
+      rescue LoadError
+        Object.const_set(:OpenStruct, Node)
+      end
+      OpenStruct.class_eval do
+        def to_json(*args)
+          marshal_dump.to_json(*args)
+        end
+      end
+      @spec_class = Class.new(OpenStruct) do
+        def methods(regular = true)
+          regular ? super(regular) : marshal_dump.keys.map(&:to_sym)
+        end
       end
     end
 

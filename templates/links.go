@@ -103,7 +103,9 @@ func (j *Job) consume(l artifact.Link, offers []provided, id string) (link map[s
 		}
 		for _, key := range []string{linkInstances, linkProperties, linkAddress} {
 			if _, ok := m[key]; ok {
-				link, err = j.manual(m, id)
+				if link, err = j.manual(m, id); err == "" && j.Context.Director != nil {
+					link[LinkSpec] = map[string]any{"deployment_name": j.Context.Deployment, "group_name": l.Name + "-" + l.Type}
+				}
 				return link, "", err
 			}
 		}
@@ -179,10 +181,17 @@ func (j *Job) manual(described map[string]any, id string) (map[string]any, strin
 // instance, and with the properties that the provider's spec names.
 func (o provided) resolved(id string) map[string]any {
 	c := o.job.Context.filled(o.job.Name, id)
-	return map[string]any{
+	link := map[string]any{
 		"instance_group": c.Name, linkProperties: o.job.shares(o.link),
 		linkInstances: []any{c.instance()},
 	}
+	if c.Director != nil {
+		link[LinkSpec] = map[string]any{
+			"deployment_name": c.Deployment, "domain": rootDomain, "default_network": c.Director.Network, "group_name": o.name + "-" + o.link.Type,
+			"use_short_dns_addresses": false, "use_link_dns_names": false,
+		}
+	}
+	return link
 }
 
 // shares returns the properties of the job that consumers of a provided link see, among
@@ -228,7 +237,7 @@ func (j *Job) Exported(l artifact.Link) (properties map[string]any, undefined []
 // instance returns the instance as part of a link.
 func (c Context) instance() map[string]any {
 	return map[string]any{
-		"name": c.Name, "id": c.ID, "index": c.Index, "az": c.AZ, "address": c.Address, "bootstrap": c.Bootstrap,
+		"name": c.Name, "id": c.ID, "index": c.Index, "az": text(c.AZ), "address": c.Address, "bootstrap": c.Bootstrap,
 	}
 }
 

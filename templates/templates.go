@@ -89,7 +89,7 @@ type Context struct {
 	Name       string // name of the instance group; empty: the job's name
 	Index      int
 	ID         string // empty: a random ID, the same for all jobs of an engine
-	AZ         string // empty: "unknown"
+	AZ         string // empty: "unknown", or with a Director nil
 	Bootstrap  bool
 	Deployment string
 	Address    string         // empty: spec.address is nil
@@ -113,6 +113,8 @@ type Context struct {
 	// Unlinked has the reasons why consumed links are missing. If it is not nil, the job
 	// gets exactly the links in Links, and none from other jobs.
 	Unlinked map[string]string
+	// Director is set with a cloud config; nil: the context is that of create-env.
+	Director *Director
 	// ReleaseVersion is spec.release.version.
 	ReleaseVersion string
 	// PropertiesPath is where the manifest sets the properties, for example
@@ -263,6 +265,9 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 				return err
 			}
 		}
+		if own, err = job.withLinksFile(own); err != nil {
+			return err
+		}
 		failures = append(failures, failed...)
 		files = append(files, own...)
 	}
@@ -386,78 +391,6 @@ func (e *Engine) ask(ctx context.Context, job *Job, facts func() map[string]any,
 		}
 		return answer{}, &templateError{fmt.Sprintf("the template ended Ruby (%v)", err)}
 	}
-}
-
-// filled returns the context with default values.
-func (c Context) filled(job, id string) Context {
-	c.Name, c.ID, c.AZ = cmp.Or(c.Name, job), cmp.Or(c.ID, id), cmp.Or(c.AZ, "unknown")
-	if c.Networks == nil {
-		c.Networks = map[string]any{"default": map[string]any{"ip": "", "netmask": "", "gateway": ""}}
-	}
-	return c
-}
-
-// facts returns the context in the form that the driver reads.
-func (j *Job) facts(id string) map[string]any {
-	c := j.Context.filled(j.Name, id)
-	defaults := map[string]any{}
-	for _, p := range j.Properties {
-		defaults[p.Name] = p.Default
-	}
-	release := map[string]any{"name": j.Release}
-	if c.ReleaseVersion != "" {
-		release["version"] = c.ReleaseVersion
-	}
-	facts := map[string]any{
-		"name": c.Name, "index": c.Index, "id": c.ID, "az": c.AZ, "bootstrap": c.Bootstrap,
-		"job": map[string]any{"name": j.Name}, "deployment": c.Deployment, "networks": c.Networks,
-		"release":            release,
-		"default_properties": defaults,
-		"global_properties":  c.GlobalProperties,
-		"cluster_properties": c.ClusterProperties,
-		"job_properties":     nil,
-	}
-	if c.JobProperties != nil {
-		facts["job_properties"] = c.JobProperties
-	}
-	if c.Address != "" {
-		facts["address"], facts["ip"] = c.Address, c.Address
-	}
-	if c.Host != "" {
-		facts["address"] = c.Host
-	}
-	if c.PersistentDisk != nil {
-		facts["persistent_disk"] = *c.PersistentDisk
-	}
-	if len(j.links) > 0 {
-		facts["links"] = j.links
-	}
-	return plain(facts).(map[string]any)
-}
-
-// plain converts the keys of YAML maps, of any type, to the text keys of JSON.
-func plain(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key, item := range v {
-			out[key] = plain(item)
-		}
-		return out
-	case map[any]any:
-		out := make(map[string]any, len(v))
-		for key, item := range v {
-			out[fmt.Sprint(key)] = plain(item)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, item := range v {
-			out[i] = plain(item)
-		}
-		return out
-	}
-	return value
 }
 
 // write writes the files below dir, never outside of it.

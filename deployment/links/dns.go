@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"bootstrap/deployment/dns"
+	"bootstrap/templates"
 )
 
 // numbered returns the name by which the link has a number.
@@ -53,6 +54,9 @@ func (d *DNS) use(content map[string]any, p *Provider, network string, asked req
 		if one, ok := list[i].(map[string]any); ok && (wanted || in.Addresses[network] == "") {
 			one["address"] = d.OfLink(in.ID, p.Group, p.numbered(), network)
 		}
+	}
+	if more, ok := content[templates.LinkSpec].(map[string]any); ok {
+		more["use_short_dns_addresses"], more["use_link_dns_names"] = d.Style.Short, d.Style.Links
 	}
 	content["query"] = d.Query(p.Group, p.numbered(), network, ids)
 }

@@ -7,6 +7,7 @@ package links
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"bootstrap/artifact"
@@ -84,6 +85,25 @@ type Connected struct {
 	Shared []Provider // which other deployments may consume
 	// Names has a number for each link; nil if the deployment has no DNS names.
 	Names *dns.Names
+
+	listed []Provider
+}
+
+// ProvidedBy returns the links that the jobs of a group provide, by job, also those that the
+// manifest hides.
+func (c *Connected) ProvidedBy(group string) map[string][]templates.ProvidedLink {
+	all := map[string][]templates.ProvidedLink{}
+	for _, p := range c.listed {
+		if p.Group != group {
+			continue
+		}
+		l := templates.ProvidedLink{Name: p.called(), Type: p.Type}
+		if c.Names != nil && c.Names.Links[p.numbered()] > 0 {
+			l.Group = strconv.Itoa(c.Names.Links[p.numbered()])
+		}
+		all[p.Job] = append(all[p.Job], l)
+	}
+	return all
 }
 
 // Others finds the links that other deployments share.
@@ -124,7 +144,7 @@ func Resolve(deployment string, groups []Group, others Others, names *DNS) (*Con
 	if len(r.problems) > 0 {
 		return nil, &Unresolved{Deployment: deployment, Problems: r.problems}
 	}
-	all := &Connected{Links: r.links, Shared: shared(r.providers)}
+	all := &Connected{Links: r.links, Shared: shared(r.providers), listed: r.listed}
 	if r.names != nil {
 		all.Names = r.names.Names
 	}
@@ -137,6 +157,7 @@ type resolver struct {
 	others     Others
 	names      *DNS // nil: links have addresses
 	providers  []Provider
+	listed     []Provider // all links of jobs, also those that the manifest hides
 	links      []Link
 	problems   []Problem
 	lenient    bool // the manifest is in the style of create-env
@@ -217,6 +238,7 @@ func (r *resolver) resolve(g *Group, job *templates.Job, wanted artifact.Link) L
 		}
 		if asked.manual {
 			link.Content = manual(m)
+			link.Content[templates.LinkSpec] = map[string]any{"deployment_name": r.deployment, "group_name": wanted.Name + "-" + wanted.Type}
 			return link
 		}
 		if asked.deployment != "" && asked.deployment != r.deployment {

@@ -43,7 +43,23 @@ func (p *Provider) content(network string) map[string]any {
 			"name": p.Group, "id": in.ID, "index": in.Index, "az": zone, "bootstrap": in.Bootstrap, "address": in.Addresses[network],
 		})
 	}
-	return map[string]any{"instance_group": p.Group, "properties": p.Properties, "instances": instances}
+	return map[string]any{"instance_group": p.Group, "properties": p.Properties, "instances": instances, templates.LinkSpec: p.spec(network)}
+}
+
+// spec returns what spec.links of templates has besides, as with a Director. A link without
+// instances has its name as address: that leads nowhere, but templates can be rendered.
+func (p *Provider) spec(network string) map[string]any {
+	if p.Job == "" { // a disk
+		return map[string]any{"deployment_name": p.Deployment, "group_name": p.numbered()}
+	}
+	more := map[string]any{
+		"deployment_name": p.Deployment, "domain": dns.Root, "default_network": network, "group_name": p.numbered(),
+		"use_short_dns_addresses": false, "use_link_dns_names": false,
+	}
+	if len(p.Instances) == 0 {
+		more[templates.LinkName] = dns.Name("q-s0", p.Group, network, p.Deployment)
+	}
+	return more
 }
 
 // provided returns the links that the jobs and disks of a group provide.
@@ -71,6 +87,7 @@ func (r *resolver) provided(g *Group) []Provider {
 				r.fail(p.End, undefinedIn(job, undefined))
 				continue
 			}
+			r.listed = append(r.listed, p)
 			if !hidden {
 				all = append(all, p)
 			}

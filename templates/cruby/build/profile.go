@@ -21,16 +21,18 @@ import (
 
 // corpus contains templates with the features that templates of releases use. Each file
 // is a job, whose templates are separated by a line of "%%%". Templates of a file named
-// fails-… fail, and the last one of a file named ends-… ends Ruby.
+// fails-… fail, and the last one of a file named ends-… ends Ruby. Those of a file named
+// director-… have the context of a Director, with OpenStructs.
 //
 //go:embed corpus
 var corpus embed.FS
 
 // The template that is rendered for a profile, and its context.
 const (
-	corpusFiles = "corpus/*.erb"
-	contextFile = "corpus/context.json"
-	goldenFiles = "[^o]*.erb"
+	corpusFiles  = "corpus/*.erb"
+	contextFile  = "corpus/context.json"
+	directorFile = "corpus/director.json"
+	goldenFiles  = "[^o]*.erb"
 )
 
 const separator = "\n%%%\n"
@@ -72,14 +74,10 @@ func profile(ctx context.Context, wasm, memory []byte, library fs.FS, more strin
 		return nil, err
 	}
 	defer m.Close(ctx)
-	facts, err := corpus.ReadFile(contextFile)
-	if err != nil {
+	if err := rehearseAll(ctx, m, corpus, corpusFiles, library); err != nil {
 		return nil, err
 	}
-	if err := rehearseAll(ctx, m, corpus, corpusFiles, library, facts); err != nil {
-		return nil, err
-	}
-	if err := rehearseAll(ctx, m, os.DirFS(more), goldenFiles, library, facts); err != nil {
+	if err := rehearseAll(ctx, m, os.DirFS(more), goldenFiles, library); err != nil {
 		return nil, err
 	}
 	sizes, err := cruby.Functions(wasm)
@@ -92,7 +90,7 @@ func profile(ctx context.Context, wasm, memory []byte, library fs.FS, more strin
 }
 
 // rehearseAll renders the jobs of a folder.
-func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern string, library fs.FS, facts []byte) error {
+func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern string, library fs.FS) error {
 	jobs, err := fs.Glob(from, pattern)
 	if err != nil {
 		return err
@@ -100,6 +98,14 @@ func rehearseAll(ctx context.Context, m *cruby.Module, from fs.FS, pattern strin
 	var errs []error // of all templates: another Ruby may fail in several
 	for _, job := range jobs {
 		text, err := fs.ReadFile(from, job)
+		if err != nil {
+			return err
+		}
+		context := contextFile
+		if strings.HasPrefix(path.Base(job), "director-") {
+			context = directorFile
+		}
+		facts, err := corpus.ReadFile(context)
 		if err != nil {
 			return err
 		}

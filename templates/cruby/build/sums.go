@@ -30,7 +30,7 @@ func (b *builder) profiledFrom(image []string) (string, error) {
 	for _, templates := range []struct {
 		folder  fs.FS
 		pattern string
-	}{{corpus, corpusFiles}, {corpus, contextFile}, {os.DirFS(b.golden()), goldenFiles}} {
+	}{{corpus, corpusFiles}, {corpus, contextFile}, {corpus, directorFile}, {os.DirFS(b.golden()), goldenFiles}} {
 		found, err := fs.Glob(templates.folder, templates.pattern)
 		if err != nil {
 			return "", err
