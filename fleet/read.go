@@ -29,6 +29,7 @@ func Read(ctx context.Context, path string, opts document.Options, outside Outsi
 		return nil, err
 	}
 	opts.Ops, opts.CloudConfigs, opts.CloudProvider, opts.RuntimeConfigs, opts.VarsStore, opts.Generate, opts.Find = nil, nil, "", nil, "", document.Refuse, nil
+	opts.Kind = document.FleetKind
 	f := &Fleet{Path: absolute, Name: nameOf(absolute), Update: defaults()}
 	r := newReader(f, outside.Environment)
 	r.doubt = outside.Doubt

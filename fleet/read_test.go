@@ -361,7 +361,7 @@ func TestTooManyMembers(t *testing.T) {
 	t.Parallel()
 	top := "members:\n- manifest: a.yml\n  table: &t [" + strings.Repeat("{name: x}, ", 1000) + "]\n"
 	r := newReader(&Fleet{Path: "fleet.yml", Members: make([]Member, mostMembers-1)}, nil)
-	d, err := document.Read(t.Context(), "-", document.Options{Stdin: strings.NewReader(strings.Replace(top, "{name: x}, {name: x}, {name: x}", "{name: a}, {name: b}, {name: c}", 1))}, r.read)
+	d, err := document.Read(t.Context(), "-", document.Options{Kind: document.FleetKind, Stdin: strings.NewReader(strings.Replace(top, "{name: x}, {name: x}, {name: x}", "{name: a}, {name: b}, {name: c}", 1))}, r.read)
 	if d != nil || err == nil || !strings.Contains(err.Error(), "this is one member too many: a fleet has at most 100000") || strings.Count(err.Error(), "\n") != 1 {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +40,21 @@ type evaluation struct {
 // an error for files that cannot be read, and records problems of their content in the
 // document.
 func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluation, error) {
+	wanted := cmp.Or(opts.Kind, manifestKind)
+	if byKey && path != "-" {
+		if err := refuseArchive(path, wanted); err != nil {
+			return nil, err
+		}
+	}
 	file, data, err := readDocument(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, keys: &gen.Keys{}, secrets: Secrets{}}
+	if other, found := e.recognized(wanted); byKey && found {
+		e.problems = Problems{other}
+		return e, nil
+	}
 	var errs []error
 	var ops []operation
 	for _, path := range opts.Ops {
@@ -83,6 +94,11 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	e.readUpdateModes()
 	e.converge()
 	if e.store != nil && e.opts.Generate == Write && len(e.incomplete()) > 0 {
+		if !e.store.file.Exists() { // A lost store is reported before what its new one lacks.
+			if err := e.generating(ctx); err != nil {
+				return err
+			}
+		}
 		if err := e.store.acquire(ctx, e.document); err != nil || e.problems.failed() {
 			return err
 		}

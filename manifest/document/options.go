@@ -58,6 +58,8 @@ type Options struct {
 	// StemcellOS returns the operating system that the archive of a stemcell on this machine
 	// names; empty: unknown. nil: archives are not read.
 	StemcellOS func(ctx context.Context, path string) string
+	// Kind is what Read reads, FleetKind; empty: a manifest.
+	Kind string
 	// Several is true if the document describes instances of a deployment with several,
 	// even if it has only one: variables with scope: instance have no value before
 	// Document.For. Documents with several instances are recognized without it.

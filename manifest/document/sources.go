@@ -168,6 +168,9 @@ func (d *document) namedValues(what, path string, data []byte) []entry {
 func CheckValues(what, path string, data []byte) error {
 	var d document
 	d.namedValues(what, path, data)
+	if other, found := notStore(path, data); found {
+		d.problems = Problems{other}
+	}
 	if !d.problems.failed() {
 		return nil
 	}

@@ -51,6 +51,10 @@ func (s *varsStore) read(ctx context.Context, d *document) error {
 		}
 		return nil
 	}
+	if other, found := notStore(s.file.Shown, data); found {
+		d.problems = append(d.problems, other)
+		return nil
+	}
 	for _, e := range d.namedValues("the vars store", s.file.Shown, data) {
 		name, _ := e.key.(string)
 		s.values[name] = &variable{value: e.value, secret: true, origin: "--vars-store " + s.file.Shown}
