@@ -208,7 +208,7 @@ func save(path, manifest string, entries []Entry) error {
 	if err == nil && bytes.Equal(old, data) || err != nil && !slices.ContainsFunc(entries, Entry.Pinned) {
 		return nil
 	}
-	if err := atomicfile.Write(path, data); err != nil {
+	if err := atomicfile.Update(path, data); err != nil {
 		return fmt.Errorf("cannot write the lock file %s: %w", path, err)
 	}
 	return nil

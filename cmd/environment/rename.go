@@ -13,15 +13,17 @@ import (
 	"bootstrap/manifest/document"
 )
 
-// Renamed is a file with flags that names another vars store than before.
+// Renamed is a file with flags in which a value is replaced.
 type Renamed struct {
 	Path string // path of the file
-	To   string // the new vars store as the file names it; empty: none
+	To   string // the new value as the file names it; empty: none
 	text []byte
 }
 
-// storeLine matches the line of the vars store: the key, the value, and the rest.
-var storeLine = regexp.MustCompile(`(?m)^(vars_store[ \t]*:[ \t]+)("[^"\n]*"|'[^'\n]*'|[^\s#'"{[&*|>!%@][^\n#]*?)([ \t]*(?: #[^\n]*)?\r?)$\n?`)
+// line matches the line of a key in a file: the key, the value, and the rest.
+func line(key string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(` + key + `[ \t]*:[ \t]+)("[^"\n]*"|'[^'\n]*'|[^\s#'"{[&*|>!%@][^\n#]*?)([ \t]*(?: #[^\n]*)?\r?)$\n?`)
+}
 
 // Renames returns the files beside a vars store and in this folder that name it. In each,
 // the vars store to replaces it, with the same part before the name; if to is empty, the
@@ -40,17 +42,49 @@ func Renames(from, to string) (list []Renamed, err error) {
 		if f == nil || slices.ContainsFunc(list, named) || !slices.ContainsFunc(f.Values("vars-store"), func(store string) bool { return samePath(store, expanded) }) {
 			continue
 		}
-		r, err := f.renamed(strings.TrimPrefix(to, from), to == "")
+		change := replacement{file: f, key: "vars_store", flag: "vars-store", remove: to == "", value: func(old string) string { return old + strings.TrimPrefix(to, from) }}
+		r, err := change.make()
 		if err != nil {
-			return nil, fmt.Errorf("cannot change vars_store in %s: %w; nothing was changed; write the key as a line of its own, vars_store: PATH", path, err)
+			return nil, err
 		}
 		list = append(list, r)
 	}
 	return list, nil
 }
 
-func (f *File) renamed(end string, without bool) (r Renamed, err error) {
-	real, err := filepath.EvalSymlinks(f.Path) // the target of a link is replaced, not the link
+// NewStateKey returns the file in this folder if it names a state key; the new one replaces
+// it. The list is empty if there is none.
+func NewStateKey(from, to string) (list []Renamed, err error) {
+	f, err := Read(FileName)
+	if err != nil || f == nil || !slices.Contains(f.Values("state-key"), from) {
+		return nil, err
+	}
+	r, err := replacement{file: f, key: "state_key", flag: "state-key", value: func(string) string { return to }}.make()
+	if err != nil {
+		return nil, err
+	}
+	return []Renamed{r}, nil
+}
+
+// replacement is a new value of a key in a file.
+type replacement struct {
+	file      *File
+	key, flag string
+	remove    bool                    // the key is removed
+	value     func(old string) string // returns the new value
+}
+
+// make returns the file with the new value.
+func (c replacement) make() (Renamed, error) {
+	r, err := c.replaced()
+	if err != nil {
+		return r, fmt.Errorf("cannot change %s in %s: %w; nothing was changed; write the key as a line of its own, %s: VALUE", c.key, c.file.Path, err, c.key)
+	}
+	return r, nil
+}
+
+func (c replacement) replaced() (r Renamed, err error) {
+	real, err := filepath.EvalSymlinks(c.file.Path) // the target of a link is replaced, not the link
 	if err != nil {
 		return r, document.Cause(err)
 	}
@@ -58,52 +92,51 @@ func (f *File) renamed(end string, without bool) (r Renamed, err error) {
 	if err != nil {
 		return r, document.Cause(err)
 	}
-	found := storeLine.FindAllSubmatchIndex(text, -1)
+	found := line(c.key).FindAllSubmatchIndex(text, -1)
 	if len(found) != 1 {
 		return r, errors.New("its place is not clear")
 	}
 	at := found[0]
-	value := string(text[at[4]:at[5]])
-	if quote := value[len(value)-1:]; quote == `"` || quote == "'" {
-		end += quote
-		value = value[:len(value)-1]
+	value, quote := string(text[at[4]:at[5]]), ""
+	if q := value[len(value)-1:]; q == `"` || q == "'" {
+		quote, value = q, strings.Trim(value, q)
 	}
-	r = Renamed{Path: f.Path}
-	if without {
+	r = Renamed{Path: c.file.Path}
+	if c.remove {
 		r.text = slices.Concat(text[:at[0]], text[at[1]:])
 	} else {
-		r.To = strings.Trim(value+end, `"'`)
-		r.text = slices.Concat(text[:at[4]], []byte(value+end), text[at[5]:])
+		r.To = c.value(value)
+		r.text = slices.Concat(text[:at[4]], []byte(quote+r.To+quote), text[at[5]:])
 	}
-	return r, r.check(f, without)
+	return r, c.check(r.text)
 }
 
 // check reads the new text and compares it with the old content.
-func (r Renamed) check(before *File, without bool) error {
-	after := reader{File: &File{Path: before.Path}, table: table(), dir: filepath.Dir(before.Path)}
-	if err := document.Check(before.Path, r.text, after.read); err != nil {
+func (c replacement) check(text []byte) error {
+	after := reader{File: &File{Path: c.file.Path}, table: table(), dir: filepath.Dir(c.file.Path)}
+	if err := document.Check(c.file.Path, text, after.read); err != nil {
 		return err
 	}
-	want := slices.Clone(before.Flags)
+	want := slices.Clone(c.file.Flags)
+	if c.remove {
+		want = slices.DeleteFunc(want, func(flag Flag) bool { return flag.Name == c.flag })
+	}
 	for i, flag := range want {
-		if flag.Name == "vars-store" && !without {
-			want[i].Value = flag.Value + filepath.Ext(r.To)
+		if flag.Name == c.flag {
+			want[i].Value = c.value(flag.Value)
 		}
 	}
-	if without {
-		want = slices.DeleteFunc(want, func(flag Flag) bool { return flag.Name == "vars-store" })
-	}
-	if !slices.Equal(after.Flags, want) || after.Manifest != before.Manifest {
+	if !slices.Equal(after.Flags, want) || after.Manifest != c.file.Manifest {
 		return errors.New("its place is not clear")
 	}
 	return nil
 }
 
-// Write writes the file.
+// Write writes the file, which keeps its mode: others may read it.
 func (r Renamed) Write() error {
 	real, err := filepath.EvalSymlinks(r.Path)
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(real, r.text)
+	return atomicfile.Update(real, r.text)
 }

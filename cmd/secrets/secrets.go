@@ -56,7 +56,10 @@ func read(ctx context.Context, f *store.File) ([]byte, error) {
 	case !f.Exists() && f.Argument() != f.Shown:
 		return nil, &document.FileError{Err: fmt.Errorf("%s has no vars store (%w); make it with: bootstrap secrets init %s", f.Shown, fs.ErrNotExist, f.Argument())}
 	case !f.Exists():
-		return nil, &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w", f.Shown, fs.ErrNotExist)}
+		if err := f.Lost(); err != nil {
+			return nil, &document.FileError{Err: err}
+		}
+		return nil, &document.FileError{Err: fmt.Errorf("cannot read the vars store %s: %w; if it was lost, restore it from version control, a backup or a colleague's copy", f.Shown, fs.ErrNotExist)}
 	case !isSealed(f):
 		return nil, &document.FileError{Err: fmt.Errorf("the vars store %s is not encrypted; encrypt it with: bootstrap secrets init --vars-store %s", f.Shown, f.Shown)}
 	}
@@ -248,6 +251,10 @@ func (i Init) rename(files []environment.Renamed, target *store.File, r *Result)
 		if err := f.Write(); err != nil {
 			return fmt.Errorf("cannot write %s, which names the vars store %s: %w; nothing was removed; write %s there, and run the same command again", f.Path, i.Store, document.Cause(err), target.Shown)
 		}
+		if f.To == "" {
+			r.say("%s names no vars store any more: the one of %s is used", f.Path, target.Shown)
+			continue
+		}
 		r.say("%s names %s as its vars store now", f.Path, f.To)
 	}
 	return nil
@@ -276,6 +283,8 @@ func (i Init) store(ctx context.Context, r *Result) error {
 		return &document.FileError{Err: err}
 	case sealed.IsSealed(data):
 		return already(i.Store)
+	case data != nil && len(data) == 0 && strings.HasSuffix(i.Store, store.Suffix):
+		return &document.FileError{Err: fmt.Errorf("%s is empty, so its values are lost: restore an earlier copy of it; or, if no VM uses them, remove the file first", i.Store)}
 	}
 	if err := plain.Lock(ctx); err != nil {
 		return err
@@ -400,9 +409,14 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := f.To
+	before, former := f.To, ""
 	if len(k.Add)+len(k.Remove) == 0 {
 		return listed(&Result{Store: f.Shown, Recipients: before}, "%s is encrypted for %s:"), nil
+	}
+	if k.Store.Team != nil && len(k.Remove) > 0 {
+		if former, err = k.Store.Team.Fingerprint(ctx); err != nil {
+			return nil, err
+		}
 	}
 	f.To = slices.DeleteFunc(slices.Clone(before), func(r string) bool { return r == sealed.WithPassphrase })
 	for _, gone := range k.Remove {
@@ -436,7 +450,9 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		if r.StateKey, err = k.Store.Team.Renewed(ctx); err != nil {
 			return nil, err
 		}
-		r.say("The store is signed with a new state key, %s: write it into bootstrap.yml as state_key, or let the others run: bootstrap state trust %s", r.StateKey, f.Argument())
+		if err := k.writeKey(former, f, r); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case len(k.Remove) > 0 && k.Store.Team != nil:
@@ -445,6 +461,24 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 		r.say("The removed person can still read old copies, such as %s.previous. Rotate important values: bootstrap variables rotate", f.Shown)
 	}
 	return r, nil
+}
+
+// writeKey writes the new state key of a team's store into the bootstrap.yml of this folder,
+// if that names the former one.
+func (k Rekey) writeKey(former string, f *store.File, r *Result) error {
+	files, err := environment.NewStateKey(former, r.StateKey)
+	if err == nil && len(files) > 0 {
+		err = files[0].Write()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the store is signed with a new state key, but bootstrap.yml still names the former one: write state_key: %s into it: %w", r.StateKey, err)
+	case len(files) > 0:
+		r.say("The store is signed with a new state key. %s names it now: %s. Commit that file, or let the others run: bootstrap state trust %s", files[0].Path, r.StateKey, f.Argument())
+	default:
+		r.say("The store is signed with a new state key, %s: write it into bootstrap.yml as state_key, or let the others run: bootstrap state trust %s", r.StateKey, f.Argument())
+	}
+	return nil
 }
 
 // listed adds the recipients to the text for people.

@@ -38,6 +38,8 @@ type Team struct {
 	Rekey func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error
 	// Renewed ends a Rekey that removes somebody, after Save.
 	Renewed func(ctx context.Context) (fingerprint string, err error)
+	// Fingerprint returns that of the state key; empty: there is none yet.
+	Fingerprint func(ctx context.Context) (string, error)
 	// Share writes the state key to the store, encrypted for its readers.
 	Share func(ctx context.Context, to []string) error
 }
@@ -126,13 +128,15 @@ func (c commands) find(ctx context.Context, address string, wait time.Duration, 
 	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error {
 		return instance.RekeyShared(ctx, t, keys, to, removes)
 	}
-	keeps.Renewed = func(ctx context.Context) (string, error) {
-		err := t.KeyRenewed(ctx)
-		if err != nil {
-			return "", err
-		}
+	keeps.Fingerprint = func(ctx context.Context) (string, error) {
 		_, fingerprint, err := t.KeyText(ctx)
 		return fingerprint, err
+	}
+	keeps.Renewed = func(ctx context.Context) (string, error) {
+		if err := t.KeyRenewed(ctx); err != nil {
+			return "", err
+		}
+		return keeps.Fingerprint(ctx)
 	}
 	keeps.Share = func(ctx context.Context, to []string) error { return t.ShareKey(ctx, to, false) }
 	return Place{Path: t.VarsPath(), Team: keeps}, nil

@@ -63,13 +63,13 @@ func RefuseLostStore(st state.State, stateName, shown string, exists, team bool)
 	if exists {
 		return nil
 	}
-	where, restore, fresh := "the vars store "+shown, "restore it, for example from version control or a backup", store.Anew(shown)
+	where, restore, fresh := "the vars store "+shown, "restore it from version control, a backup or a colleague's copy", store.Anew(shown)
 	if team {
-		where, restore, fresh = shown+" has no vars store", "restore vars.yml.age there", "bootstrap secrets init --state "+shown
+		where, restore, fresh = shown+" has no vars store", "restore vars.yml.age there, from an earlier version that the bucket keeps or a backup", "bootstrap secrets init --state "+shown
 	} else {
 		where += " does not exist"
 	}
-	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but according to %s the deployment has %s, which uses its values: no new values are generated; %s, or name the right one with --vars-store; to generate new values, make an empty one: %s", where, stateName, what, restore, fresh)}}
+	return &document.FileError{Err: &store.LostError{Text: fmt.Sprintf("%s, but according to %s the deployment has %s, which uses its values: no new values are generated, because it is lost; %s, or name the right one with --vars-store; only if there is no copy, and the VM may get new values of everything, make an empty one: %s", where, stateName, what, restore, fresh)}}
 }
 
 // UsedAlready returns the variables among names that the VM uses: all of them if the

@@ -34,6 +34,26 @@ func ReplaceBy(path string, write func(io.Writer) error) error {
 	return replace(path, write, func(temp *os.File) error { return dress(temp, path) })
 }
 
+// Update is like Write, but an existing file keeps all of its mode: for files without
+// secrets that others may read.
+func Update(path string, data []byte) error {
+	if InPlace(path) {
+		return overwrite(path, data)
+	}
+	return replace(path, text(data), func(temp *os.File) error {
+		old, err := os.Lstat(path)
+		if err != nil || !old.Mode().IsRegular() {
+			giveToOwnerOf(filepath.Dir(path), temp)
+			return nil
+		}
+		mode := old.Mode().Perm()
+		if !giveLike(temp, old) {
+			mode &^= 0o070 &^ (mode << 3) // another group gets what others have
+		}
+		return temp.Chmod(mode)
+	})
+}
+
 // WriteMode is like Write, but the caller chooses the mode, also of an existing
 // file: for files of an embedded VM.
 func WriteMode(path string, data []byte, mode fs.FileMode) error {
