@@ -43,7 +43,7 @@ type jobs struct {
 	mu     sync.Mutex  // one start, apply or unmonitor at a time
 	booted atomic.Bool // boot puts the jobs under supervision, or has done so
 
-	refused atomic.Bool // the monit files could not be read
+	refused atomic.Pointer[string] // why the monit files could not be read; nil: they were
 
 	health   sync.Mutex // held while the state is recorded
 	recorded string     // the last state that was recorded; empty: none yet
@@ -119,7 +119,11 @@ func (j *jobs) boot() error {
 // monit/job. If it refuses one, no job is supervised: the real monit ends then.
 func (j *jobs) reload() error {
 	err := j.load()
-	j.refused.Store(err != nil)
+	j.refused.Store(nil)
+	if err != nil {
+		why := err.Error()
+		j.refused.Store(&why)
+	}
 	return err
 }
 
@@ -291,10 +295,19 @@ func (j *jobs) state() string {
 	switch {
 	case exists(j.stoppedFile()):
 		return stateStopped
-	case j.refused.Load():
+	case j.refused.Load() != nil:
 		return monit.StateUnknown
 	}
 	return j.supervisor.State()
+}
+
+// note says why no job is supervised; empty: they are.
+func (j *jobs) note() string {
+	why := j.refused.Load()
+	if why == nil {
+		return ""
+	}
+	return "no job is supervised: " + *why
 }
 
 // recordHealth writes the state to a file that jobs read. The real agent does so after

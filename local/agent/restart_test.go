@@ -178,6 +178,9 @@ func TestBadMonitFile(t *testing.T) {
 	if got := m.state().JobState; got != "unknown" {
 		t.Errorf("after a restart of the agent, the state is %s", got)
 	}
+	if got := m.must("get_state", "full"); !strings.Contains(got, "no job is supervised: monit refuses a job's monit file: monit/job/0000_web.monitrc:1: ") {
+		t.Errorf("the state does not say why: %s", got)
+	}
 	m.must("apply", m.specOf(map[string]files{"web": daemon("web")}))
 	m.must("start")
 	m.awaitState("running")

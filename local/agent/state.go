@@ -35,6 +35,9 @@ func (a *embeddedAgent) getState(ctx context.Context, c *call) (any, error) {
 	if filter == "full" {
 		value.Vitals = vitalsOf(a.vm, a.disks)
 		value.VM.Notes = notesOf(a.vm)
+		if note := a.jobs.note(); note != "" {
+			value.VM.Notes = append(value.VM.Notes, note)
+		}
 		for _, f := range a.disks.fullnesses(ctx) {
 			f.addTo(value.Vitals)
 			if note := f.note(); note != "" {
