@@ -23,9 +23,9 @@ func newValidate(c *cli.Console) *cobra.Command {
 		Use:   "validate MANIFEST",
 		Short: "Check a manifest without deploying it",
 		Long: `Validate checks a manifest with its operations and variables, also against the
-releases and the stemcell on this machine, and renders the templates. It generates
-nothing, connects only to the stores that --state and --links-from name, and says what
-it could not check.`,
+releases and the stemcell on this machine, renders the templates, and reads the monit
+files as monit does. It generates nothing, connects only to the stores that --state and
+--links-from name, and says what it could not check.`,
 		Example: "  bootstrap validate bosh.yml -o docker/cpi.yml -l vars.yml --vars-store creds.yml",
 		Args:    cli.OneManifest,
 		RunE: func(cmd *cobra.Command, args []string) error {
