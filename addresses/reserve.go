@@ -12,7 +12,7 @@ import (
 // the ledger adds those that it has recorded.
 func (l *Ledger) Decide(ctx context.Context, networks []network.Network, instances []network.Instance) (outcomes []network.Outcome, err error) {
 	err = l.repository.transact(ctx, false, func(t records) error {
-		outcomes, _, err = l.decide(t, networks, instances)
+		outcomes, _, err = l.decide(ctx, t, networks, instances)
 		return err
 	})
 	return outcomes, err
@@ -27,7 +27,7 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 	since := l.now()
 	err = l.repository.transact(ctx, true, func(t records) error {
 		var claimed [][]network.Reservation
-		outcomes, claimed, err = l.decide(t, networks, instances)
+		outcomes, claimed, err = l.decide(ctx, t, networks, instances)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (l *Ledger) Reserve(ctx context.Context, run string, networks []network.Net
 }
 
 // decide also returns the addresses of the instances that the ledger does not contain.
-func (l *Ledger) decide(t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, [][]network.Reservation, error) {
+func (l *Ledger) decide(ctx context.Context, t records, networks []network.Network, instances []network.Instance) ([]network.Outcome, [][]network.Reservation, error) {
 	instances, claimed := slices.Clone(instances), make([][]network.Reservation, len(instances))
 	was := make([]string, len(instances))
 	for i, in := range instances {
@@ -83,7 +83,7 @@ func (l *Ledger) decide(t records, networks []network.Network, instances []netwo
 			networks[i].Scope = networks[i].Name
 		}
 	}
-	outcomes, err := network.Decide(networks, instances, t)
+	outcomes, err := network.Decide(ctx, networks, instances, t)
 	for i, outcome := range outcomes {
 		outcomes[i].Was = was[i]
 		for j, change := range outcome.Changes {

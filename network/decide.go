@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,13 +15,16 @@ import (
 // address if the rules allow that. Static addresses are reserved as requested; for all
 // others, the lowest free address is chosen. No instance gets an address that another one
 // gives up in the same decision. A refusal is a *Refused; other errors are those of the
-// ledger.
-func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
-	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances))}
+// ledger, and of ctx.
+func Decide(ctx context.Context, networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
+	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances)), free: map[freeIn]*freeList{}}
 	for _, in := range instances {
 		d.held = append(d.held, in.Held...)
 	}
 	for i := range instances {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
 		in := &instance{Instance: &instances[i]}
 		d.instances[i] = in
 		if err := d.prepare(in); err != nil {
@@ -43,6 +47,9 @@ func Decide(networks []Network, instances []Instance, taken Taken) ([]Outcome, e
 	// with the same range takes one of them.
 	for _, static := range []bool{true, false} {
 		for _, in := range d.instances {
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
 			for i := range in.wants {
 				w := &in.wants[i]
 				if w.done || w.static.IsValid() != static {
@@ -68,6 +75,7 @@ type decider struct {
 	instances []*instance
 	held      []Reservation // all reservations of the instances
 	chosen    []Reservation // new reservations of this decision
+	free      map[freeIn]*freeList
 }
 
 // instance is the state of an instance during the decision.

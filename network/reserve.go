@@ -137,15 +137,15 @@ func (d *decider) lowest(n *Network, zone string) (netip.Prefix, bool, error) {
 			continue
 		}
 		if n.Type == VIP {
-			for _, list := range ascending(s.Static) {
-				block, ok, err := d.lowestOf(n.Scope, list, list[0].From().BitLen())
+			for part, list := range ascending(s.Static) {
+				block, ok, err := d.lowestOf(freeIn{n.Scope, s, part}, list, list[0].From().BitLen())
 				if ok || err != nil {
 					return block, ok, err
 				}
 			}
 			continue
 		}
-		block, ok, err := d.lowestOf(n.Scope, s.automatic(), s.bits())
+		block, ok, err := d.lowestOf(freeIn{n.Scope, s, 0}, nil, s.bits())
 		if ok || err != nil {
 			return block, ok, err
 		}
@@ -166,24 +166,76 @@ func ascending(list []netipx.IPRange) [][]netipx.IPRange {
 	return parts
 }
 
+// freeIn names a list of addresses from which automatic ones are chosen.
+type freeIn struct {
+	scope  string
+	subnet *Subnet
+	part   int // of the list static of a vip network
+}
+
+// freeList has the addresses of such a list that are reserved neither by an instance nor in
+// this decision. Making it for each instance would take quadratic time.
+type freeList struct {
+	ranges []netipx.IPRange // ascending
+	seen   int              // how many of the chosen reservations are not in it
+}
+
 // lowestOf returns the lowest block that is reserved neither in the ledger nor in this
-// decision, and that no instance holds.
-func (d *decider) lowestOf(scope string, in []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
-	var b netipx.IPSetBuilder
-	for _, r := range in {
-		b.AddRange(r)
+// decision, and that no instance holds. list are the addresses; nil: those of the subnet
+// for automatic ones.
+func (d *decider) lowestOf(of freeIn, list []netipx.IPRange, bits int) (netip.Prefix, bool, error) {
+	f := d.free[of]
+	if f == nil {
+		if list == nil {
+			list = of.subnet.automatic()
+		}
+		var b netipx.IPSetBuilder
+		for _, r := range list {
+			b.AddRange(r)
+		}
+		for _, r := range d.held {
+			if r.Scope == of.scope {
+				b.RemovePrefix(r.Block)
+			}
+		}
+		set, _ := b.IPSet()
+		f = &freeList{ranges: set.Ranges()}
+		d.free[of] = f
 	}
-	for _, r := range slices.Concat(d.held, d.chosen) {
-		if r.Scope == scope {
-			b.RemovePrefix(r.Block)
+	for ; f.seen < len(d.chosen); f.seen++ {
+		if r := d.chosen[f.seen]; r.Scope == of.scope {
+			f.remove(netipx.RangeOfPrefix(r.Block))
 		}
 	}
-	set, _ := b.IPSet()
-	ranges := set.Ranges()
-	if len(ranges) == 0 {
+	if len(f.ranges) == 0 {
 		return netip.Prefix{}, false, nil
 	}
-	return d.taken.LowestFree(scope, ranges, bits)
+	return d.taken.LowestFree(of.scope, f.ranges, bits)
+}
+
+// remove removes a range from the list.
+func (f *freeList) remove(gone netipx.IPRange) {
+	at, _ := slices.BinarySearchFunc(f.ranges, gone.From(), func(r netipx.IPRange, addr netip.Addr) int { return r.To().Compare(addr) })
+	for at < len(f.ranges) && f.ranges[at].From().Compare(gone.To()) <= 0 {
+		r := f.ranges[at]
+		var rest []netipx.IPRange
+		if r.From().Less(gone.From()) {
+			rest = append(rest, netipx.IPRangeFrom(r.From(), gone.From().Prev()))
+		}
+		if gone.To().Less(r.To()) {
+			rest = append(rest, netipx.IPRangeFrom(gone.To().Next(), r.To()))
+		}
+		switch {
+		case len(rest) == 0 && at == 0: // the usual case, without moving the others
+			f.ranges = f.ranges[1:]
+		case len(rest) == 1:
+			f.ranges[at] = rest[0]
+			at++
+		default:
+			f.ranges = slices.Replace(f.ranges, at, at+1, rest...)
+			at += len(rest)
+		}
+	}
 }
 
 // noCapacity returns the error for a network without a free address.
