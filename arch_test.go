@@ -1257,7 +1257,7 @@ func TestWhoMakesValues(t *testing.T) {
 
 // Dates for people have one form, and dates for programs have one form.
 func TestOneFormOfDates(t *testing.T) {
-	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go"} // the dates of the CPI, in the form of create-env, and of man pages
+	other := []string{"deployer/work.go", "deployer/disk.go", "cmd/pages/man.go", "local/monit/control.go"} // the dates of the CPI, in the form of create-env, of man pages, and of monit
 	sources(t, func(fset *token.FileSet, path string, f *ast.File) {
 		path = filepath.ToSlash(path)
 		if strings.HasPrefix(path, ".ci/release") || strings.HasPrefix(path, "local/agent") || strings.HasPrefix(path, "artifact") || strings.HasPrefix(path, "state/team/teamtest") || path == "cmd/ui/json.go" || slices.Contains(other, path) {

@@ -69,6 +69,10 @@ func newPlugin(c *cli.Console) *cobra.Command {
 		return bpm.Run(ctx, bpm.Call{Args: args, Root: c.Getenv("VCAP_ROOT"), Version: cli.Version(), Stdout: c.Stdout, Stderr: c.Stderr}), nil
 	})
 	wrapper.DisableFlagParsing = true
+	control := part("monit COMMAND [NAME]", "The program monit in an embedded VM", cobra.ArbitraryArgs, func(ctx context.Context, args []string) (int, error) {
+		return localagent.Monit(ctx, localagent.MonitCall{Args: args, Root: c.Getenv("VCAP_ROOT"), Stdout: c.Stdout, Stderr: c.Stderr}), nil
+	})
+	control.DisableFlagParsing = true
 	var cache, socket string
 	ruby := part("templates --cache FOLDER", "The embedded Ruby: requests on stdin or a socket, and answers", cli.NoArgs, func(ctx context.Context, _ []string) (int, error) {
 		if socket != "" {

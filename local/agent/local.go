@@ -155,6 +155,9 @@ func (a *embeddedAgent) run(ctx context.Context) error {
 	if err := a.jobs.boot(); err != nil {
 		return err
 	}
+	if err := errors.Join(provideStemcell(a.vm), a.serveMonit(ctx)); err != nil {
+		a.log.Warn("jobs cannot call monit", "cause", err)
+	}
 	for tries := listenAtBoot; ; tries = listenAtRestart {
 		err := a.serve(ctx, tries)
 		switch {
