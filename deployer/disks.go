@@ -101,6 +101,7 @@ func (r *diskRecord) attach(context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.warnOfZone(orphan)
 	if orphan.Name != "" {
 		return r.attachNamed(orphan)
 	}

@@ -1,11 +1,13 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest/document"
@@ -96,18 +98,27 @@ func (r *diskRecord) takeOrphan() error {
 			return err
 		}
 		o, err := orphanOf(has, r.cid)
-		switch {
-		case err != nil:
+		if err != nil {
 			continue
-		case other.Zone != of.Instance.Zone:
-			r.t.Out.Warning(fmt.Sprintf("disk %s was made in the zone %q, and %s is in %q: the cloud may refuse to attach it", r.cid, other.Zone, of.Instance.Name(), of.Instance.Zone))
 		}
+		o.Zone = cmp.Or(o.Zone, other.Zone)
 		return r.t.State.Update(func(st *state.State) error {
 			st.Own.Orphans = append(st.Own.Orphans, o)
 			return nil
 		})
 	}
 	return nil
+}
+
+// warnOfZone warns of an orphan from another zone than that of the instance.
+func (r *diskRecord) warnOfZone(o state.Orphan) {
+	name, zone := "the instance", r.t.State.Get().Own.Zone
+	if of := r.t.From.Of; of != nil {
+		name, zone = of.Instance.Name(), of.Instance.Zone
+	}
+	if o.Zone != "" && zone != "" && o.Zone != zone {
+		r.t.Out.Warning(fmt.Sprintf("disk %s was made in the zone %q, and %s is in %q: the cloud may refuse to attach it", o.CID, o.Zone, name, zone))
+	}
 }
 
 // confirmDelete asks before orphans are deleted.
@@ -146,6 +157,31 @@ func (ds *disks) whyUnused(st state.State) string {
 		return fmt.Sprintf("its data was migrated to disk %s", plan.CurrentDisk(st))
 	}
 	return "kept with --keep-old-disk; disk " + plan.CurrentDisk(st) + " is in use instead"
+}
+
+// keptFor returns the orphans of deleted instances that had the group and index of an
+// instance, without those that other instances use.
+func (ds *disks) keptFor(of *instance.Member) ([]state.Orphan, error) {
+	var list []state.Orphan
+	for _, former := range of.Record.Former {
+		if former.Name() != of.Instance.Name() {
+			continue
+		}
+		st, _, err := file.Read(of.Record.StatePath(former), ds.rec.Env.Home)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range st.Own.Orphans {
+			_, used, err := ds.usedBySibling(o.CID)
+			if err != nil {
+				return nil, err
+			}
+			if !used {
+				list = append(list, o)
+			}
+		}
+	}
+	return list, nil
 }
 
 // usedBySibling returns the instance of the deployment whose state has the disk in use.

@@ -125,6 +125,12 @@ func (r *run) wishes() (plan.Wishes, error) {
 		Asked:     r.asked.Asked,
 		Places:    plan.Places(m),
 	}
+	if of := r.t.From.Of; of != nil {
+		w.Several = of.Instance.Name()
+		if w.Kept, err = r.disks.keptFor(of); err != nil {
+			return w, err
+		}
+	}
 	if r.in.Deployment != nil {
 		w.DNSFirst = r.jobs.numbers() != nil
 		w.DNS = w.DNS || w.DNSFirst

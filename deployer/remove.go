@@ -85,7 +85,11 @@ func (ds *disks) keepInUse(_ context.Context, s plan.Step) error {
 		return nil
 	})
 	if err == nil {
-		ds.rec.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST %s` makes the next deploy use it", d.CID, d.CID))
+		of := ""
+		if several := ds.rec.From.Of; several != nil {
+			of = " --instance " + several.Instance.Name()
+		}
+		ds.rec.Out.Info(fmt.Sprintf("Disk '%s' is kept; `bootstrap disks attach MANIFEST%s %s` makes the next deploy use it", d.CID, of, d.CID))
 	}
 	return err
 }

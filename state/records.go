@@ -128,7 +128,7 @@ func (s *State) Orphan(d Disk, why string, now time.Time) {
 	}
 	s.Own.Orphans = append(s.Own.Orphans, Orphan{
 		CID: d.CID, Size: d.Size, CloudProperties: nonNil(d.CloudProperties),
-		Since: now.UTC().Truncate(time.Second), Why: why, Name: name, VM: vm,
+		Since: now.UTC().Truncate(time.Second), Why: why, Name: name, VM: vm, Zone: s.Own.Zone,
 	})
 }
 

@@ -182,6 +182,8 @@ type Orphan struct {
 	Name            string         `json:"name,omitempty"` // that a named disk had
 	// VM is the CID of the VM to which a named disk was still attached.
 	VM string `json:"vm,omitempty"`
+	// Zone is the availability zone of the instance that used the disk last; empty: unknown.
+	Zone string `json:"zone,omitempty"`
 
 	unknown *more
 }

@@ -90,6 +90,11 @@ func (r *Reports) completedEvents(pass func(report.Event)) func(report.Event) {
 	return func(e report.Event) {
 		if e.Kind != report.Log {
 			e.Message, e.Error = r.complete(e.Message), r.complete(e.Error)
+			if e.Plan != nil {
+				for i, text := range e.Plan.Warnings {
+					e.Plan.Warnings[i] = r.complete(text)
+				}
+			}
 		}
 		pass(e)
 	}

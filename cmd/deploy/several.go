@@ -157,6 +157,11 @@ type planOutput struct {
 
 // show prints a plan.
 func (s *several) show(p *deployment.Plan) error {
+	for i := range p.Rows {
+		for j, text := range p.Rows[i].Warnings {
+			p.Rows[i].Warnings[j] = s.c.WithTarget(text)
+		}
+	}
 	if events := s.c.Events(); events != nil {
 		events.Print("instances", p)
 	}

@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -174,7 +176,7 @@ func newDisksAttach(c *cli.Console) *cobra.Command {
 		Long: `Attach makes an orphaned disk the current disk again; the next deploy attaches it. It
 refuses while another disk is the current one. With several instances, it attaches any
 orphaned disk of the deployment to the instance that is named, whose current disk
-becomes an orphan.`,
+becomes an orphan. An instance that was deleted is created again by the next deploy.`,
 		Example: "  bootstrap disks attach manifest.yml disk-6b7c && bootstrap deploy manifest.yml\n  bootstrap disks attach cluster.yml web/1 disk-6b7c && bootstrap deploy cluster.yml",
 	}, attachDisk, func(cmd *cobra.Command, opts *deployer.Options) {
 		environment.AddFlag(cmd.Flags(), &opts.Inputs.FlagsFile)
@@ -210,6 +212,71 @@ func attachDisk(ctx context.Context, opts deployer.Options) error {
 		return err
 	}
 	return instances.DropAttached(ctx, opts, all)
+}
+
+// attachToFormer attaches an orphan to an instance that was deleted with its disks kept: the
+// next deploy creates the instance again, with its id. done is false if the options name
+// another instance.
+func attachToFormer(cmd *cobra.Command, c *cli.Console, opts deployer.Options) (done bool, err error) {
+	named := opts.Options
+	named.Instance = ""
+	of := opts
+	of.Options = named
+	all, _, err := severalRecorded(cmd.Context(), c, &of)
+	if all == nil || err != nil {
+		return err != nil, err
+	}
+	if _, found := all.Find(opts.Instance); found || formerOf(all, opts) == nil {
+		return false, nil
+	}
+	return true, c.Deployment(cmd.Context(), of, func(ctx context.Context, of deployer.Options) error {
+		unlock, err := instances.Lock(ctx, all.Dir(), of)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		all, err := of.LoadRecord(all.Dir()) // Another run may have changed it before the lock.
+		if err != nil {
+			return err
+		}
+		one := of
+		one.Instance, one.Disk = opts.Instance, opts.Disk
+		former := formerOf(all, one)
+		if _, found := all.Find(opts.Instance); found || former == nil {
+			return errors.New("another run has changed the instances of the deployment: run the same command again")
+		}
+		// The record is written first: after a kill, the same command continues.
+		in := all.Revive(former.ID)
+		if err := all.Save(); err != nil {
+			return err
+		}
+		err = one.Select(all, in)
+		if err == nil {
+			err = deployer.AttachDisk(ctx, one)
+		}
+		if err != nil {
+			all.Retire(in.ID)
+			return errors.Join(err, all.Save())
+		}
+		return instances.DropAttached(ctx, of, all)
+	})
+}
+
+// formerOf returns the deleted instance that the options name, of several the one with the
+// disk, or the one that was deleted last; nil: there is none.
+func formerOf(all *record.Record, opts deployer.Options) *record.Instance {
+	var found *record.Instance
+	for _, in := range all.Former {
+		if opts.Instance != in.Name() && opts.Instance != in.Group+"/"+in.ID {
+			continue
+		}
+		st, _, err := file.Read(all.StatePath(in), opts.Home)
+		if err == nil && slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.CID == opts.Disk }) {
+			return in
+		}
+		found = in
+	}
+	return found
 }
 
 func newDisksDelete(c *cli.Console) *cobra.Command {
@@ -374,6 +441,11 @@ func aboutDisk(c *cli.Console, cmd *cobra.Command, run func(context.Context, dep
 		opts.Inputs.Lenient = true
 		if cmd.Name() == "delete" {
 			if done, err := deleteOfSeveral(cmd, c, opts); done {
+				return err
+			}
+		}
+		if cmd.Name() == "attach" && opts.Instance != "" {
+			if done, err := attachToFormer(cmd, c, opts); done {
 				return err
 			}
 		}

@@ -291,12 +291,7 @@ func (d *Decision) warn(c *Choice, x Details) {
 			add(Reason{Cause: DataStays, Subject: n.Name, Why: n.Why})
 		}
 	}
-	for _, o := range st.Own.Orphans {
-		again := func(n NamedWork) bool { return n.Action == Create && n.Name == o.Name }
-		if disk.Action == Create && o.Name == "" || slices.ContainsFunc(d.Named, again) {
-			add(Reason{Cause: OrphanStays, Subject: o.CID, To: o.Why})
-		}
-	}
+	d.warnOfOrphans(c)
 	if vm.Action == Replace && !d.Swap && f.Answers && asksOtherVM(w, st) {
 		add(Reason{Cause: NoWayBack, Subject: vm.Name})
 	}
@@ -311,6 +306,26 @@ func (d *Decision) warn(c *Choice, x Details) {
 	}
 	for _, text := range x.Notes {
 		add(Reason{Cause: Warned, To: text})
+	}
+}
+
+// warnOfOrphans adds a warning for each kept disk that could be used in place of a new, empty
+// one.
+func (d *Decision) warnOfOrphans(c *Choice) {
+	for _, o := range slices.Concat(c.st.Own.Orphans, c.w.Kept) {
+		again := func(n NamedWork) bool { return n.Action == Create && n.Name == o.Name }
+		if (c.Disk.Action != Create || o.Name != "") && !slices.ContainsFunc(d.Named, again) {
+			continue
+		}
+		why := o.Why
+		if o.Zone != "" && c.w.Zone != "" && o.Zone != c.w.Zone {
+			why += "; it was made in the zone " + o.Zone
+		}
+		of := ""
+		if c.w.Several != "" {
+			of = " --instance " + c.w.Several
+		}
+		d.Warnings = append(d.Warnings, Reason{Cause: OrphanStays, Subject: o.CID, From: of, To: why})
 	}
 }
 

@@ -187,7 +187,7 @@ var words = map[Cause]string{
 	Shrinks:       "disk {subject} shrinks from {from} to {to} MiB: what does not fit cannot be moved",
 	DataMoves:     "the data of disk {subject} moves to a new disk: {why}",
 	ResizeOrMove:  "disk {subject} is resized if the CPI can do that, else its data is migrated to a new one: {why}",
-	OrphanStays:   "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: bootstrap disks attach makes the next deploy use the orphan instead",
+	OrphanStays:   "a new, empty disk is created, and disk {subject} ({to}) stays an orphan: `bootstrap disks attach MANIFEST{from} {subject}` before the deploy makes it use the orphan instead",
 	DataStays:     "the data of named disk {subject} is not copied to the new one: {why}; the old one is kept as an orphan",
 	NoWayBack:     "VM {subject} is deleted before the new one is created: if the CPI then refuses to create the new one (for example because its cloud_properties are wrong), the old one cannot be brought back; the disk is kept, and the service is down until a deploy succeeds",
 	NotStopped:    "the jobs on VM {subject} are not stopped, and its disk is not unmounted: {why}",

@@ -27,6 +27,9 @@ type Wishes struct {
 	Disk      *manifest.DiskPool
 	Named     []manifest.NamedDisk
 	Zone      string // zone of the instance; empty: it has none
+	Several   string // GROUP/INDEX of the instance of a manifest with several; empty: it is the only one
+	// Kept are orphans of deleted instances that had the same group and index.
+	Kept      []state.Orphan
 	Director  bool   // the manifest has a cloud config, and not create-env's style
 	Dynamic   bool   // only the VM knows its address
 	NoAddress bool   // and the VM has not reported it yet

@@ -18,6 +18,16 @@ func (r *Record) Retire(id string) {
 	r.Former = append(r.Former, &former)
 }
 
+// Revive makes a former instance an instance again, without a VM: its disk is to be used.
+func (r *Record) Revive(id string) *Instance {
+	i := slices.IndexFunc(r.Former, func(in *Instance) bool { return in.ID == id })
+	in := r.Former[i]
+	r.Former = slices.Delete(r.Former, i, i+1)
+	in.Going, in.Disk = "", true
+	r.Instances = append(r.Instances, in)
+	return in
+}
+
 // Needed reports whether the record has an instance or a former one.
 func (r *Record) Needed() bool { return len(r.Instances)+len(r.Former) > 0 }
 
