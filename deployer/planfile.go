@@ -9,6 +9,7 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/failure"
+	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -76,6 +77,14 @@ func (p *PlanFile) checkInputs(ctx context.Context, req *instance.Request) error
 	if digest != p.Inputs {
 		return &plan.MovedError{What: "the manifest, its operations or its variables have changed since the plan was made"}
 	}
+	return OfAnotherThan(ctx, p.Deployment, req.From.Manifest, req.From.Inputs)
+}
+
+// OfAnotherThan is OfAnother before the manifest is read, which generates variables.
+func OfAnotherThan(ctx context.Context, saved, path string, inputs document.Options) error {
+	if name, known := manifest.NameOf(ctx, path, inputs); known {
+		return OfAnother(saved, name)
+	}
 	return nil
 }
 
@@ -105,10 +114,22 @@ func (p *PlanFile) checkDeployment(req *instance.Request) error {
 	return nil
 }
 
-// checkPlan returns an error if the saved plan differs from the plan that was made now.
-func (p *PlanFile) checkPlan(st state.State, found bool, now plan.Plan) error {
+// OfAnother refuses a saved plan that names another deployment than the manifest.
+func OfAnother(saved, now string) error {
+	if saved == now {
+		return nil
+	}
+	return &plan.MovedError{What: fmt.Sprintf("it was made for the deployment %q, and the manifest is of %q", saved, now)}
+}
+
+// checkPlan returns an error if the saved plan differs from the plan that was made now for
+// the deployment with the name.
+func (p *PlanFile) checkPlan(name string, st state.State, found bool, now plan.Plan) error {
 	if p == nil {
 		return nil
+	}
+	if err := OfAnother(p.Deployment, name); err != nil {
+		return err
 	}
 	switch {
 	case p.Installation == "" && found, p.Installation != "" && p.Installation != st.InstallationID:
@@ -128,6 +149,9 @@ func (p *PlanFile) checkPlan(st state.State, found bool, now plan.Plan) error {
 // Moved refuses the saved plan of an instance, by its name for people, if now, which was
 // made later, differs.
 func (p PlanFile) Moved(name string, now PlanFile) error {
+	if err := OfAnother(p.Deployment, now.Deployment); err != nil {
+		return err
+	}
 	switch {
 	case p.Installation != now.Installation:
 		return &plan.MovedError{What: name + " has another state file"}

@@ -428,7 +428,7 @@ func (r *run) announcePlan(ctx context.Context) error {
 	if err := r.makePlan(ctx); err != nil {
 		return err
 	}
-	if err := r.asked.Planned.checkPlan(r.t.State.Get(), r.t.State.Found(), r.plan); err != nil {
+	if err := r.asked.Planned.checkPlan(r.t.About.Name, r.t.State.Get(), r.t.State.Found(), r.plan); err != nil {
 		return err
 	}
 	if err := r.emitPlan(ctx); err != nil {

@@ -71,7 +71,7 @@ func (s *Saved) CheckInputs(ctx context.Context, opts deployer.Options, old *rec
 	if digest != s.Inputs {
 		return &plan.MovedError{What: "the manifest, its operations or its variables have changed since the plan was made"}
 	}
-	return nil
+	return deployer.OfAnotherThan(ctx, s.Deployment, opts.Manifest, opts.Inputs)
 }
 
 // id returns the id that a new instance has in the plan; empty: it has none.
@@ -90,6 +90,11 @@ func (s *Saved) id(name string) string {
 func (s *Saved) Check(p *Plan, draft *Draft) error {
 	if s == nil {
 		return nil
+	}
+	for _, name := range []string{s.Deployment, s.Plan.Deployment} {
+		if err := deployer.OfAnother(name, p.Deployment); err != nil {
+			return err
+		}
 	}
 	for _, in := range draft.Record.Instances {
 		i := slices.IndexFunc(s.Instances, func(was *record.Instance) bool { return was.ID == in.ID })

@@ -82,6 +82,28 @@ func LacksCloudConfig(ctx context.Context, path string, given document.Options) 
 	return lacks
 }
 
+// NameOf returns the name of the deployment of a manifest, without asking the sources of
+// variables; known is false if they may decide it.
+func NameOf(ctx context.Context, path string, given document.Options) (name string, known bool) {
+	if _, ok := regularFile(path); !ok {
+		return "", false
+	}
+	for _, ops := range given.Ops {
+		if _, ok := regularFile(ops); !ok {
+			return "", false
+		}
+	}
+	opts := withVariables(given)
+	opts.Generate = document.Plan
+	// The command reads the manifest again, and reports problems.
+	_, _ = document.Read(ctx, path, opts, func(top document.Value) {
+		at := top.Get("name")
+		name, known = at.Required("the name of the deployment")
+		known = known && !at.Unsettled()
+	})
+	return name, known
+}
+
 // withVariables returns the options for the values of variables that can be read twice, and
 // without keys, which may be asked for.
 func withVariables(given document.Options) document.Options {
