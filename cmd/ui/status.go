@@ -119,6 +119,9 @@ func jobsText(c *observe.Condition) string {
 		return "none yet: nothing was applied to this VM"
 	}
 	text := orDash(c.JobState)
+	if c.JobState == "running" && !c.Finished && !c.Stopped && len(c.Processes) == 0 {
+		text = "no process yet" // agents call that running, too
+	}
 	if c.Stopped {
 		text += ", stopped on purpose"
 	}

@@ -12,7 +12,9 @@ import (
 
 	"bootstrap/agent"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/plan"
 	"bootstrap/deployer/report"
+	"bootstrap/deployer/timeline"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -44,6 +46,7 @@ type Condition struct {
 	Addresses  []SeenAddress `json:"addresses"`          // addresses of the instance
 	LastDeploy *time.Time    `json:"deployed"`           // null: the time is not recorded
 	Finished   bool          `json:"finished"`           // the last deploy finished
+	Failed     *SeenFailure  `json:"failed,omitempty"`   // how the last deploy ended that did not finish, if this machine ran it
 	Idle       bool          `json:"idle"`               // no deploy was interrupted: everything was deleted, or nothing was ever created
 	Stemcells  []SeenRecord  `json:"stemcells"`          // uploaded stemcells
 	Releases   []SeenRecord  `json:"releases"`           // releases of the last deploy
@@ -96,6 +99,14 @@ type SeenDisk struct {
 	Why        string     `json:"why,omitempty"`     // why it is an orphan
 }
 
+// SeenFailure is a run that failed or was interrupted.
+type SeenFailure struct {
+	Command string          `json:"command"`
+	Step    string          `json:"step"` // in which it ended
+	Status  timeline.Status `json:"status"`
+	At      time.Time       `json:"at"`
+}
+
 // SeenCall is a CPI call whose result is unknown.
 type SeenCall struct {
 	Method  string    `json:"method"`
@@ -121,6 +132,7 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	if err != nil {
 		return nil, err
 	}
+	defer r.Env.Close() // Reading the manifest may have opened it.
 	c := &Condition{
 		Kind: "status", StateFile: r.From.StateName(r.StatePath), InstallationID: st.InstallationID, Group: st.Own.Group,
 		Problems: []string{}, Notes: []string{}, Jobs: []string{}, Processes: []SeenProcess{}, Health: []SeenHealth{}, Addresses: []SeenAddress{},
@@ -139,6 +151,9 @@ func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*C
 	}
 	c.Deployment, c.Group, c.Index = r.About.Name, cmp.Or(c.Group, r.About.Group), r.About.Index
 	c.addRecords(st)
+	if !c.Finished && c.VM != nil {
+		c.Failed = failedRun(r.Folder().Timelines())
+	}
 	running := InProgress(ctx, r.From, r.StatePath)
 	c.addUnfinished(st, running != "")
 	how := r.Agents.Recall(st.CurrentVMCID)
@@ -303,6 +318,32 @@ func (c *Condition) judgeDeploy(running string) {
 	case c.VM == nil:
 		c.problem("there is no VM")
 	case !c.Finished:
-		c.problem(`the last deploy did not finish; "bootstrap deploy MANIFEST" continues it`)
+		how := ""
+		if f := c.Failed; f != nil {
+			ended := "failed"
+			if f.Status == timeline.Interrupted {
+				ended = "was interrupted"
+			}
+			how = fmt.Sprintf(" (the step %q %s on %s)", f.Step, ended, report.Minute(f.At))
+			if plan.Kind(f.Step).Starts() {
+				how += `; "bootstrap logs MANIFEST --tail 50" shows why`
+			}
+		}
+		c.problem(`the last deploy did not finish%s; "bootstrap deploy MANIFEST" continues it`, how)
 	}
+}
+
+// failedRun returns how the last run ended, if it failed or was interrupted in a step; nil:
+// it did not, or this machine has not recorded it.
+func failedRun(runs []*timeline.Timeline) *SeenFailure {
+	if len(runs) == 0 || runs[0].Status != timeline.Failed && runs[0].Status != timeline.Interrupted {
+		return nil
+	}
+	t := runs[0]
+	for _, s := range slices.Backward(t.Spans) {
+		if s.Kind == timeline.Step {
+			return &SeenFailure{Command: t.Command, Step: s.Name, Status: t.Status, At: t.End().UTC().Truncate(time.Second)}
+		}
+	}
+	return nil
 }

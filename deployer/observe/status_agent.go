@@ -157,7 +157,6 @@ func (o *observer) askAgent(ctx context.Context, c *Condition, how *kept.Agent, 
 		c.problem("this machine does not know how to reach the agent of VM %s: name the manifest, or give --old-mbus and --old-ca", c.VM.CID)
 		return agent.Peer{}, nil
 	}
-	defer o.Env.Close()
 	err := o.Env.OpenRoute(ctx)
 	var client *agent.Client
 	if err == nil {
