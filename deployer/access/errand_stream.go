@@ -39,9 +39,12 @@ umask 077
 vcap=${VCAP_ROOT:-/var/vcap}
 dir=$vcap/data/errand-of-bootstrap-$1
 `
+	// begunLine is what startErrand prints first: a script that was ended before has done
+	// nothing, and one that was ended later may have started the errand.
+	begunLine = "begun"
 	// startErrand prints "started"; or "running" if the errand was running before; or "slow" if
 	// it may start later; or an error.
-	startErrand = errandFolder + `
+	startErrand = "echo " + begunLine + errandFolder + `
 for tool in setsid flock tail env; do
   command -v $tool >/dev/null || { echo "the VM has no program $tool"; exit; }
 done
@@ -131,7 +134,7 @@ func (v *VM) streamErrand(ctx context.Context, login sshLogin, what ErrandOption
 		return 0, err
 	}
 	text, _, err := v.script(ctx, login, endErrand, what.Name)
-	if err != nil {
+	if err != nil && text == "" { // Otherwise it was ended after it had told the exit code.
 		return 0, fmt.Errorf("cannot ask how the errand %s ended on %s: %w; the same command runs it again", what.Name, v.Instance, err)
 	}
 	return exitCode(text, what.Name)
@@ -154,6 +157,8 @@ func (v *VM) startErrand(ctx context.Context, login sshLogin, job string) (begun
 		v.Report.Warning(fmt.Sprintf("the errand %s is running already: this is its output", job))
 	case answer == "slow":
 		return true, fmt.Errorf("cannot start the errand %s on %s: it has not begun within 5 s; if it begins later, the same command follows it", job, v.Instance)
+	case answer == "" && begun:
+		return true, fmt.Errorf("cannot start the errand %s on %s: the script that starts it was ended; if it has started, the same command follows it", job, v.Instance)
 	case answer != "started":
 		return false, &noStreamError{errors.New(answer)}
 	}
@@ -239,11 +244,11 @@ func (v *VM) script(ctx context.Context, login sshLogin, text, job string) (prin
 	})
 	switch {
 	case err == nil && status != 0:
-		return "", false, fmt.Errorf("exit status %d: %s", status, stderr.text())
+		return stdout.text(), stdout.begun(), fmt.Errorf("exit status %d: %s", status, stderr.text())
 	case err != nil && limited.Err() != nil && ctx.Err() == nil:
 		err = fmt.Errorf("the VM has not run a script within %v: %w", scriptFor, err)
 	}
-	return stdout.text(), in.seen.Load(), err
+	return stdout.text(), stdout.begun() || err != nil && in.seen.Load(), err
 }
 
 // readSeen is a Reader that knows whether it was read.
@@ -265,7 +270,12 @@ func (s *short) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *short) text() string { return printable.Text(strings.TrimSpace(string(s.kept))) }
+// text returns the text without begunLine.
+func (s *short) text() string {
+	return printable.Text(strings.TrimSpace(strings.TrimPrefix(string(s.kept), begunLine+"\n")))
+}
+
+func (s *short) begun() bool { return strings.HasPrefix(string(s.kept), begunLine+"\n") }
 
 // ErrandCanceledError says that an errand was canceled because the command was interrupted.
 type ErrandCanceledError struct {

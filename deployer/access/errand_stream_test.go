@@ -114,7 +114,9 @@ func (m *machine) serve(conn net.Conn, config *ssh.ServerConfig) {
 			return
 		}
 		var status struct{ Status uint32 }
-		status.Status = uint32(max(cmd.ProcessState.ExitCode(), 0))
+		if status.Status = uint32(cmd.ProcessState.ExitCode()); !cmd.ProcessState.Exited() {
+			status.Status = 137 // ended by a signal
+		}
 		_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(&status))
 		_ = channel.Close()
 	}
@@ -180,6 +182,40 @@ func TestLostAtStart(t *testing.T) {
 		t.Error(err)
 	}
 	m.ended(ctx, t)
+}
+
+// If the script that starts an errand is ended by a signal, the errand may run: it is not run
+// by the agent. If it has not begun, as without sudo, the agent runs it.
+func TestEndedAtStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tools map[string]string
+		not   bool // nothing was begun
+	}{
+		// The shell that waits for the errand's process kills itself.
+		"killed in the middle": {tools: map[string]string{"sleep": "#!/bin/sh\nkill -9 $PPID\n", "setsid": "#!/bin/sh\nsleep=$(PATH=${PATH#*:} command -v sleep)\n$sleep 1\nPATH=${PATH#*:}\nexec setsid \"$@\"\n"}},
+		"no shell":             {tools: map[string]string{"sh": "#!/bin/bash\nexit 126\n"}, not: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, func(string) bool { return true })
+			m.write(t, "jobs/check/bin/run", "#!/bin/sh\nexit 0\n")
+			for tool, text := range c.tools {
+				m.write(t, "tools/"+tool, text)
+			}
+			m.path = filepath.Join(m.root, "tools") + ":" + m.path
+			ctx, end := context.WithTimeout(t.Context(), time.Minute)
+			defer end()
+			_, err := m.vm.streamErrand(ctx, m.login, ErrandOptions{Name: "check", Stdout: io.Discard, Stderr: io.Discard})
+			var not *noStreamError
+			if err == nil || errors.As(err, &not) != c.not {
+				t.Error(err)
+			}
+			if !c.not {
+				m.ended(ctx, t)
+			}
+		})
+	}
 }
 
 // An errand that starts late on a busy VM may run: it is not run by the agent, too.
