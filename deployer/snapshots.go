@@ -216,15 +216,17 @@ func sizeOfSource(st state.State, s state.Snapshot) (size int, props map[string]
 	if o, err := orphanOf(st, s.Disk); err == nil {
 		return o.Size, o.CloudProperties, nil
 	}
-	if d := st.Disk(); d != nil { // The disk of the snapshot was deleted.
-		return d.Size, d.CloudProperties, nil
-	}
 	return 0, nil, fmt.Errorf("the size of the snapshot %s is unknown: an earlier bootstrap has taken it, and its disk is not recorded any more; make a disk from it in the cloud, then run `bootstrap disks snapshots restore MANIFEST %s --disk CID`", s.CID, s.CID)
 }
 
 func (r *snapshotRecord) restore(ctx context.Context) error {
 	s, st := r.found[0], r.t.State.Get()
 	size, props, err := sizeOfSource(st, s)
+	if d := st.Disk(); err != nil && r.made != "" && d != nil {
+		// A person has made the disk, and only the cloud knows its size.
+		size, props, err = d.Size, d.CloudProperties, nil
+		r.t.Out.Warning(fmt.Sprintf("the size of disk %s is unknown: it is recorded with the %d MiB of the current disk; if it has another one, correct size in the state", r.made, size))
+	}
 	if err != nil {
 		return err
 	}
