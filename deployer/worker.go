@@ -117,6 +117,11 @@ func (w *worker) begin(ctx context.Context) (err error) {
 	}
 	r := newRun(opts)
 	r.nested = true
+	defer func() {
+		if w.r == nil { // After it is set, end closes it.
+			r.t.Env.Close()
+		}
+	}()
 	r.t.StatePath, err = filepath.Abs(opts.StateFile)
 	if err == nil {
 		err = r.t.Env.Open(ctx)
