@@ -112,15 +112,16 @@ func (j *jobs) linkGroups(own []templates.Job) []links.Group {
 // Director's links have the same order. Instances that are to be deleted are left out.
 func inOrder(all *deployed.Record, group string) []*deployed.Instance {
 	var some []order.Instance
+	byID := map[string]*deployed.Instance{} // ByID searches the list
 	for _, in := range all.Instances {
 		if in.Group == group && in.Going == "" {
+			byID[in.ID] = in
 			some = append(some, order.Instance{ID: in.ID, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap})
 		}
 	}
 	var list []*deployed.Instance
 	for _, in := range order.Sorted(some) {
-		one, _ := all.ByID(in.ID)
-		list = append(list, one)
+		list = append(list, byID[in.ID])
 	}
 	return list
 }

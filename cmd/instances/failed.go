@@ -28,10 +28,17 @@ func (e *FailedError) Error() string {
 		names[cause] = append(names[cause], e.Names[i])
 	}
 	for _, cause := range causes {
-		text += "\n- " + strings.Join(names[cause], ", ") + ": " + cause
+		list := names[cause]
+		if more := len(list) - mostNamed; more > 0 {
+			list = append(list[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
+		}
+		text += "\n- " + strings.Join(list, ", ") + ": " + cause
 	}
 	return text
 }
+
+// mostNamed is how many instances are named with a cause.
+const mostNamed = 20
 
 // Unwrap returns the errors of the instances.
 func (e *FailedError) Unwrap() []error { return e.Errs }

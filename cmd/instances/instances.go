@@ -97,7 +97,7 @@ const atOnce = 256
 func (s *Selection) Each(ctx context.Context, opts deployer.Options, do func(ctx context.Context, i int, opts deployer.Options) error) []error {
 	errs := make([]error, len(s.List))
 	panicked := guard.Each(ctx, cmp.Or(s.width, atOnce), len(s.List), func(i int) {
-		if errs[i] = ctx.Err(); errs[i] == nil {
+		if errs[i] = context.Cause(ctx); errs[i] == nil {
 			var one deployer.Options
 			if one, errs[i] = s.Options(opts, i); errs[i] == nil {
 				errs[i] = do(ctx, i, one)

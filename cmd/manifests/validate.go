@@ -73,6 +73,9 @@ func validateAll(ctx context.Context, c *cli.Console, opts deployer.Options, nam
 			found[i], err = deployer.Validate(ctx, opts)
 			return err
 		})
+		if err := context.Cause(ctx); err != nil { // once, and not for each instance
+			return err
+		}
 		var problems document.Problems // those of all instances, without duplicates
 		for i, err := range errs {
 			if list, ok := errors.AsType[*document.Problems](err); ok {
