@@ -37,7 +37,6 @@ func TestPage(t *testing.T) {
 -- jumpboxes/west/manifest.yml --
 -- pg.yml --
 -- cloud.yml --
--- creds/.gitkeep --
 `
 	opts := document.Options{Vars: []string{"domain=example.com"}}
 	var last string
