@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"bootstrap/deployment/roster"
 	"bootstrap/fleet"
 	"bootstrap/fleet/rollout"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest"
+	"bootstrap/state/team"
 )
 
 // Options are the parameters of a run of a deployment.
@@ -213,6 +216,16 @@ type UnplannedError struct {
 // Unplanned is an instance that cannot be planned.
 type Unplanned struct {
 	Instance, Reason string
+
+	// doubted is true if a document of the store is not believed, because nobody of the
+	// team has written it.
+	doubted bool
+}
+
+// unplanned returns an instance that cannot be planned because of an error.
+func unplanned(instance, reason string, err error) Unplanned {
+	_, doubted := errors.AsType[*team.ProofError](err)
+	return Unplanned{Instance: instance, Reason: reason, doubted: doubted}
 }
 
 func (e *UnplannedError) Error() string {
@@ -236,6 +249,14 @@ func (e *UnplannedError) Error() string {
 }
 
 func (e *UnplannedError) Name() string { return "instances-unplanned" }
+
+// ExitCode returns that of a document which is not believed, as for one instance.
+func (e *UnplannedError) ExitCode() failure.Code {
+	if slices.ContainsFunc(e.Failed, func(f Unplanned) bool { return f.doubted }) {
+		return failure.NotBelieved
+	}
+	return failure.Failed
+}
 
 // atOnce is how many VMs are created at the same time, and how many instances of removed
 // groups are deleted.
@@ -349,7 +370,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 			if advice := o.Advice(err); advice != "" {
 				reason += " (" + advice + ")"
 			}
-			failed = append(failed, Unplanned{row.Name, reason})
+			failed = append(failed, unplanned(row.Name, reason, err))
 		case made[i].file.Plan.Detached():
 			row.Why = "detached"
 		case !view.Nothing():

@@ -90,14 +90,14 @@ func (p *Plan) FindSilent(ctx context.Context, o Options, all *record.Record) er
 	return err
 }
 
-// CheckInputs refuses what commands about instances would refuse in their manifest and on
-// their command lines, before the first of them begins. It asks for one instance of each
-// group, because the others differ in nothing.
+// CheckInputs refuses what commands about instances would refuse in their manifest, on their
+// command lines and in the documents of a store, before the first of them begins. Without a
+// store it asks for one instance of each group, because the others differ in nothing.
 func (o *Options) CheckInputs(ctx context.Context, all *record.Record, list []*record.Instance) error {
 	p := &Plan{}
 	seen := map[string]bool{}
 	for _, in := range list {
-		if !seen[in.Group] {
+		if !seen[in.Group] || o.Base.Team != nil {
 			seen[in.Group] = true
 			p.Rows = append(p.Rows, Row{Name: in.Name(), Action: Keep, in: in})
 		}
@@ -119,7 +119,7 @@ func (o *Options) CheckInputs(ctx context.Context, all *record.Record, list []*r
 	var failed []Unplanned
 	for i, row := range p.Rows {
 		if made[i].err != nil {
-			failed = append(failed, Unplanned{row.Name, made[i].err.Error()})
+			failed = append(failed, unplanned(row.Name, made[i].err.Error(), made[i].err))
 		}
 	}
 	if len(failed) > 0 {

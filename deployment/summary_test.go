@@ -2,12 +2,15 @@ package deployment
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"bootstrap/deployer/plan"
 	"bootstrap/deployment/order"
+	"bootstrap/internal/failure"
 	"bootstrap/manifest"
+	"bootstrap/state/team"
 )
 
 // row returns the row of an instance.
@@ -127,8 +130,16 @@ func TestUnplanned(t *testing.T) {
 			t.Errorf("%+v: %v", made, err)
 		}
 	}
-	err := &UnplannedError{Failed: []Unplanned{{"web/0", "no room"}, {"db/0", "no disk"}, {"web/1", "no room"}}}
+	err := &UnplannedError{Failed: []Unplanned{{Instance: "web/0", Reason: "no room"}, {Instance: "db/0", Reason: "no disk"}, {Instance: "web/1", Reason: "no room"}}}
 	if want := "3 instances cannot be planned, so nothing was changed:\n- web/0, web/1: no room\n- db/0: no disk"; err.Error() != want {
 		t.Errorf("got %s", err)
+	}
+	if code := err.ExitCode(); code != failure.Failed {
+		t.Errorf("exit code %d", code)
+	}
+	forged := fmt.Errorf("web/1: %w", &team.ProofError{Document: "kept.json.age"})
+	err.Failed = append(err.Failed, unplanned("web/2", "it is not trusted", forged))
+	if code := err.ExitCode(); code != failure.NotBelieved {
+		t.Errorf("a document that is not believed: exit code %d", code)
 	}
 }
