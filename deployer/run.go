@@ -38,6 +38,9 @@ type Options struct {
 	// DropOrphans removes these orphans from the state.
 	Attached map[string]bool
 	Force    bool // disks forget: do not ask the CPI
+	// Canaries and MaxInFlight replace those of update, of all groups of a deployment with
+	// several instances; empty: not given.
+	Canaries, MaxInFlight string
 	// Connections are the links of a deployment with several instances, for all runs about
 	// it in this process; nil: only for this run.
 	Connections *Connections

@@ -27,7 +27,9 @@ func Load(dir string, opts deployer.Options) (*record.Record, error) {
 		return r, err
 	}
 	r.Instances = append(r.Instances, alone)
-	return r, nil
+	st, _, err := file.Read(path, opts.Home)
+	r.Deployed = st.Own.Deployed // growing is not the first deploy
+	return r, err
 }
 
 // nameNetworks names the network of an address of which only the state is known: it is

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	if err != nil {
 		return err
 	}
-	p, err := lifecyclePlan(does, all, list)
+	p, err := lifecyclePlan(&o, does, all, list)
 	if err != nil {
 		return err
 	}
@@ -91,12 +92,12 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 }
 
 // lifecyclePlan returns the plan of a command about jobs.
-func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) (*Plan, error) {
+func lifecyclePlan(o *Options, does Lifecycle, all *record.Record, list []*record.Instance) (*Plan, error) {
 	p := &Plan{Deployment: all.Name, rules: map[string]manifest.Rules{}}
 	var groups []order.Group
 	for _, g := range all.Groups {
 		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy}
-		groups = append(groups, order.Group{Name: g.Name, Canaries: g.Canaries, MaxInFlight: g.MaxInFlight, Serial: g.Serial})
+		groups = append(groups, order.Group{Name: g.Name, Canaries: cmp.Or(o.Base.Canaries, g.Canaries), MaxInFlight: cmp.Or(o.Base.MaxInFlight, g.MaxInFlight), Serial: g.Serial})
 	}
 	for _, in := range all.Instances {
 		row := rowOf(in)
@@ -107,7 +108,7 @@ func lifecyclePlan(does Lifecycle, all *record.Record, list []*record.Instance) 
 		p.Rows = append(p.Rows, row)
 		at := slices.IndexFunc(groups, func(g order.Group) bool { return g.Name == in.Group })
 		if at < 0 { // its group is not in the manifest any more
-			at, groups = len(groups), append(groups, order.Group{Name: in.Group, Canaries: "1", MaxInFlight: "1", Serial: true})
+			at, groups = len(groups), append(groups, order.Group{Name: in.Group, Canaries: cmp.Or(o.Base.Canaries, "1"), MaxInFlight: cmp.Or(o.Base.MaxInFlight, "1"), Serial: true})
 		}
 		groups[at].Instances = append(groups[at].Instances, order.Instance{
 			ID: row.Name, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Changes: row.Action == Change,

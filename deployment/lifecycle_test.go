@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"bootstrap/deployer"
 	"bootstrap/deployment/record"
 )
 
@@ -35,7 +36,7 @@ func TestLifecyclePlan(t *testing.T) {
 		{Stop, "web/1,web/2", "web:web/1,web/2*2"},
 	} {
 		list, _ := all.Select(c.selected)
-		p, err := lifecyclePlan(c.does, all, list)
+		p, err := lifecyclePlan(&Options{}, c.does, all, list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,6 +58,10 @@ func TestLifecyclePlan(t *testing.T) {
 		}
 		if got := strings.Join(stages, " > "); got != c.want {
 			t.Errorf("%s %s:\n%s\nwant\n%s", c.does, c.selected, got, c.want)
+		}
+		wide, err := lifecyclePlan(&Options{Base: deployer.Options{Canaries: "0", MaxInFlight: "3"}}, Restart, all, list)
+		if err != nil || len(wide.Stages) > 0 && len(wide.Stages[0][0].Lots) > 0 && (wide.Stages[0][0].Lots[0].Width != 3 || len(wide.Stages[0][0].Lots[0].Canaries) > 0) {
+			t.Errorf("%+v, %v: not as the flags say", wide.Stages, err)
 		}
 		if p.partial() != (c.selected != "") {
 			t.Errorf("%s %q is partial: %v", c.does, c.selected, p.partial())

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,9 @@ type Plan struct {
 	Stages []order.Stage `json:"stages,omitempty"`
 	Shared []Shared      `json:"shared,omitempty"`
 	Groups []Service     `json:"groups,omitempty"`
+	// Canaries and MaxInFlight are those that were asked for, in place of update; empty: none.
+	Canaries    string `json:"canaries,omitempty"`
+	MaxInFlight string `json:"max_in_flight,omitempty"`
 	// Disks are the disks that a delete deletes.
 	Disks []GoneDisk `json:"disks,omitempty"`
 	// Compile says which packages are compiled on compilation VMs, before anything else;
@@ -282,7 +286,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		return nil, lostError(draft.Lost, groupOf(d, draft.Lost[0].Into))
 	}
 	o.Base.Deployment, o.Base.Connections = d, deployer.NewConnections()
-	p := &Plan{Deployment: d.Name}
+	p := &Plan{Deployment: d.Name, Canaries: o.Base.Canaries, MaxInFlight: o.Base.MaxInFlight}
 	chosen, unknown := draft.Record.Select(o.Only)
 	if len(chosen) == 0 && o.Only != "" {
 		return nil, &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(draft.Record.Instances), Dir: draft.Record.Dir()}
@@ -309,7 +313,7 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 		return nil, err
 	}
 	deployer.WarnOfInstances(o.Base, d)
-	if err := p.order(d, first); err != nil {
+	if err := p.order(&o, d, first); err != nil {
 		return nil, err
 	}
 	p.serve()
@@ -465,7 +469,7 @@ func keptStemcells(made []planned) map[string]bool {
 }
 
 // order fills in the order in which instances change.
-func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
+func (p *Plan) order(o *Options, d *manifest.Deployment, first bool) (err error) {
 	var groups []order.Group
 	known := map[string]bool{}
 	p.rules = map[string]manifest.Rules{}
@@ -475,7 +479,7 @@ func (p *Plan) order(d *manifest.Deployment, first bool) (err error) {
 		}
 		known[g.Name], p.rules[g.Name] = true, g.Rules
 		group := order.Group{
-			Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy,
+			Name: g.Name, Canaries: cmp.Or(o.Base.Canaries, g.Rules.Canaries), MaxInFlight: cmp.Or(o.Base.MaxInFlight, g.Rules.MaxInFlight), MinHealthy: g.Rules.MinHealthy,
 			Serial: g.Rules.Serial, ParallelZones: g.Rules.ParallelZones,
 		}
 		for _, row := range p.Rows {

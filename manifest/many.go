@@ -252,6 +252,11 @@ func (r *reader) readMany(top document.Value) {
 		if strings.ContainsAny(one.Group.Name, `/\,`) { // names of files and of --instance have it
 			place.Fail(`must not contain a slash, a backslash or a comma, because instances are named GROUP/INDEX, but is %q`, document.Literal(one.Group.Name))
 		}
+		if i := slices.IndexFunc(list.list, func(other string) bool {
+			return other != one.Group.Name && inNames(other) == inNames(one.Group.Name)
+		}); i >= 0 {
+			place.Fail("must differ from the instance group %q by more than case, - and _, because both have the DNS name %s (DeploymentCanonicalJobNameTaken)", document.Literal(list.list[i]), document.Literal(inNames(one.Group.Name)))
+		}
 		list.add(place, one.Group.Name, one.Group.Name != "")
 		lifecycle, _ := item.Get("lifecycle").Text()
 		g.Errand = lifecycle == "errand"
@@ -270,6 +275,11 @@ func (r *reader) readMany(top document.Value) {
 		r.readCompilation()
 		d.Groups = append(d.Groups, g)
 	}
+}
+
+// inNames returns the name of an instance group in DNS names.
+func inNames(group string) string {
+	return strings.ToLower(strings.ReplaceAll(group, "_", "-"))
 }
 
 // staticAddress is an address that a manifest asks for.

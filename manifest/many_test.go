@@ -297,3 +297,13 @@ func TestNeedsDNS(t *testing.T) {
 		})
 	}
 }
+
+// Two groups with the same DNS name are refused, as by the Director.
+func TestGroupsWithOneDNSName(t *testing.T) {
+	t.Parallel()
+	path, opts := written(t, "- name: db\n", "- name: my_web\n", "- name: web\n", "- name: My-Web\n")
+	_, err := LoadDeployment(t.Context(), path, opts)
+	if err == nil || !strings.Contains(err.Error(), `instance_groups[1].name: must differ from the instance group "my_web" by more than case`) {
+		t.Error(err)
+	}
+}

@@ -55,6 +55,12 @@ func PlanFlags(f *pflag.FlagSet, opts *deployer.Options) {
 	f.BoolVar(&opts.KeepOldDisk, "keep-old-disk", false, "keep the old disk as an orphaned one after its data was moved")
 }
 
+// WidthFlags adds the flags that replace the numbers in the update blocks of instance groups.
+func WidthFlags(f *pflag.FlagSet, opts *deployer.Options) {
+	f.Var(values.Share{To: &opts.Canaries}, "canaries", "of each group, in place of update.canaries: a `NUMBER` or %")
+	f.Var(values.Share{To: &opts.MaxInFlight}, "max-in-flight", "in place of update.max_in_flight: a `NUMBER` or %")
+}
+
 // TimingsFlag adds the flag of commands that run a plan.
 func (c *Console) TimingsFlag(f *pflag.FlagSet) {
 	f.BoolVar(&c.given.timings, "timings", false, "at the end, print how long each step and each call took")

@@ -197,7 +197,12 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		return fmt.Errorf("%s has no flag -%s", command, unknown.GetSpecifiedName())
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%s has no flag --%s%s", command, unknown.GetSpecifiedName(), didYouMean(similarFlag(cmd, unknown.GetSpecifiedName())))
+		name := unknown.GetSpecifiedName()
+		hint := didYouMean(similarFlag(cmd, name))
+		if here := insteadOf(name); here != "" {
+			hint = "; " + here
+		}
+		return fmt.Errorf("%s has no flag --%s%s", command, name, hint)
 	case errors.As(err, &empty):
 		metavar, _ := pflag.UnquoteUsage(empty.GetFlag())
 		return fmt.Errorf("--%s needs a value: --%s %s", empty.GetFlag().Name, empty.GetFlag().Name, metavar)
@@ -214,6 +219,19 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%s is not a flag", name)
 	}
 	return err
+}
+
+// insteadOf returns what does here what a flag of bosh does; empty: it is no flag of bosh.
+func insteadOf(name string) string {
+	switch name {
+	case "dry-run":
+		return "`bootstrap plan MANIFEST` shows what deploy would do"
+	case "no-converge":
+		return "--instance GROUP/INDEX changes one instance, and no other"
+	case "recreate-vms-created-before", "vms-created-before":
+		return "`bootstrap recreate MANIFEST --created-before DATE` replaces only VMs that were created before a time such as 2006-01-02T15:04:05Z"
+	}
+	return ""
 }
 
 func similarFlag(cmd *cobra.Command, name string) string {

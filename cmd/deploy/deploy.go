@@ -66,6 +66,7 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 	createdFlag(f, &opts)
 	templatesFlag(f, &opts)
 	some.flags(f)
+	cli.WidthFlags(f, &opts)
 	c.TimingsFlag(f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	f.BoolVar(&opts.CreateOnly, "create-only", false, "only create a VM that does not exist; another deploy does the rest")

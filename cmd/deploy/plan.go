@@ -74,6 +74,7 @@ that a template makes, such as a hash, are shown.`,
 	cli.PlanFlags(f, &opts)
 	adoptFlags(f, &opts)
 	some.flags(f)
+	cli.WidthFlags(f, &opts)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	createdFlag(f, &opts)
 	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")

@@ -41,6 +41,7 @@ func newRecreate(c *cli.Console) *cobra.Command {
 	cli.InstanceFlag(cmd.Flags(), &opts.Options)
 	cli.PlanFlags(cmd.Flags(), &opts)
 	createdFlag(cmd.Flags(), &opts)
+	cli.WidthFlags(cmd.Flags(), &opts)
 	c.TimingsFlag(cmd.Flags())
 	ask.Flags(cmd.Flags())
 	return cmd

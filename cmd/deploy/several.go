@@ -107,6 +107,9 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 		return nil, nil, err
 	}
 	s.continueRecreate(&opts, old)
+	if s.saved != nil && s.saved.Plan != nil {
+		opts.Canaries, opts.MaxInFlight = s.saved.Plan.Canaries, s.saved.Plan.MaxInFlight
+	}
 	opts.Inputs.Pipes = &document.Pipes{} // LinkNames reads all inputs once more
 	opts.Inputs.LinkNames = deployment.LinkNames(opts, old, s.saved)
 	err := deployer.ReadSeveral(ctx, opts, old, func(of deployer.Several) (err error) {
@@ -224,6 +227,9 @@ func (s *several) deploy(saved string) (err error) {
 	}
 	if err := instances.RefusePipes(s.cmd.Name()+" several instances", s.opts); err != nil {
 		return err
+	}
+	if saved != "" && s.opts.Canaries+s.opts.MaxInFlight != "" {
+		return cli.WrongUsage(s.cmd, errors.New("--plan and --canaries or --max-in-flight cannot be given together: a plan contains the flags that it was made with"))
 	}
 	if saved != "" {
 		if s.saved, err = readSeveralPlan(saved); err != nil {

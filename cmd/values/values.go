@@ -351,3 +351,28 @@ func (c Choice) Set(text string) error {
 	*c.To = text
 	return nil
 }
+
+// Share is a number of instances or a percentage of them, such as 2 or 50%.
+type Share struct{ To *string }
+
+// Type returns the word for the value in help texts.
+func (Share) Type() string { return "NUMBER" }
+
+// String returns the text as it was given.
+func (s Share) String() string {
+	if s.To == nil { // pflag calls it on an empty value
+		return ""
+	}
+	return *s.To
+}
+
+// Set accepts a whole number, or a percentage up to 100%.
+func (s Share) Set(text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseUint(number, 10, 31)
+	if err != nil || percent && n > 100 || strings.HasPrefix(number, "+") {
+		return errors.New("expected a number of instances or a percentage up to 100%, such as 2 or 50%")
+	}
+	*s.To = text
+	return nil
+}

@@ -67,7 +67,10 @@ func newRestart(c *cli.Console) *cobra.Command {
 		Long: `Restart stops the jobs and starts them again, as stop and start do. Several instances
 restart one after another, by the update rules of the last deploy.`,
 		Example: "  bootstrap restart manifest.yml",
-	}, deployment.Restart, deployer.Restart, stopFlags)
+	}, deployment.Restart, deployer.Restart, func(f *pflag.FlagSet, opts *deployer.Options) {
+		stopFlags(f, opts)
+		cli.WidthFlags(f, opts)
+	})
 }
 
 // stopFlags adds the flags of commands that stop jobs and do not call the CPI.

@@ -8,8 +8,12 @@ import (
 // shortID is how many characters of an id name an instance at least.
 const shortID = 4
 
-// Find returns the instance that a person names: GROUP/INDEX, GROUP/ID, or a GROUP of one
-// instance.
+// first names the first instance of a group to change: the one that bootstraps it, or else the
+// one with the lowest index.
+const first = "first"
+
+// Find returns the instance that a person names: GROUP/INDEX, GROUP/ID, GROUP/first, or a GROUP
+// of one instance.
 func (r *Record) Find(name string) (*Instance, bool) {
 	list := r.named(name)
 	if len(list) != 1 {
@@ -19,7 +23,7 @@ func (r *Record) Find(name string) (*Instance, bool) {
 }
 
 // Select returns the instances that a person names, in the order of the record: the names
-// are separated by commas, and each is GROUP, GROUP/INDEX or GROUP/ID. An id may be
+// are separated by commas, and each is GROUP, GROUP/INDEX, GROUP/ID or GROUP/first. An id may be
 // shortened to its first characters if no other id of the group begins so. Without names
 // it returns all. unknown is a name that selects no instance.
 func (r *Record) Select(names string) (list []*Instance, unknown string) {
@@ -57,10 +61,31 @@ func (r *Record) named(name string) (list []*Instance) {
 			short = append(short, in)
 		}
 	}
-	if len(list) == 0 && len(short) == 1 {
+	switch {
+	case len(list) == 0 && len(short) == 1:
 		return short
+	case which == first:
+		return r.firstOf(group)
 	}
 	return list
+}
+
+// firstOf returns the first instance of a group that is not to be deleted.
+func (r *Record) firstOf(group string) []*Instance {
+	var lowest *Instance
+	for _, in := range r.Instances {
+		switch {
+		case in.Group != group || in.Going != "":
+		case in.Bootstrap:
+			return []*Instance{in}
+		case lowest == nil || in.Index < lowest.Index:
+			lowest = in
+		}
+	}
+	if lowest == nil {
+		return nil
+	}
+	return []*Instance{lowest}
 }
 
 // isShortID reports whether a text may be the beginning of an id, and is no index.

@@ -38,11 +38,18 @@ func TestSelect(t *testing.T) {
 		{"web/", "", "web/"},
 		{"web,", "", ""},
 		{"gone,web", "", "gone"},
+		{"web/first", "web/0", ""},
+		{"db/first,web/2", "db/0 web/2", ""},
+		{"gone/first", "", "gone/first"},
 	} {
 		list, unknown := r.Select(c.names)
 		if got := strings.Join(Names(list), " "); got != c.want || unknown != c.unknown {
 			t.Errorf("%q selects %q, unknown %q; want %q, %q", c.names, got, unknown, c.want, c.unknown)
 		}
+	}
+	r.Instances[1].Going, r.Instances[3].Bootstrap = Chosen, true
+	if in, _ := r.Find("web/first"); in.Name() != "web/2" {
+		t.Errorf("the first instance is %s, and not the one that bootstraps its group", in.Name())
 	}
 	if _, found := r.Find("web"); found {
 		t.Error("web is found as one instance")
