@@ -70,6 +70,8 @@ variables:
 - {name: rsa, type: rsa, options: {key_length: 2048}}
 - {name: ca, type: certificate, options: {is_ca: true, common_name: ca}}
 - {name: tls, type: certificate, options: {ca: ca, common_name: c}, consumes: {alternative_name: {from: conn, properties: {wildcard: true}}}}
+-- ops.yml --
+- {type: replace, path: "/tags/by?", value: operation}
 -- cloud.yml --
 azs: [{name: z1, cloud_properties: {open: {}}}]
 networks:
@@ -236,7 +238,7 @@ func found(t *testing.T, files *txtar.Archive, i int, data []byte) string {
 	}
 	dir := manifesttest.Unpack(t, other)
 	opts := document.Options{Generate: document.Plan, VarsStore: filepath.Join(dir, "creds.yml")}
-	for name, list := range map[string]*[]string{"cloud.yml": &opts.CloudConfigs, "runtime.yml": &opts.RuntimeConfigs} {
+	for name, list := range map[string]*[]string{"ops.yml": &opts.Ops, "cloud.yml": &opts.CloudConfigs, "runtime.yml": &opts.RuntimeConfigs} {
 		if path := filepath.Join(dir, name); exists(path) {
 			*list = []string{path}
 		}

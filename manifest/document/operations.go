@@ -39,6 +39,7 @@ func (d *document) readOperations(file string, data []byte) []operation {
 			source.failOperation(i, pos, wrong)
 			continue
 		}
+		warnUnknown(item, []string{"type", "path", "value", "absent", "error"}, belongs{}) // error: of other tools
 		ops = append(ops, op)
 	}
 	return ops
