@@ -159,7 +159,7 @@ func (p *placement) keep(existing []Member) error {
 			c.claimed = true
 			if !slices.Contains(c.zones, e.Zone) {
 				return &Refused{Kind: ReservationError, Network: network, Owner: Owner{Instance: e.Instance}, Zone: e.Zone, Block: netip.PrefixFrom(c.addr, c.addr.BitLen()),
-					Why: "the instance has it in the zone " + e.Zone + ", and the subnet of the address is in other zones; give the instance an address of its zone"}
+					Why: "the instance has it in the zone " + e.Zone + ", and the subnet of the address is in other zones: list another address in its place, which a new instance gets, or keep the zone in azs and in the subnet"}
 			}
 			c.zones = []string{e.Zone}
 			m.Static[network] = c.addr
