@@ -74,7 +74,7 @@ func (r *Reports) unguarded(stream io.Writer) func(report.Event) {
 	if r.to.json {
 		return ui.JSON(r.to.Redactor.Lines(stream))
 	}
-	out := r.to.Writer(stream)
+	out := r.to.Writer(stream).Long() // for the lines of logs
 	f := r.to.Canvas(stream)
 	if f == nil {
 		return ui.Plain(out)

@@ -78,7 +78,7 @@ runs.`,
 func errandRenderer(c *cli.Console) func(rollout.Event) {
 	c.ResultOnly()
 	c.ReportTo(c.Stderr) // where finish prints the end of the command
-	show := ui.FleetErrand(c.Writer(c.Out()), c.Writer(c.Stderr), ui.FleetPlain(c.Writer(c.Stderr)))
+	show := ui.FleetErrand(c.Writer(c.Out()).Long(), c.Writer(c.Stderr).Long(), ui.FleetPlain(c.Writer(c.Stderr)))
 	if c.JSON() {
 		show = ui.FleetJSON(c.Redactor.Lines(c.Out()))
 	}

@@ -34,8 +34,9 @@ type Prefix struct {
 // NewPrefix returns the writer to a stream.
 func NewPrefix(to io.Writer) *Prefix { return &Prefix{to: to} }
 
-// mostRest is how long a line may become before it is written in parts.
-const mostRest = 64 << 10
+// mostRest is how long a line may become before it is written in parts: longer than the
+// longest that writers for the output of VMs pass on.
+const mostRest = 1<<20 + 4<<10
 
 // Lines is a writer of whole lines with a prefix. The caller calls Flush at the end.
 type Lines struct {

@@ -50,6 +50,13 @@ func (r *Redactor) LogWriter(to io.Writer) *Writer {
 	return &Writer{redactor: r, to: to, longest: maxLogged}
 }
 
+// Long lets lines be as long as those of log files, and returns the writer: it gets the output
+// of programs on VMs.
+func (w *Writer) Long() *Writer {
+	w.longest = maxLogged
+	return w
+}
+
 // Within makes tables and lists fit a terminal of width() columns, and returns the
 // writer.
 func (w *Writer) Within(width func() int) *Writer {

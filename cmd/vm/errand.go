@@ -116,7 +116,7 @@ func (e *errand) onOne(ctx context.Context, opts deployer.Options) error {
 	result := ErrandResult{Instance: opts.Instance}
 	e.warnKeepAlive(opts)
 	e.changed = func(what string, names ...string) { e.c.Changes.One(opts, what, names...) }
-	err := e.run(ctx, opts, &result, e.c.Writer(e.c.Out()), e.c.Writer(e.c.Stderr))
+	err := e.run(ctx, opts, &result, e.c.Writer(e.c.Out()).Long(), e.c.Writer(e.c.Stderr).Long())
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ func (e *errand) onAll(ctx context.Context, of *instances.Selection, opts deploy
 	out, problems := instances.NewPrefix(e.c.Out()), instances.NewPrefix(e.c.Stderr)
 	errs := of.Each(ctx, opts, func(ctx context.Context, i int, opts deployer.Options) error {
 		results[i].Instance = of.List[i].Name()
-		stdout, stderr := prefixed(e.c.Writer, out.Of(results[i].Instance)), prefixed(e.c.Writer, problems.Of(results[i].Instance))
+		long := func(to io.Writer) *ui.Writer { return e.c.Writer(to).Long() }
+		stdout, stderr := prefixed(long, out.Of(results[i].Instance)), prefixed(long, problems.Of(results[i].Instance))
 		return e.run(ctx, opts, &results[i], stdout, stderr)
 	})
 	var ran []ErrandResult

@@ -121,7 +121,7 @@ func (e *errand) onGroup(ctx context.Context, all *instances.Command, opts deplo
 	}
 	for _, job := range names {
 		result.Instance = in.Name()
-		err = e.runJob(ctx, job, opts, &result, e.c.Writer(e.c.Out()), e.c.Writer(e.c.Stderr))
+		err = e.runJob(ctx, job, opts, &result, e.c.Writer(e.c.Out()).Long(), e.c.Writer(e.c.Stderr).Long())
 		if none, ok := errors.AsType[*access.NoErrandError](err); !ok || !none.HasJob() {
 			break // It has run the first job that is an errand.
 		}

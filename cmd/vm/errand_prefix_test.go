@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -16,10 +17,10 @@ func TestLongLinesOfSeveral(t *testing.T) {
 	var redactor ui.Redactor
 	redactor.Add(secret)
 	for _, end := range []string{"", "\n"} {
-		for _, before := range []int{10, 64<<10 - 10, 64<<10 - 1, 64 << 10} {
+		for _, before := range []int{10, 64<<10 - 1, 1<<20 - 10, 1<<20 - 1, 1 << 20} {
 			for _, cut := range []int{0, 5, len(secret)} {
 				var out strings.Builder
-				w := prefixed(redactor.Writer, instances.NewPrefix(&out).Of("web/0"))
+				w := prefixed(func(to io.Writer) *ui.Writer { return redactor.Writer(to).Long() }, instances.NewPrefix(&out).Of("web/0"))
 				for _, part := range []string{strings.Repeat("x", before) + secret[:cut], secret[cut:], strings.Repeat("y", 100) + end} {
 					if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 						t.Fatal(n, err)
@@ -34,7 +35,7 @@ func TestLongLinesOfSeveral(t *testing.T) {
 						t.Errorf("%d bytes before, split after %d: the output has %s", before, cut, secret[i:i+8])
 					}
 				}
-				if !strings.HasPrefix(got, "web/0 | xxxxxxxxxx") || !strings.HasSuffix(got, "\n") || strings.Count(got, "\n") != 1 {
+				if !strings.HasPrefix(got, "web/0 | "+strings.Repeat("x", min(before, 1<<20))) || !strings.HasSuffix(got, "\n") || strings.Count(got, "\n") != 1 {
 					t.Errorf("%d bytes before, split after %d: got %.40q with %d lines", before, cut, got, strings.Count(got, "\n"))
 				}
 			}

@@ -72,7 +72,7 @@ func (f *follower) read(archive io.Reader, show func(name string, lines []string
 		if _, err := io.CopyN(io.Discard, content, seen); err != nil {
 			return err
 		}
-		lines, size, _, err := readLines(content, n)
+		lines, size, _, err := readLines(content, n, maxLogLine)
 		if err != nil {
 			return err
 		}

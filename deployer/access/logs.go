@@ -215,7 +215,7 @@ func (v *VM) showLogs(ctx context.Context, what LogsOptions) error {
 		return err
 	}
 	defer scratch.Discard(archive)
-	files, err := tailArchive(archive, what.Tail, nil)
+	files, err := tailArchive(archive, what.Tail, maxLogLine, nil)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,10 @@ import (
 
 // Limits for the kept part of a log, which may have any content and size.
 const (
-	maxLogLine  = 4 << 10
-	maxLogLines = 10000 // of one file
+	maxLogLine  = 1 << 20  // what is shown of a line
+	maxTailLine = 4 << 10  // the same, of a line in a message
+	maxTail     = 64 << 20 // of the last lines of one file together
+	maxLogLines = 10000    // of one file
 )
 
 // Limits for the logs that are shown with an error.
@@ -99,7 +101,7 @@ func (v *VM) newestLogs(ctx context.Context, since Start, filters []string, line
 	if dated {
 		most = maxLogLines
 	}
-	files, err := tailArchive(archive, most, before)
+	files, err := tailArchive(archive, most, maxTailLine, before)
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +160,13 @@ type logTail struct {
 
 // tailArchive returns the last lines of each file that has any, in the order
 // of their names, without so many bytes at the beginning of each.
-func tailArchive(archive io.Reader, lines int, without map[string]int64) ([]logTail, error) {
+func tailArchive(archive io.Reader, lines, longest int, without map[string]int64) ([]logTail, error) {
 	var files []logTail
 	err := eachLog(archive, func(h *tar.Header, content io.Reader) error {
 		if _, err := io.CopyN(io.Discard, content, min(without[h.Name], h.Size)); err != nil {
 			return err
 		}
-		last, _, rest, err := readLines(content, lines)
+		last, _, rest, err := readLines(content, lines, longest)
 		if err != nil {
 			return err
 		}
@@ -227,27 +229,38 @@ func hasFiles(archive io.ReadSeeker) (bool, error) {
 	}
 }
 
-// readLines returns the last n complete lines of text, the size of all complete
+// readLines returns the last n complete lines of text, of each at most so many bytes, the size of all complete
 // lines in bytes, and the incomplete line that follows them.
-func readLines(text io.Reader, n int) (lines []string, size int64, rest string, err error) {
-	in := bufio.NewReaderSize(text, maxLogLine)
+func readLines(text io.Reader, n, longest int) (lines []string, size int64, rest string, err error) {
+	in := bufio.NewReaderSize(text, 4<<10)
 	var line []byte
 	var length int64
+	kept := 0
+	shown := func(end int64) string {
+		text := printable.Text(strings.TrimRight(string(line), "\r\n"))
+		if more := length - end - int64(len(line)); more > 0 {
+			text += fmt.Sprintf("… (%d more bytes)", more)
+		}
+		return text
+	}
 	for {
 		part, err := in.ReadSlice('\n')
 		length += int64(len(part))
-		if room := maxLogLine - len(line); room > 0 {
+		if room := longest - len(line); room > 0 {
 			line = append(line, part[:min(len(part), room)]...)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF):
-			return lastOf(lines, n), size, printable.Text(string(line)), nil
+			return lastOf(lines, n), size, shown(0), nil
 		case err != nil:
 			return nil, 0, "", err
 		default:
 			size += length
-			lines = append(lines, printable.Text(strings.TrimRight(string(line), "\r\n")))
+			lines, kept = append(lines, shown(1)), kept+len(line)
+			for kept > maxTail && len(lines) > 1 {
+				lines, kept = lines[1:], kept-len(lines[0])
+			}
 			if len(lines) >= 2*n+1000 {
 				lines = append([]string(nil), lastOf(lines, n)...)
 			}

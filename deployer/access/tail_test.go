@@ -47,7 +47,7 @@ func TestTailArchive(t *testing.T) {
 		"./web/wide.log", strings.Repeat("x", 100<<10)+"\nend\n",
 		"./web/old.log.1", "old\n",
 		"./web/old.log.2.gz", "old\n",
-	), 2, map[string]int64{"web/cut.log": 5, "web/gone.log": 9})
+	), 2, maxTailLine, map[string]int64{"web/cut.log": 5, "web/gone.log": 9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTailArchive(t *testing.T) {
 		"web/long.log":    {"line 4998", "line 4999"},
 		"web/cut.log":     {"two", "thr"},
 		"web/colours.log": {"red ]0;title\ufffd"},
-		"web/wide.log":    {strings.Repeat("x", maxLogLine), "end"},
+		"web/wide.log":    {strings.Repeat("x", maxTailLine) + "… (98304 more bytes)", "end"},
 	}
 	for name, lines := range want {
 		if !slices.Equal(got[name], lines) {
@@ -69,19 +69,19 @@ func TestTailArchive(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d files, want %d", len(got), len(want))
 	}
-	if _, err := tailArchive(strings.NewReader("no archive"), 2, nil); err == nil {
+	if _, err := tailArchive(strings.NewReader("no archive"), 2, maxTailLine, nil); err == nil {
 		t.Error("text is read as an archive")
 	}
 }
 
 // An incomplete last line is returned separately.
 func TestReadLines(t *testing.T) {
-	lines, size, rest, err := readLines(strings.NewReader("a\nbc\ndef"), 1)
+	lines, size, rest, err := readLines(strings.NewReader("a\nbc\ndef"), 1, maxLogLine)
 	if err != nil || !slices.Equal(lines, []string{"bc"}) || size != 5 || rest != "def" {
 		t.Errorf("got %q, %d, %q, %v", lines, size, rest, err)
 	}
-	lines, size, _, err = readLines(strings.NewReader(strings.Repeat("y", 3*maxLogLine)+"\n"), 5)
-	if err != nil || len(lines) != 1 || size != 3*maxLogLine+1 {
+	lines, size, _, err = readLines(strings.NewReader(strings.Repeat("y", 3*maxTailLine)+"\n"), 5, maxLogLine)
+	if err != nil || len(lines) != 1 || len(lines[0]) != 3*maxTailLine || size != 3*maxTailLine+1 {
 		t.Errorf("a long line: %d lines, %d bytes, %v", len(lines), size, err)
 	}
 }
