@@ -83,7 +83,7 @@ func (l *Ledger) decide(ctx context.Context, t records, networks []network.Netwo
 			networks[i].Scope = networks[i].Name
 		}
 	}
-	outcomes, err := network.Decide(ctx, networks, instances, t)
+	outcomes, err := network.Decide(func() error { return context.Cause(ctx) }, networks, instances, t)
 	for i, outcome := range outcomes {
 		outcomes[i].Was = was[i]
 		for j, change := range outcome.Changes {

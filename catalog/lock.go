@@ -204,7 +204,7 @@ func save(path, manifest string, entries []Entry) error {
 	})
 	entries = slices.CompactFunc(entries, func(a, b Entry) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Wanted == b.Wanted })
 	data := text(manifest, entries)
-	old, err := os.ReadFile(path)
+	old, err := regular.Read(path)
 	if err == nil && bytes.Equal(old, data) || err != nil && !slices.ContainsFunc(entries, Entry.Pinned) {
 		return nil
 	}

@@ -2,7 +2,6 @@ package network
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,14 +14,14 @@ import (
 // address if the rules allow that. Static addresses are reserved as requested; for all
 // others, the lowest free address is chosen. No instance gets an address that another one
 // gives up in the same decision. A refusal is a *Refused; other errors are those of the
-// ledger, and of ctx.
-func Decide(ctx context.Context, networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
+// ledger, and of ended, which says whether the caller still waits.
+func Decide(ended func() error, networks []Network, instances []Instance, taken Taken) ([]Outcome, error) {
 	d := &decider{networks: networks, taken: taken, instances: make([]*instance, len(instances)), free: map[freeIn]*freeList{}}
 	for _, in := range instances {
 		d.held = append(d.held, in.Held...)
 	}
 	for i := range instances {
-		if err := context.Cause(ctx); err != nil {
+		if err := ended(); err != nil {
 			return nil, err
 		}
 		in := &instance{Instance: &instances[i]}
@@ -47,7 +46,7 @@ func Decide(ctx context.Context, networks []Network, instances []Instance, taken
 	// with the same range takes one of them.
 	for _, static := range []bool{true, false} {
 		for _, in := range d.instances {
-			if err := context.Cause(ctx); err != nil {
+			if err := ended(); err != nil {
 				return nil, err
 			}
 			for i := range in.wants {

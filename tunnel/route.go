@@ -7,11 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"bootstrap/internal/regular"
 )
 
 // Route makes connections through one or several machines. It logs in to each one from
@@ -113,7 +114,7 @@ func fromURL(u *url.URL, getenv func(string) string) (Config, error) {
 		path = filepath.Join(home, rest)
 	}
 	if path != "" {
-		key, err := os.ReadFile(path)
+		key, err := regular.Read(path)
 		if err != nil {
 			return Config{}, fmt.Errorf("cannot read the private key: %w", err)
 		}
@@ -141,7 +142,7 @@ func isHost(name string) bool {
 // ownKey returns the first readable key that ssh itself would use; empty: there is none.
 func ownKey(dir, passphrase string) string {
 	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
+		text, err := regular.Read(filepath.Join(dir, name))
 		if err != nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
 
@@ -54,12 +55,24 @@ func (r *Reports) openEvents() error {
 	if r.path == "" || r.file != nil || asks {
 		return nil
 	}
-	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := regular.Append(r.path)
 	if err != nil {
 		return fmt.Errorf("--events: cannot write the events to %s: %w", r.path, document.Cause(err))
 	}
-	r.file = r.to.Redactor.Lines(f) // closed when the process ends
+	r.file = r.to.Redactor.Lines(patient{f}) // closed when the process ends
 	return nil
+}
+
+// patient is a file whose writes have a deadline, if it is a pipe.
+type patient struct{ *os.File }
+
+// readTime is how long the reader of a pipe may take to make room for an event.
+const readTime = 30 * time.Second
+
+// Write writes to the file.
+func (p patient) Write(data []byte) (int, error) {
+	_ = p.SetWriteDeadline(time.Now().Add(readTime)) // only pipes have deadlines
+	return p.File.Write(data)
 }
 
 // warnLost warns of events that could not be written to the file.

@@ -3,13 +3,13 @@ package environment
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
 
@@ -88,7 +88,7 @@ func (c replacement) replaced() (r Renamed, err error) {
 	if err != nil {
 		return r, document.Cause(err)
 	}
-	text, err := os.ReadFile(real)
+	text, err := regular.Read(real)
 	if err != nil {
 		return r, document.Cause(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"bootstrap/deployment/dns"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/failure"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -222,7 +223,7 @@ func Load(dir string) (*Record, error) {
 	}
 	var data []byte
 	if err == nil {
-		data, err = os.ReadFile(path)
+		data, err = regular.Read(path)
 	}
 	if to, moved := state.WhereTo(data); moved {
 		return nil, fmt.Errorf("cannot use the record of the deployment, %s: %w", path, &state.MovedError{To: to})

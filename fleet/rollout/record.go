@@ -19,6 +19,7 @@ import (
 	"bootstrap/fleet"
 	"bootstrap/fleet/schedule"
 	"bootstrap/internal/atomicfile"
+	"bootstrap/internal/regular"
 	"bootstrap/state"
 )
 
@@ -135,7 +136,7 @@ func Load(fleetFile string) (*Record, error) {
 	}
 	var data []byte
 	if err == nil {
-		data, err = os.ReadFile(path)
+		data, err = regular.ReadUpTo(path, maxRecord)
 	}
 	var r Record
 	if err == nil {

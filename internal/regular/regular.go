@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // Open opens a regular file for reading. It refuses anything else at once: opening a
@@ -27,6 +28,16 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// Append opens a file or a pipe for writing at its end, and makes a file if there is none.
+// A named pipe that no process reads is an error at once: opening it would wait for one.
+func Append(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND|nonBlocking, 0o600)
+	if errors.Is(err, syscall.ENXIO) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("no process reads this pipe")}
+	}
+	return f, err
 }
 
 // limit is far above the size of every file that Read is for, in bytes.

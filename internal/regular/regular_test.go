@@ -39,3 +39,35 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// A pipe that no process reads is an error at once; one with a reader, and a file, are
+// written to.
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := Append(pipe); err == nil || !strings.Contains(err.Error(), "no process reads this pipe") {
+		t.Errorf("without a reader: %v, %v", f, err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for _, name := range []string{pipe, file, file} {
+		f, err := Append(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("x"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.Close()
+	}
+	if text, err := os.ReadFile(file); string(text) != "xx" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

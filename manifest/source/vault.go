@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"bootstrap/internal/regular"
 )
 
 // vault is a key-value engine of Vault or OpenBao.
@@ -75,7 +76,7 @@ func (v *vault) findToken() (string, error) {
 		return token, nil
 	}
 	file := filepath.Join(v.config.Getenv("HOME"), ".vault-token")
-	data, err := os.ReadFile(file)
+	data, err := regular.Read(file)
 	token := strings.TrimSpace(string(data))
 	if err != nil || token == "" {
 		return "", errors.New("there is no token: set $VAULT_TOKEN or $BAO_TOKEN, or run vault login or bao login, which keep it in ~/.vault-token")

@@ -10,13 +10,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"bootstrap/internal/guard"
 	"bootstrap/internal/printable"
 	"bootstrap/internal/proxy"
+	"bootstrap/internal/regular"
 	"bootstrap/manifest/document"
 )
 
@@ -68,7 +68,7 @@ func roots(text string) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := os.ReadFile(path)
+		data, err := regular.Read(path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", text, document.Cause(err))
 		}
