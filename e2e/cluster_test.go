@@ -268,6 +268,9 @@ func startClient(t *testing.T, servers []string, ask func(server string) error) 
 					errs = nil
 					break
 				}
+				if lost := (&lostError{}); errors.As(err, &lost) {
+					failed = append(failed, fmt.Errorf("%s: %w", server, err))
+				}
 				errs = append(errs, fmt.Errorf("%s: %w", server, err))
 			}
 			if err := errors.Join(errs...); err != nil {
@@ -286,8 +289,12 @@ func startClient(t *testing.T, servers []string, ask func(server string) error) 
 	}
 }
 
+// lostError is the error of a request that a server has accepted and not answered.
+type lostError struct{ error }
+
 // natsEcho sends a message through a server and waits until it comes back: a few lines
-// of NATS' protocol (docs.nats.io, client protocol).
+// of NATS' protocol (docs.nats.io, client protocol). A server that ends must do so without a
+// lostError.
 func natsEcho(server, password string) error {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(server, "4222"), 10*time.Second)
 	if err != nil {
@@ -301,19 +308,27 @@ func natsEcho(server, password string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB echo 1\r\nPUB echo 5\r\nhello\r\n", login); err != nil {
-		return err
-	}
 	lines := bufio.NewScanner(conn)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "INFO ") {
+		return errors.Join(errors.New("no client is accepted"), lines.Err())
+	}
+	if _, err := fmt.Fprintf(conn, "CONNECT %s\r\nSUB echo 1\r\n", login); err != nil {
+		return &lostError{err}
+	}
+	// As a client whose requests take a while.
+	time.Sleep(300 * time.Millisecond)
+	if _, err := fmt.Fprint(conn, "PUB echo 5\r\nhello\r\n"); err != nil {
+		return &lostError{err}
+	}
 	for lines.Scan() {
 		switch line := lines.Text(); {
 		case line == "hello":
 			return nil
 		case strings.HasPrefix(line, "-ERR"):
-			return errors.New(line)
+			return &lostError{errors.New(line)}
 		}
 	}
-	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+	return &lostError{errors.Join(lines.Err(), io.ErrUnexpectedEOF)}
 }
 
 // TestRollingPage updates two instances of a page, of which one always answers: with
