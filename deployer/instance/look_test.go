@@ -36,7 +36,7 @@ func TestWhatALookAsks(t *testing.T) {
 		"another disk":       {manifest: func(m *manifest.Manifest) { m.Group.Disk.Size = 128 }, asked: "agent ping, agent get_state, agent list_disk, settle"},
 		"silent":             {silent: true, asked: "settle, cpi info, cpi has_vm, cpi has_disk"},
 		"silent, with --fix": {silent: true, fix: true, asked: "settle, cpi info, cpi has_vm, cpi has_disk, cpi reboot_vm"},
-		"silent, in a plan":  {silent: true, fix: true, plan: true, asked: "cpi info, cpi has_vm, cpi has_disk"},
+		"silent, in a plan":  {silent: true, fix: true, plan: true, asked: "settle, cpi info, cpi has_vm, cpi has_disk"},
 		"silent and gone": {
 			silent: true, fix: true, cpi: map[string]string{"has_vm": "false", "has_disk": "true"},
 			asked: "settle, cpi info, cpi has_vm, cpi has_disk",
@@ -45,7 +45,7 @@ func TestWhatALookAsks(t *testing.T) {
 			silent: true, cpi: map[string]string{}, asked: "settle, cpi info, cpi has_vm", refused: "has_vm",
 		},
 		"a killed call":         {state: killedCall, asked: "agent ping, agent get_state, agent list_disk, settle"},
-		"a killed call, a plan": {state: killedCall, plan: true, asked: "agent ping, agent get_state, agent list_disk"},
+		"a killed call, a plan": {state: killedCall, plan: true, asked: "agent ping, agent get_state, agent list_disk, settle"},
 		"a VM that was replaced": {
 			state: func(st *state.State) { st.Own.Swap = &state.OldVM{CID: "vm-0", AgentID: "agent-1"} },
 			asked: "agent ping, agent get_state, agent list_disk, agent ping, agent get_state, agent list_disk, settle",
