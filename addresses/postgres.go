@@ -331,12 +331,18 @@ func (d *postgres) detail(err error) string {
 	if broke(err) {
 		return "the connection broke"
 	}
+	if down := pgconnect.Unreachable(err, d.config); down != nil {
+		return down.Error()
+	}
 	detail := err.Error()
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		detail = fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
 	}
 	for _, secret := range d.secrets {
+		if len(secret) < 4 {
+			continue // it is part of too many words
+		}
 		detail = strings.ReplaceAll(detail, secret, "xxxxx")
 	}
 	// It has a line for each attempt: with TLS and without, for each address.

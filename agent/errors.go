@@ -169,6 +169,9 @@ type UnreachableError struct {
 
 // Error ends with the hint of the last probe.
 func (e *UnreachableError) Error() string {
+	if e.Method == "" && e.Last.Cause == Unauthorized {
+		return fmt.Sprintf("cannot log in to the agent, tried for %s: %s", e.Waited.Round(time.Second), e.story())
+	}
 	if e.Method == "" {
 		return fmt.Sprintf("cannot reach the agent, tried for %s: %s", e.Waited.Round(time.Second), e.story())
 	}
@@ -202,7 +205,11 @@ const nextSilent = `run the same command again to continue; if the agent stays s
 // story returns the error without its beginning, which names the action.
 func (e *UnreachableError) story() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the agent at %s: %s", e.Address, e.Last)
+	answers := ""
+	if e.Last.Cause == Unauthorized {
+		answers = " answers"
+	}
+	fmt.Fprintf(&b, "the agent at %s%s: %s", e.Address, answers, e.Last)
 	if len(e.Met) > 1 {
 		causes := make([]string, 0, len(e.Met)-1)
 		for _, p := range e.Met[:len(e.Met)-1] {

@@ -26,6 +26,9 @@ func (b *releaseFolder) nothingFound(pattern string) error {
 	if module := b.emptySubmodule(pattern); module != "" {
 		return fmt.Errorf("pattern %q in files finds nothing: the git submodule %s is not checked out: run git submodule update --init --recursive", pattern, module)
 	}
+	if link := b.linkIn(pattern); link != "" {
+		return fmt.Errorf("pattern %q in files finds nothing: src/%s is a symbolic link to a folder, which patterns do not follow, as with bosh create-release: put the folder there in place of the link", pattern, link)
+	}
 	return fmt.Errorf("pattern %q in files finds nothing in src, blobs and config/blobs.yml: put the file below src or blobs; bosh add-blob FILE PATH lists a blob", pattern)
 }
 
@@ -122,4 +125,19 @@ func (b *releaseFolder) lackingError(dir string, needed map[string]bool) error {
 		}
 		return "it was not fetched, because another file cannot be fetched"
 	})
+}
+
+// linkIn returns the folder of a pattern that is a symbolic link in src; empty: none is.
+func (b *releaseFolder) linkIn(pattern string) string {
+	dir := ""
+	for _, name := range strings.Split(pattern, "/") {
+		if strings.ContainsAny(name, "*?[{") {
+			break
+		}
+		dir = path.Join(dir, name)
+		if info, err := fs.Lstat(b.fsys, path.Join("src", dir)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return dir
+		}
+	}
+	return ""
 }

@@ -397,7 +397,11 @@ func (b *releaseFolder) file(ctx context.Context, name, from string) (folderFile
 		return f, err
 	}
 	// Checked before it is opened, because opening a named pipe would block.
+	link := info.Mode()&fs.ModeSymlink != 0
 	if info, err = fs.Stat(b.fsys, from); err != nil {
+		if target, unread := fs.ReadLink(b.fsys, from); link && unread == nil {
+			return f, fmt.Errorf("cannot read %s: it is a symbolic link to %s: %w", from, target, archive.Cause(err))
+		}
 		return f, fmt.Errorf("cannot read %s: %w", from, archive.Cause(err))
 	}
 	if !info.Mode().IsRegular() {

@@ -137,7 +137,7 @@ func (s *Store) ingest(ctx context.Context, f *os.File, name string, want digest
 // a file of its own.
 func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, error) {
 	var mf releaseMF
-	found := false
+	found, source := false, false
 	members := map[string]member{}
 	u, err := archive.Unpack(src, archive.Limits{})
 	if err != nil {
@@ -149,6 +149,7 @@ func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, 
 		if h.Typeflag != tar.TypeReg {
 			return nil
 		}
+		source = source || path.Base(entry) == "final.yml" && path.Base(path.Dir(entry)) == "config"
 		if entry == "release.MF" {
 			text, err := metadata.Read(r)
 			if err == nil {
@@ -169,7 +170,9 @@ func split(src *archive.Input, name, dir string) (releaseMF, map[string]member, 
 		}
 		return nil
 	})
-	if err == nil && !found {
+	if err == nil && !found && source {
+		err = fmt.Errorf("cannot extract %s: it is an archive of the source of a release, as servers of git make it, and no release: give the release's own archive, or git+https://SERVER/REPOSITORY, or unpack it and give the folder", name)
+	} else if err == nil && !found {
 		err = fmt.Errorf("cannot extract %s: it has no release.MF", name)
 	}
 	return mf, members, err

@@ -16,7 +16,9 @@ func (r *reader) readGroups(top document.Value) {
 	first := true
 	for _, list := range lists {
 		items := list.Items()
-		if len(items) != 1 && len(lists) == 1 && (list.IsNull() || list.IsList()) {
+		if list.IsNull() && len(lists) == 1 {
+			list.Fail("must be provided: a list with the instance group, its name, jobs and networks")
+		} else if len(items) != 1 && len(lists) == 1 && list.IsList() {
 			list.Fail("must contain exactly one instance group, since a manifest describes one VM, but contains %d%s%s", len(items), document.Literal(groupNames(items)), document.Literal(r.needsCloudConfig(len(items))))
 		}
 		for _, item := range items {

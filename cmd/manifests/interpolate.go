@@ -50,6 +50,9 @@ the manifest, as for a deploy.`,
 			if err := checkNames(doc, errMissing, errUnused); err != nil {
 				return err
 			}
+			for _, w := range document.Problems(doc.Warnings).Shortened() {
+				c.Warn(instance.Place(w))
+			}
 			return c.PrintDocument(doc, cmd.Flags().Changed("path"), path)
 		},
 	}

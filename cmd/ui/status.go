@@ -104,6 +104,8 @@ func agentText(c *observe.Condition) string {
 		return "-"
 	case a.Answers:
 		return "answers at " + a.Address
+	case a.LoginRefused():
+		return fmt.Sprintf("answers at %s, but does not accept the password: %s", a.Address, a.Cause)
 	case a.Cause != "":
 		return fmt.Sprintf("does not answer at %s: %s", a.Address, a.Cause)
 	default:

@@ -250,6 +250,8 @@ func (a *Artifacts) CheckCPIJobs() error {
 		rel := a.Releases[t.Release]
 		if rel == nil || rel.Job(t.Name) == nil {
 			errs = append(errs, noJob(t, "cloud_provider", rel))
+		} else if err := sameTarget(t, rel.Job(t.Name)); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -261,9 +263,11 @@ func (a *Artifacts) CheckGroupJobs() error {
 	var errs []error
 	for _, ref := range a.Manifest.Group.Jobs {
 		rel := a.Releases[ref.Release]
-		if rel.Job(ref.Name) == nil {
+		if job := rel.Job(ref.Name); job == nil {
 			errs = append(errs, noJob(ref, "instance group "+a.About.Group, rel))
 		} else if err := a.wrongLinks(ref, rel); err != nil {
+			errs = append(errs, err)
+		} else if err := sameTarget(ref, job); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -29,6 +29,9 @@ type SeenAgent struct {
 	Hint    string `json:"hint,omitempty"`  // what to do
 }
 
+// LoginRefused reports whether the agent answers, but does not accept user and password.
+func (a *SeenAgent) LoginRefused() bool { return a.Cause == string(agent.Unauthorized) }
+
 // SeenProcess is one supervised process of the jobs.
 type SeenProcess struct {
 	Name    string  `json:"name"`

@@ -192,6 +192,9 @@ func (d *database) explain(err error) string {
 		detail = fmt.Sprintf("no answer within %s", patience)
 	}
 	for _, secret := range d.secrets {
+		if len(secret) < 4 {
+			continue // it is part of too many words
+		}
 		detail = strings.ReplaceAll(detail, secret, "xxxxx")
 		detail = strings.ReplaceAll(detail, url.QueryEscape(secret), "xxxxx")
 	}

@@ -3,11 +3,13 @@
 package pgconnect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -54,6 +56,32 @@ func Refused(err error, config *pgconn.Config) error {
 		why = "the password is wrong"
 	}
 	return failure.Named("database-password", fmt.Errorf("the server %s does not let the user %s in (%s): %s; give the password as PGPASSWORD, or in ~/.pgpass as HOST:PORT:DATABASE:USER:PASSWORD", hostOf(config), config.User, server.Message, why))
+}
+
+// Unreachable returns a sentence if no connection to the server could be made; nil: the
+// error is another one. The driver's own error has a line for each attempt.
+func Unreachable(err error, config *pgconn.Config) error {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); !ok {
+		return nil
+	}
+	if _, answered := errors.AsType[*pgconn.PgError](err); answered {
+		return nil
+	}
+	why := ""
+	var name *net.DNSError
+	var network *net.OpError
+	var system syscall.Errno
+	switch {
+	case errors.As(err, &name):
+		why = "the name of the host is not known"
+	case errors.As(err, &system):
+		why = system.Error()
+	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		why = "it does not answer"
+	default:
+		return nil
+	}
+	return fmt.Errorf("cannot connect to the server %s: %s", hostOf(config), why)
 }
 
 func hostOf(config *pgconn.Config) string {

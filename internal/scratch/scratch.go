@@ -4,9 +4,11 @@ package scratch
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"bootstrap/internal/lockfile"
@@ -35,7 +37,8 @@ type Folder struct {
 // the command for which it is made, one of kinds. New also removes
 // folders of killed processes there.
 func New(parent, kind string) (*Folder, error) {
-	if parent == "" {
+	shared := parent == ""
+	if shared {
 		parent = os.TempDir()
 	}
 	Sweep(parent)
@@ -45,8 +48,26 @@ func New(parent, kind string) (*Folder, error) {
 		if attempt < attempts && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSwept)) {
 			continue // another process swept it before its lock was taken
 		}
+		if shared {
+			err = Explained(err)
+		}
 		return f, err
 	}
+}
+
+// Explained returns the error of making a temporary file or folder with what to do if it
+// is about the folder of temporary files. err may be nil.
+func Explained(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.ENOTDIR) {
+		return err
+	}
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err // It names the file that does not exist.
+	}
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		return fmt.Errorf("cannot make temporary files in %s, which TMPDIR names: %w; set TMPDIR to a folder that you can write to, or unset it", dir, err)
+	}
+	return fmt.Errorf("cannot make temporary files in %s: %w; set TMPDIR to a folder that you can write to", os.TempDir(), err)
 }
 
 // errSwept says that another process is about to remove a new folder.

@@ -17,7 +17,7 @@ func Unnamed() (*os.File, error) {
 func unlinked() (*os.File, error) {
 	f, err := os.CreateTemp("", "bootstrap-*")
 	if err != nil {
-		return nil, err
+		return nil, Explained(err)
 	}
 	_ = os.Remove(f.Name()) // fails on systems where open files keep their names
 	return f, nil

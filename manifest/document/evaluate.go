@@ -129,6 +129,7 @@ func (e *evaluation) interpolate(ctx context.Context) error {
 	e.checkFilled(f)
 	e.root = f.fill(e.root, nil, 0)
 	e.flattenCloudConfig()
+	e.warnNumbers()
 	for _, def := range e.definitions {
 		if !def.each && e.resolve(def.name) == nil && e.missingBy[def.name] == nil {
 			e.recordMissing(def.name, def.place.pos, def.place.at)
@@ -257,6 +258,10 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	if e.problems.failed() {
 		return e.finish(ctx)
 	}
+	if foreign, found := e.foreignOperators(); found {
+		e.problems = Problems{foreign}
+		return e.finish(ctx)
+	}
 	sketch := e.root.masked(false)
 	if err := e.interpolate(ctx); err != nil {
 		return nil, err
@@ -268,6 +273,7 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 	}
 	if e.pending != nil { // nil: another process has damaged the vars store since
 		e.problems = append(e.problems, e.missingProblems()...)
+		e.checkNames()
 		e.unchecked = slices.Clone(e.problems)
 		check(e.top())
 	}

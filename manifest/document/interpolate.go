@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -131,7 +132,7 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 		inner, ok := embedded(value)
 		if !ok {
 			f.markBroken(name)
-			f.report(false, n.pos, at, "the variable ((%s)) is %s, but within other text only text and whole numbers can be filled in", Literal(name), value.describe())
+			f.report(false, n.pos, at, "the variable ((%s)) is %s, but within other text only text and whole numbers can be filled in%s", Literal(name), value.describe(), Literal(asText(name, value)))
 			b.WriteString(text[m[0]:m[1]])
 			continue
 		}
@@ -143,6 +144,18 @@ func (f *filler) fillText(n *node, text string, at *step) *node {
 	}
 	b.WriteString(text[end:])
 	return &node{value: b.String(), pos: n.pos, symbolic: symbolic}
+}
+
+// asText returns how to give a number as a text, for the end of a message.
+func asText(name string, n *node) string {
+	if _, isNumber := n.value.(float64); !isNumber || n.kind != scalarKind {
+		return ""
+	}
+	written := cmp.Or(n.written, scalarText(n.value))
+	if SecretName(name) {
+		written = "..."
+	}
+	return fmt.Sprintf(`; for a text, put quotes around the number: "%s" in a file, or --var '%s="%s"'`, written, name, written)
 }
 
 // embedded returns the text of a value for use inside of a text; ok is false if the value

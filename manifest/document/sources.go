@@ -114,6 +114,9 @@ func (vars variables) addEnvironment(prefix string, environ []string) error {
 			errs = append(errs, fmt.Errorf("cannot read the environment variable %s_%s as YAML: %v", prefix, name, err))
 			continue
 		}
+		if _, isText := value.value.(string); isText && strings.HasPrefix(text, "-----BEGIN ") {
+			value.value = text // YAML would put the lines of a key or certificate into one
+		}
 		errs = append(errs, vars.set(name, &variable{value: value, loose: true, origin: "--vars-env " + prefix}))
 	}
 	return errors.Join(errs...)

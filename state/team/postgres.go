@@ -91,6 +91,9 @@ func (d *database) failed(err error) error {
 	if refused := pgconnect.Refused(err, d.config); refused != nil {
 		return &RefusedError{refused}
 	}
+	if down := pgconnect.Unreachable(err, d.config); down != nil {
+		return fmt.Errorf("%w; is PostgreSQL running there?", down)
+	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code[:2] {
 		case "28", "3D", "42": // problems of login, of the database's name, of privileges

@@ -265,7 +265,7 @@ func redact(err error, secrets []string) error {
 		return nil
 	}
 	text := err.Error()
-	for _, secret := range slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" }) {
+	for _, secret := range slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < 4 }) { // A shorter one is part of too many words.
 		text = strings.ReplaceAll(text, secret, "<redacted>")
 	}
 	if text == err.Error() {
