@@ -46,6 +46,9 @@ type overspent struct{ error }
 // two calls of a format the library cannot be ended, so it runs in a goroutine, which ends
 // at the next call if nobody waits for it any more.
 func withinBudget(ctx context.Context, fn func(b *budget) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err // nothing is started that would go on for a moment
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, schemaTime, fmt.Errorf("checking the properties takes longer than %s; simplify it", schemaTime))
 	defer cancel()
 	result := guard.Start(ctx, guard.Func(func() error { return fn(&budget{ctx: ctx, left: maxChecks}) }))
