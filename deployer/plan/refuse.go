@@ -145,7 +145,7 @@ func (e *NoSecondDiskError) Hint() string {
 
 // NextKeepDisk is what to do if no second disk can be attached; MANIFEST stands for the
 // deployment's arguments.
-const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST"; to attach a second disk again, deploy with another version of the CPI, or with --recreate-persistent-disks`
+const NextKeepDisk = `set size and cloud_properties of the persistent disk back to what they were, and run "bootstrap deploy MANIFEST": it goes on with the old disk; for an empty disk of the new size, remove the persistent disk from the manifest and deploy, which keeps the old one as an orphaned disk, then add it and deploy again; to attach a second disk again, deploy with another version of the CPI, or with --recreate-persistent-disks`
 
 // MovedError says that a plan is out of date.
 type MovedError struct {
