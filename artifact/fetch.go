@@ -74,9 +74,9 @@ func (s *Store) local(f *File) error {
 	return nil
 }
 
-// maxDownload is the limit for files whose size the source does not give. The largest
+// MaxDownload is the limit, in bytes, for files whose size the source does not give. The largest
 // stemcells have about 20 GiB.
-const maxDownload = 64 << 30
+const MaxDownload = 64 << 30
 
 // download returns the verified file of a remote source. The file is named by its
 // digest, so that all URLs of one file share it.

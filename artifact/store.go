@@ -129,7 +129,7 @@ func Open(cfg Config) *Store {
 		embedded:    cfg.Embedded,
 		client:      download.New(dir, download.Network{Getenv: cfg.Getenv, Dial: cfg.Dial}),
 		offline:     cfg.Offline,
-		maxDownload: maxDownload,
+		maxDownload: MaxDownload,
 		blobSlots:   make(chan struct{}, 4),
 	}
 }

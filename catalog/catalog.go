@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -58,6 +59,10 @@ type Finder struct {
 	// file. Find fills them.
 	Used []Used
 	Old  []Entry
+
+	// The constants, except in tests.
+	maxArchive int64
+	maxSilence time.Duration
 }
 
 // Used is an entry that a manifest got.

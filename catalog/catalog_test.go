@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bootstrap/artifact/tartest"
 	"bootstrap/internal/proxy"
@@ -207,6 +208,32 @@ func TestFindMirror(t *testing.T) {
 	}
 	if _, err := os.Stat(LockPath(f.Manifest)); err == nil {
 		t.Error("a lock file is written for a folder, which is used as it is")
+	}
+}
+
+// A source that is one archive has no size in an index: it must not fill the disk, nor hold
+// up the run when its server sends nothing any more.
+func TestFindInEndlessArchive(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/large.tgz", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/slow.tgz", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("half of it"))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for name, want := range map[string]string{"large": "it is larger than the limit of 1048576 bytes", "slow": "the server sent nothing for 300ms"} {
+		f := &Finder{Manifest: filepath.Join(t.TempDir(), "m.yml"), Releases: []string{"*=" + server.URL + "/" + name + ".tgz"}, maxArchive: 1 << 20, maxSilence: 300 * time.Millisecond}
+		_, err := find(t, f, "releases: [{name: kafka}]")
+		tartest.MustFail(t, err, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"bootstrap/artifact"
 	"bootstrap/internal/guard"
 	"bootstrap/internal/proxy"
 	"bootstrap/manifest/document"
@@ -25,10 +27,12 @@ import (
 // maxIndex limits an index, in bytes. That of a stemcell at bosh.io has 200 KB.
 const maxIndex = document.MaxFileSize
 
-// indexWait is how long a server may take for an index, and archiveWait for an archive.
+// indexWait is how long a server may take for an index, and archiveWait for an archive;
+// silence is how long it may send nothing.
 const (
 	indexWait   = time.Minute
 	archiveWait = time.Hour
+	silence     = 30 * time.Second
 )
 
 // offer is an item of an index.
@@ -192,7 +196,10 @@ func (f *Finder) fromArchive(ctx context.Context, w want, u *url.URL, e *Entry) 
 	defer temp.Close()
 	sum := sha256.New()
 	if err := f.get(ctx, u, archiveWait, func(r io.Reader) error {
-		_, err := io.Copy(io.MultiWriter(temp, sum), r)
+		n, err := io.Copy(io.MultiWriter(temp, sum), io.LimitReader(r, f.largest()+1))
+		if n > f.largest() {
+			return fmt.Errorf("it is larger than the limit of %d bytes", f.largest())
+		}
 		return err
 	}); err != nil {
 		return err
@@ -204,12 +211,20 @@ func (f *Finder) fromArchive(ctx context.Context, w want, u *url.URL, e *Entry) 
 	return identify(ctx, w, temp.Name(), e)
 }
 
+// largest returns the size that an archive may have, in bytes.
+func (f *Finder) largest() int64 { return cmp.Or(f.maxArchive, artifact.MaxDownload) }
+
 func isLocal(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
 
-// get reads the answer of a server.
+// get reads the answer of a server. An answer that takes too long, or stops, ends the read.
 func (f *Finder) get(ctx context.Context, u *url.URL, within time.Duration, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("the server has not sent all of it within %v", within))
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	most := cmp.Or(f.maxSilence, silence)
+	watch := guard.AfterFunc(ctx, most, func() { stop(fmt.Errorf("the server sent nothing for %v", most)) })
+	defer watch.Stop()
 	client, err := f.client(ctx)
 	if err != nil {
 		return err
@@ -220,6 +235,9 @@ func (f *Finder) get(ctx context.Context, u *url.URL, within time.Duration, read
 		return errors.New("its address is not valid")
 	}
 	resp, err := client.Do(req)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
 			err = wrapped.Err
@@ -230,10 +248,28 @@ func (f *Finder) get(ctx context.Context, u *url.URL, within time.Duration, read
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
-	if err := read(resp.Body); err != nil {
-		return fmt.Errorf("the answer ends early: %w", err)
+	err = read(&watched{resp.Body, func() { watch.Reset(most) }})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the answer: %w", err)
 	}
 	return nil
+}
+
+// watched calls came for each part of a body.
+type watched struct {
+	body io.Reader
+	came func()
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.body.Read(b)
+	if n > 0 {
+		w.came()
+	}
+	return n, err
 }
 
 // client returns a client that goes the way of the run, through proxies and jumpboxes.
