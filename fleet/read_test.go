@@ -236,7 +236,7 @@ func TestVariablesOfTheFile(t *testing.T) {
 	if got := string(f.Members[0].Vars); got != `{"other_token":"plain-text","password":"sesame"}` {
 		t.Error(got)
 	}
-	if f.Update.Canaries.Count != Percent(20) {
+	if f.Update.Canaries.Count != percentage(20) {
 		t.Error(f.Update.Canaries)
 	}
 	if got := strings.Join(f.Secrets, " "); got != "plain-text sesame" {

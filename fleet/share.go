@@ -11,9 +11,6 @@ type Share struct {
 // Count returns the share of n members.
 func Count(n int) Share { return Share{n: n} }
 
-// Percent returns the share of n percent.
-func Percent(n int) Share { return Share{n: n, percent: true} }
-
 // ParseShare reads a number or a percentage from 0% to 100%.
 func ParseShare(text string) (s Share, ok bool) {
 	share, ok := number.ParseShare(text)

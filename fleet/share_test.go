@@ -18,11 +18,11 @@ func TestShareOf(t *testing.T) {
 		if got := Count(n).Of(total); got != min(n, total) {
 			t.Fatalf("%d of %d: %d", n, total, got)
 		}
-		p := Percent(percent).Of(total)
+		p := percentage(percent).Of(total)
 		if p > total || p*100 > percent*total || (p+1)*100 <= percent*total {
 			t.Fatalf("%d%% of %d: %d", percent, total, p)
 		}
-		if more := Percent(min(percent+1, 100)).Of(total); more < p {
+		if more := percentage(min(percent+1, 100)).Of(total); more < p {
 			t.Fatalf("%d%% of %d: %d, but one more percent: %d", percent, total, p, more)
 		}
 	})
@@ -33,7 +33,7 @@ func TestParseShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := Count(rapid.IntRange(0, 1<<31-1).Draw(t, "n"))
 		if rapid.Bool().Draw(t, "percent") {
-			share = Percent(rapid.IntRange(0, 100).Draw(t, "percentage"))
+			share = percentage(rapid.IntRange(0, 100).Draw(t, "percentage"))
 		}
 		if got, ok := ParseShare(share.String()); !ok || got != share {
 			t.Fatalf("%s: %v, %t", share, got, ok)
@@ -53,3 +53,5 @@ func (s Share) String() string {
 	}
 	return strconv.Itoa(s.n)
 }
+
+func percentage(n int) Share { return Share{n: n, percent: true} }
