@@ -40,7 +40,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	if err != nil {
 		return nil, &RefusedError{fmt.Errorf("cannot read the profiles of AWS: %w", err)}
 	}
-	region := settings.Region
+	region, assumed := settings.Region, query.Get("region") == "" && !namesRegion(settings)
 	base := &url.URL{Scheme: "https", Host: fmt.Sprintf("%s.s3.%s.amazonaws.com", bucket, region)}
 	if strings.Contains(bucket, ".") { // the server's certificate is valid for only one level of names
 		base = &url.URL{Scheme: "https", Host: fmt.Sprintf("s3.%s.amazonaws.com", region), Path: "/" + bucket}
@@ -56,7 +56,7 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 		if at.Scheme != "https" && !loopback(at.Hostname()) {
 			return nil, errors.New("its endpoint is not https://: the state would be sent unencrypted")
 		}
-		base = at.JoinPath(bucket)
+		base, assumed = at.JoinPath(bucket), false
 	}
 	signed := &signing{region: region, credentials: settings.Credentials}
 	dressed := client(func(below http.RoundTripper) http.RoundTripper {
@@ -68,7 +68,27 @@ func openS3(ctx context.Context, u *url.URL, cfg Config) (Documents, error) {
 	}
 	server := openWeb(base.JoinPath(u.Path), dressed, nil)
 	server.bucket = true
+	if assumed {
+		server.advice = "no region is set, so " + region + " was asked: give the region of the bucket, ?region=REGION, or set AWS_REGION"
+	}
 	return server, nil
+}
+
+// namesRegion reports whether the environment or a profile has a region.
+func namesRegion(settings aws.Config) bool {
+	for _, source := range settings.ConfigSources {
+		switch from := source.(type) {
+		case config.EnvConfig:
+			if from.Region != "" {
+				return true
+			}
+		case config.SharedConfig:
+			if from.Region != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // awsSettings reads the variables and profiles of AWS. A given region takes precedence.

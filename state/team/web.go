@@ -24,8 +24,9 @@ type web struct {
 	base    *url.URL // ends with a slash
 	user    *url.Userinfo
 	secrets []string
-	locks   bool // the server may have locks of its own
-	bucket  bool // the server is S3
+	locks   bool   // the server may have locks of its own
+	bucket  bool   // the server is S3
+	advice  string // what to do if the server cannot be reached; may be empty
 }
 
 func openWeb(u *url.URL, client *http.Client, secrets []string) *web {
@@ -56,7 +57,11 @@ func (w *web) do(ctx context.Context, method, name string, body []byte, header m
 		return nil, nil, &RefusedError{fmt.Errorf("%w: if it has a CA of its own, let this machine trust it; on Linux, SSL_CERT_FILE names a file of CAs", redact(err, w.secrets))}
 	}
 	if err != nil {
-		return nil, nil, redact(err, w.secrets)
+		err = redact(err, w.secrets)
+		if w.advice != "" {
+			err = fmt.Errorf("%w; %s", err, w.advice)
+		}
+		return nil, nil, err
 	}
 	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
