@@ -37,7 +37,6 @@ type crash struct {
 	state   string // in the last answer
 	uptime  int    // in seconds, in the last answer in which it was running
 	at      time.Time
-	since   time.Time // when it got the state
 	born    time.Time // when its process began that is running or was running last; zero: none was
 	gone    time.Time // since when that process is neither running nor failing; zero: it is
 	ends    int
@@ -73,7 +72,7 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	for _, p := range now.Processes {
 		was := c.seen[p.Name]
 		if was == nil {
-			was = &crash{at: c.began, since: c.began}
+			was = &crash{at: c.began}
 			c.seen[p.Name] = was
 		}
 		if p.State == "running" {
@@ -87,10 +86,7 @@ func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 		case was.failing.IsZero():
 			was.failing = at
 		}
-		if was.state != p.State {
-			was.state, was.since = p.State, at
-		}
-		was.at = at
+		was.state, was.at = p.State, at
 		switch {
 		case worst != nil:
 		case was.ends >= mostEnds:
@@ -117,7 +113,7 @@ func (c *crashes) ran(now agent.State, ran Ran, at time.Time) {
 		if p.State == "running" && born.Sub(ran.At) <= c.slack() {
 			continue
 		}
-		was := &crash{state: "running", at: ran.At, since: ran.At, born: ran.Begun}
+		was := &crash{state: "running", at: ran.At, born: ran.Begun}
 		if p.State == "running" {
 			was.end(born)
 		}
@@ -154,13 +150,10 @@ func (c *crashes) rests(was *crash, state string, at time.Time) {
 		was.end(was.gone)
 	case !was.born.IsZero():
 		was.end(at)
-	case was.state != "failing":
-		// It has failed before an answer showed it running.
-		from := was.since
-		if c.live {
-			from = was.at
-		}
-		was.failed, was.longest = true, max(was.longest, min(at.Sub(from), monitPass))
+	case was.state != "failing" && c.live:
+		// It has failed before an answer showed it running. A stemcell's monit calls every process
+		// failing while it waits for the start program.
+		was.failed, was.longest = true, max(was.longest, at.Sub(was.at))
 	}
 }
 

@@ -80,6 +80,7 @@ func TestUnproven(t *testing.T) {
 		"unseen end":                 {"srrrr0r", true, "process web has ended once and has run for only 1s since; it counts as running after 7s"},
 		"failed to start":            {"sffr", true, "process web has failed and has run for only 1s since; it counts as running after 2s"},
 		"failed to start before":     {"sffrrr", true, ""},
+		"monit starts it":            {"sffrr", false, ""},
 		"does not run":               {"srrf", true, ""},
 		"monit was started again":    {"rrssRR", false, ""},
 		"monit starts another":       {"rrrss0r", false, "process web has ended once and has run for only 1s since; it counts as running after 15s"},
