@@ -25,10 +25,11 @@ import (
 // TestEtcdCluster deploys examples/etcd: the members themselves say which there are. A
 // client writes and reads all the time, during a change of a property, another VM, and
 // with five members and three again. A member stays the same one until its instance is
-// deleted: its drain script knows which it is.
+// deleted: its drain script knows which it is. From disks that delete --keep-disk kept, the
+// same cluster starts with its data, and refuses the disk of another member.
 func TestEtcdCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes minutes")
 	}
 	t.Parallel()
 	c := newCluster(t, "etcd")
@@ -90,6 +91,56 @@ func TestEtcdCluster(t *testing.T) {
 			t.Errorf("%s has the value %q, want %d: %v", s, got, written, err)
 		}
 	}
+
+	c.must("delete", "--keep-disk", "--yes")
+	disks := etcdKeptDisks(c, 3)
+	c.must("disks", "attach", "--instance", "etcd/0", disks["etcd/1"])
+	if out, err := c.command("deploy", "--yes"); err == nil || !strings.Contains(out, "this disk has the data of etcd-1, not of etcd-0") {
+		t.Fatalf("with the disk of etcd/1 at etcd/0, the deploy ends with %v:\n%s", err, out)
+	}
+	for i := range 3 { // etcd/0 first: it has the disk of etcd/1
+		instance := fmt.Sprintf("etcd/%d", i)
+		c.must("disks", "attach", "--instance", instance, disks[instance])
+	}
+	c.must("deploy", "--yes")
+	if got := etcdMembers(c, 3); !maps.Equal(got, first) {
+		t.Errorf("from the kept disks the members are %v, before %v", got, first)
+	}
+	for _, s := range etcdServers(3) {
+		if got, err := etcdRead(client, s); got != fmt.Sprint(written) {
+			t.Errorf("from the kept disks %s has the value %q, want %d: %v", s, got, written, err)
+		}
+	}
+
+	// A member that left a cluster that served waits for the others, so that no further one
+	// is stopped.
+	postStart := []string{"ssh", "--instance", "etcd/0", "--", "timeout", "25", "/var/vcap/jobs/etcd/bin/post-start"}
+	c.must("ssh", "--instance", "etcd/0", "--", "/var/vcap/jobs/etcd/bin/drain")
+	c.must("stop", "--instance", "etcd/1", "--instance", "etcd/2", "--yes")
+	if out, err := c.command(postStart...); err == nil || strings.Contains(out, "serves when more members are started") {
+		t.Errorf("post-start of a member without the others ends with %v:\n%s", err, out)
+	}
+	c.must("start", "--instance", "etcd/1", "--instance", "etcd/2", "--yes")
+	c.must(postStart...)
+}
+
+// etcdKeptDisks returns the CIDs of the orphaned disks of n instances.
+func etcdKeptDisks(c *cluster, n int) map[string]string {
+	c.t.Helper()
+	found := map[string]string{}
+	for line := range strings.Lines(c.must("disks", "--orphaned", "--json")) {
+		var disk struct{ Kind, Instance, CID, Why string }
+		if err := json.Unmarshal([]byte(line), &disk); err != nil {
+			c.t.Fatalf("%v in %s", err, line)
+		}
+		if disk.Kind == "disk" && disk.Why == "kept by delete --keep-disk" {
+			found[disk.Instance] = disk.CID
+		}
+	}
+	if len(found) != n {
+		c.t.Fatalf("there are the kept disks %v, want %d", found, n)
+	}
+	return found
 }
 
 // takeProgram copies programs of this machine into a folder, or skips the test.
