@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -244,7 +245,7 @@ func (v *validation) checkPackages(context.Context) error {
 // renderJobs renders the templates that can be rendered, and keeps no files.
 func (v *validation) renderJobs(ctx context.Context) error {
 	m := v.r.in.Manifest
-	address, dynamic := m.Address()
+	address, _ := m.Address()
 	v.r.address = cmp.Or(address, anyAddress)
 	if !v.r.t.CPI.Connected() {
 		v.r.t.CPI.AssumeRegistry()
@@ -255,14 +256,18 @@ func (v *validation) renderJobs(ctx context.Context) error {
 	}
 	on := runsOn(m.ResourcePool.Stemcell, v.r.artifacts.Stemcell)
 	on.Partly = !v.all()
+	unknown := v.unknown()
 	for _, c := range []struct {
 		templateCheck
 		jobs []templates.Job
 	}{
-		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), guessed: dynamic, on: &on}, jobs},
+		{templateCheck{refs: m.Group.Jobs, partly: !v.all(), on: &on}, jobs},
 		{templateCheck{refs: m.CPI.Templates, partly: !v.allOfCPI()}, installation.Templates(m.Name, v.r.t.CPI.Jobs(), v.r.t.CPI.Properties())},
 	} {
 		c.manifest = m
+		for i := range c.jobs {
+			c.jobs[i].Context.Unknown = unknown
+		}
 		err := c.render(ctx, v.r.t.Env, c.jobs)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -283,6 +288,19 @@ func (v *validation) renderJobs(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// unknown returns the texts that stand for values which are not known yet: in the manifest of
+// the instance, in those of the groups that provide links, and for its address.
+func (v *validation) unknown() map[string]bool {
+	texts := map[string]bool{anyAddress: true}
+	maps.Copy(texts, v.r.in.Manifest.Unknown())
+	if d := v.r.in.Deployment; d != nil {
+		for i := range d.Groups {
+			maps.Copy(texts, d.Groups[i].Manifest.Unknown())
+		}
+	}
+	return texts
 }
 
 // checkTunnel reads the tunnel's key. A missing passphrase is no mistake in the manifest,
@@ -313,7 +331,6 @@ type templateCheck struct {
 	manifest *manifest.Manifest
 	refs     []manifest.JobRef // names of the rendered jobs
 	partly   bool              // true: some jobs are missing, which may provide links
-	guessed  bool              // true: the address is unknown
 	problems []document.Problem
 	doubtful []string            // failures whose only cause may be an unknown value or job
 	on       *monitored.Instance // where the jobs run; nil: on this machine, without monit
@@ -353,9 +370,7 @@ func (c *templateCheck) render(ctx context.Context, env *instance.Env, jobs []te
 // addFailure adds the failure of one template.
 func (c *templateCheck) addFailure(f *templates.Failure) {
 	message := strings.Join(strings.Fields(f.Error()), " ")
-	missing := len(f.Properties) > 0
-	switch {
-	case f.Link && c.partly, !missing && !f.Link && (c.guessed || len(c.manifest.Generated) > 0):
+	if f.Doubtful || f.Link && c.partly {
 		c.doubtful = append(c.doubtful, message)
 		return
 	}

@@ -75,6 +75,15 @@ func (m *Manifest) Sketch() ([]byte, error) {
 	return m.document.Sketch()
 }
 
+// Unknown returns the texts in the manifest, of values and of keys, that contain a value that
+// is not known yet: a variable without a value, or one that the next deploy generates.
+func (m *Manifest) Unknown() map[string]bool {
+	if m.document == nil {
+		return nil
+	}
+	return m.document.Unknown()
+}
+
 // Release is an entry of releases.
 type Release struct {
 	Name string

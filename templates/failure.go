@@ -15,6 +15,7 @@ type Failure struct {
 	Properties   []string // properties without a value; setting one of them is enough
 	Link         bool     // a link is missing
 	Advice       string   // where the manifest can set the properties; empty: unknown
+	Doubtful     bool     // an unknown value may be the only cause; see Context.Unknown
 }
 
 // Failures lists all templates of one Render that failed.

@@ -38,13 +38,14 @@ func unfit(ctx context.Context, job *Job) (Failures, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	properties := job.declared()
+	properties, compiled := job.declared(), false
 	if err == nil {
 		err = withinBudget(ctx, func(b *budget) error {
 			schema, err := compileSchema(text, b)
 			if err != nil {
 				return err
 			}
+			compiled = true
 			return schema.Validate(properties)
 		})
 	}
@@ -56,7 +57,10 @@ func unfit(ctx context.Context, job *Job) (Failures, error) {
 	case err == nil:
 		return nil, nil
 	case !ok:
-		return Failures{&Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("its %s cannot be used: %v", artifact.PropertiesSchema, err)}}, nil
+		return Failures{&Failure{
+			Release: job.Release, Job: job.Name, Message: fmt.Sprintf("its %s cannot be used: %v", artifact.PropertiesSchema, err),
+			Doubtful: compiled && job.Context.unknownIn(properties),
+		}}, nil
 	}
 	return job.failuresOf(wrong, properties), nil
 }
@@ -67,9 +71,16 @@ const mostUnfit = 100
 // failuresOf returns a failure for each cause of an error about the properties.
 func (job *Job) failuresOf(wrong *jsonschema.ValidationError, properties map[string]any) Failures {
 	var failures Failures
-	causes := leaves(wrong)
-	for _, w := range causes[:min(len(causes), mostUnfit)] {
-		failure := &Failure{Release: job.Release, Job: job.Name}
+	causes := leaves(wrong, false)
+	doubtful := make(map[*jsonschema.ValidationError]bool, len(causes))
+	for _, c := range causes {
+		doubtful[c.ValidationError] = job.Context.doubtsCause(c, properties)
+	}
+	// What is certain is reported in any case.
+	slices.SortStableFunc(causes, func(a, b cause) int { return order(doubtful[a.ValidationError], doubtful[b.ValidationError]) })
+	shown := causes[:min(len(causes), mostUnfit)]
+	for _, w := range shown {
+		failure := &Failure{Release: job.Release, Job: job.Name, Doubtful: doubtful[w.ValidationError]}
 		name, value := named(properties, w.InstanceLocation)
 		what, at := "its properties", job.propertiesAt()
 		if name != "" {
@@ -84,8 +95,11 @@ func (job *Job) failuresOf(wrong *jsonschema.ValidationError, properties map[str
 		failures = append(failures, failure)
 	}
 	slices.SortStableFunc(failures, func(a, b *Failure) int { return strings.Compare(a.Message, b.Message) })
-	if more := len(causes) - len(failures); more > 0 {
-		failures = append(failures, &Failure{Release: job.Release, Job: job.Name, Message: fmt.Sprintf("%d more properties do not fit (%s)", more, artifact.PropertiesSchema)})
+	if more := causes[len(shown):]; len(more) > 0 {
+		failures = append(failures, &Failure{
+			Release: job.Release, Job: job.Name, Message: fmt.Sprintf("%d more properties do not fit (%s)", len(more), artifact.PropertiesSchema),
+			Doubtful: doubtful[more[0].ValidationError],
+		})
 	}
 	return failures
 }
@@ -192,23 +206,6 @@ func isCertificate(der []byte) bool {
 	}
 	_, err := asn1.Unmarshal(der, &outer)
 	return err == nil && outer.TBS.Tag == asn1.TagSequence && outer.Algorithm.Tag == asn1.TagSequence
-}
-
-// leaves returns the causes of an error, without the keywords that only contain other
-// keywords.
-func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
-	switch e.ErrorKind.(type) {
-	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
-		return []*jsonschema.ValidationError{e}
-	}
-	if len(e.Causes) == 0 {
-		return []*jsonschema.ValidationError{e}
-	}
-	var list []*jsonschema.ValidationError
-	for _, c := range e.Causes {
-		list = append(list, leaves(c)...)
-	}
-	return list
 }
 
 // named returns the dotted name and the value of the property at a place.

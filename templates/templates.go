@@ -124,6 +124,9 @@ type Context struct {
 	// "instance_groups[0].jobs[1]"; used in advice about a missing link. Place is the file
 	// and the line of it, if they are known.
 	Path, Place string
+	// Unknown has the texts, of values and of keys, that stand for values which are not known
+	// yet; nil: all are known.
+	Unknown map[string]bool
 }
 
 // Start returns an engine, without starting Ruby. The engine does not end with ctx, which
@@ -260,10 +263,12 @@ func (e *Engine) Render(ctx context.Context, jobs []Job, dir string) error {
 				return err
 			}
 		}
-		if len(failed) == 0 {
-			if failed, err = e.renderJob(ctx, job, own); err != nil {
+		if !slices.ContainsFunc(failed, func(f *Failure) bool { return !f.Doubtful }) {
+			more, err := e.renderJob(ctx, job, own)
+			if err != nil {
 				return err
 			}
+			failed = append(failed, more...)
 		}
 		if own, err = job.withLinksFile(own); err != nil {
 			return err
@@ -322,12 +327,13 @@ func (e *Engine) renderJob(ctx context.Context, job *Job, files []*file) (Failur
 		var broken *templateError
 		switch {
 		case errors.As(err, &broken):
-			failed.Message = broken.Error()
+			failed.Message, failed.Doubtful = broken.Error(), job.doubts(f.content, "", e.id)
 			failures = append(failures, failed)
 		case err != nil:
 			return nil, fmt.Errorf("cannot render %s: %w", failed.place(), err)
 		case answer.Error != nil:
 			failed.fill(job, f.content, answer.Error, e.cfg.embedded())
+			failed.Doubtful = len(failed.Properties) == 0 && !failed.Link && job.doubts(f.content, answer.Error.Class, e.id)
 			failures = append(failures, failed)
 		}
 		f.content = answer.Result

@@ -45,3 +45,29 @@ func symbol(kind, name string) *node {
 func ReplaceVariables(text, replacement string) string {
 	return symbols.ReplaceAllLiteralString(placeholder.ReplaceAllLiteralString(text, replacement), replacement)
 }
+
+// Unknown returns the texts in the document, of values and of keys, that contain a variable
+// without a value or the symbol of a value that is not generated yet.
+func (d *Document) Unknown() map[string]bool {
+	texts := map[string]bool{}
+	if d.root != nil {
+		d.unknown(d.root, texts)
+	}
+	return texts
+}
+
+// unknown adds the unknown texts of a part of the document.
+func (d *document) unknown(n *node, texts map[string]bool) {
+	if text, isText := n.value.(string); isText && (Value{document: d, node: n}).Pending() {
+		texts[text] = true
+	}
+	for _, item := range n.items {
+		d.unknown(item, texts)
+	}
+	for _, e := range n.entries {
+		if key, isText := e.key.(string); isText && (symbols.MatchString(key) || Value{document: d, node: &node{value: key}}.Pending()) {
+			texts[key] = true
+		}
+		d.unknown(e.value, texts)
+	}
+}
