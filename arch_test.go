@@ -794,9 +794,9 @@ func reportSizes(t *testing.T, what string, sizes map[string]int, most int) {
 func TestWhoReadsOptionsFactsAndPlan(t *testing.T) {
 	readers := map[string][]string{
 		"asked": {"deployer/apart.go", "deployer/apart_several.go", "deployer/deploy.go", "deployer/expect.go", "deployer/orphans.go", "deployer/planning.go", "deployer/putback.go", "deployer/steps.go"},
-		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/problems.go", "deployer/steps.go"},
+		"Facts": {"deployer/check.go", "deployer/cloud.go", "deployer/expect.go", "deployer/journal.go", "deployer/planning.go", "deployer/problems.go", "deployer/proven.go", "deployer/steps.go"},
 		"plan": {
-			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go",
+			"deployer/applied.go", "deployer/check.go", "deployer/deploy.go", "deployer/planning.go", "deployer/proven.go",
 			"deployer/remade.go", "deployer/steps.go", "deployer/timeline.go", "deployer/verify.go",
 		},
 		"CurrentVMCID": { // also the files that report the results at the end

@@ -30,12 +30,12 @@ const (
 const tailLines = 10
 
 // waitForRunning waits until the agent has reported several times in a row that all jobs
-// run: at least the shorter time of update_watch_time, at most the longer one. A process that
+// run: at least for the time least, at most for the longer one of update_watch_time. A process that
 // was seen to crash must run for longer than it has ever lived before. A crash loop ends the
 // wait, unless update.crash_loops is wait. The agent is asked often at first, and when the
 // jobs run, and otherwise at intervals of up to a second. A monit that sleeps after starting
 // the jobs is woken up.
-func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
+func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage, least time.Duration) error {
 	watch := j.rec.About.WatchTime
 	limit := max(watch.Max, time.Second)
 	outer := ctx
@@ -54,6 +54,10 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 			last = now
 			if err := j.refuseLost(now); err != nil {
 				return err
+			}
+			if steady == 0 {
+				seen.expect(plan.Unproven(j.rec.State.Get(), now))
+				seen.expect(j.suspects)
 			}
 			crashing := seen.take(now, time.Now())
 			if crashing != nil && j.rec.About.CrashLoops != manifest.WaitForCrashLoops {
@@ -75,7 +79,7 @@ func (j *jobs) waitForRunning(ctx context.Context, s *report.Stage) error {
 				steady = 0
 			}
 			unproven = seen.unproven(now, time.Now())
-			if steady >= steadyPolls && unproven == nil && time.Since(began) >= watch.Min {
+			if steady >= steadyPolls && unproven == nil && time.Since(began) >= least {
 				return nil
 			}
 		}

@@ -77,7 +77,7 @@ func TestStartWakesMonit(t *testing.T) {
 	monit := &monitAgent{}
 	r.agent, _ = agentOf(t, monit.ServeHTTP)
 	r.t.About.WatchTime.Max = time.Minute
-	if err := r.jobs.waitForRunning(t.Context(), r.t.Out.Root); err != nil {
+	if err := r.jobs.waitForRunning(t.Context(), r.t.Out.Root, r.jobs.rec.About.WatchTime.Min); err != nil {
 		t.Fatal(err)
 	}
 	if monit.starts != 1 {

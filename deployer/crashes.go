@@ -28,7 +28,8 @@ const (
 // crashes finds processes in a crash loop in the answers of an agent.
 type crashes struct {
 	began time.Time
-	live  bool // the answers show the present moment, like those of the embedded agent
+	live  bool   // the answers show the present moment, like those of the embedded agent
+	spec  string // configuration hash of the jobs, in the last answer
 	seen  map[string]*crash
 }
 
@@ -42,6 +43,7 @@ type crash struct {
 	ends    int
 	failed  bool          // a crash or a failed start was seen
 	longest time.Duration // that a process has lived at most that has ended
+	least   time.Duration // that it must run in any case, if it has failed
 	failing time.Time     // when it began to fail; zero: it is not failing
 }
 
@@ -69,6 +71,7 @@ func watchCrashes(now time.Time, live bool) *crashes {
 // there is none.
 func (c *crashes) take(now agent.State, at time.Time) *Crashing {
 	var worst *Crashing
+	c.spec = now.ConfigurationHash
 	for _, p := range now.Processes {
 		was := c.seen[p.Name]
 		if was == nil {
@@ -170,7 +173,7 @@ func (c *crashes) needs(was *crash) time.Duration {
 	if c.live {
 		margin = time.Second
 	}
-	return (was.longest + was.longest/4 + margin).Round(time.Second)
+	return max(was.least, (was.longest + was.longest/4 + margin).Round(time.Second))
 }
 
 // Unproven says that a process runs which has crashed before, for a shorter time than it may

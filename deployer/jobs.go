@@ -39,6 +39,9 @@ type jobs struct {
 	again       bool         // they were applied again to a VM that had lost its jobs
 	begun       access.Start // the last start of their scripts and processes
 	seen        *crashes     // what the agent has reported since they were started; nil: nothing
+	// suspects are the processes that may be in a crash loop, with the seconds that each must
+	// run until it counts as running.
+	suspects map[string]int
 }
 
 // rendered is the archive of the rendered jobs, in a temporary folder.

@@ -112,6 +112,11 @@ func (r *run) againPhases(ask func(context.Context) error) []phase {
 	}
 }
 
+// notePhases returns the phases that record what StillRuns has seen.
+func (r *run) notePhases(record func(context.Context) error) []phase {
+	return append(r.statePhases(), phase{name: verifying, do: record})
+}
+
 // statePhases returns the first phases of commands that change the state.
 func (r *run) statePhases() []phase {
 	return []phase{

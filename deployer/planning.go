@@ -374,7 +374,7 @@ func (r *run) makePlan(ctx context.Context) error {
 	decision := choice.Decision(details)
 	w.Made = w.MadeOf(st, choice.VM.Action)
 	r.want, r.plan, r.vm, r.known = w, plan.Of(decision), decision.Current, r.look.KnownAddress()
-	r.plan.Looks = plan.Looks(st, r.look.Facts, r.look.AskedCPI)
+	r.plan.Looks, r.jobs.suspects = plan.Looks(st, r.look.Facts, r.look.AskedCPI), r.suspected()
 	if decision.NewVM() {
 		r.hints = r.lastAddresses()
 	} else {
@@ -438,6 +438,9 @@ func (r *run) announcePlan(ctx context.Context) error {
 		r.t.Out.Warning("--on-failure=previous can put back nothing: the VM is replaced, and the previous version was deployed to the old one")
 	}
 	if r.plan.Nothing() {
+		if err := r.proveRunning(ctx); err != nil {
+			return err
+		}
 		if err := r.shareLinks(ctx); err != nil {
 			return err
 		}

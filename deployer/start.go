@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,8 +33,19 @@ func (j *jobs) start(ctx context.Context, s plan.Step) error {
 
 // awaitRunning waits until the jobs run.
 func (j *jobs) awaitRunning(ctx context.Context, _ plan.Step) error {
+	return j.awaitFor(ctx, j.rec.About.WatchTime.Min)
+}
+
+// awaitFor waits until the jobs run, for at least a time. It records the processes that have
+// ended if they do not run.
+func (j *jobs) awaitFor(ctx context.Context, least time.Duration) error {
 	return j.rec.Out.Do(fmt.Sprintf("Waiting for instance '%s' to be running", j.rec.About.Instance()), func(s *report.Stage) error {
-		return j.waitForRunning(ctx, s)
+		err := j.waitForRunning(ctx, s, least)
+		_, failed := errors.AsType[*NotRunningError](err)
+		if err != nil && !failed {
+			return err
+		}
+		return errors.Join(err, j.recordUnproven(failed))
 	})
 }
 

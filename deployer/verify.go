@@ -2,6 +2,7 @@ package deployer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,11 +72,12 @@ type Ran struct {
 
 // StillRuns asks the agent of an instance once more whether its jobs run. If a process does not
 // run, or has ended since another process has seen that they do, it calls waits and waits as
-// after a start; then the error may be a *NotRunningError. It locks and changes nothing.
+// after a start; then the error may be a *NotRunningError, and the state gets the processes that
+// have ended. Otherwise it locks and changes nothing.
 func StillRuns(ctx context.Context, opts Options, ran Ran, waits func()) error {
 	opts.Inputs.Generate = document.Refuse
 	r := newRun(opts)
-	return r.execute(ctx, r.againPhases(func(ctx context.Context) error {
+	err := r.execute(ctx, r.againPhases(func(ctx context.Context) error {
 		st := r.t.State.Get()
 		if r.vm = st.CurrentVMCID; st.Own.Stopped {
 			return nil
@@ -91,6 +93,18 @@ func StillRuns(ctx context.Context, opts Options, ran Ran, waits func()) error {
 			return nil
 		}
 		waits()
-		return r.jobs.waitForRunning(ctx, r.t.Out.Root)
+		return r.jobs.waitForRunning(ctx, r.t.Out.Root, r.jobs.rec.About.WatchTime.Min)
 	}))
+	if _, failed := errors.AsType[*NotRunningError](err); !failed {
+		return err
+	}
+	locked := newRun(opts)
+	unrecorded := locked.execute(ctx, locked.notePhases(func(context.Context) error {
+		locked.jobs.seen = r.jobs.seen
+		return locked.jobs.recordUnproven(true)
+	}))
+	if unrecorded != nil {
+		r.t.Out.Warning(fmt.Sprintf("cannot record that the jobs do not run: %v", unrecorded))
+	}
+	return err
 }

@@ -80,7 +80,7 @@ func (s *State) settleVM(in Intent, cid string) error {
 	s.Own.AgentID, s.Own.Group, s.Own.Address, s.Own.Reached = in.AgentID, in.Group, "", false
 	s.Own.Made, s.Own.Applied, s.Own.Tagged = in.Made, nil, ""
 	s.Own.ManifestSHA1 = ""
-	s.Own.Created = nil
+	s.Own.Created, s.Own.Unproven = nil, nil
 	if !in.Started.IsZero() {
 		created := in.Started.UTC()
 		s.Own.Created = &created

@@ -109,6 +109,9 @@ type Own struct {
 	// ManifestSHA1 is the SHA-1, as hex, of the manifest that bosh-init deployed last.
 	// It is removed when that VM is replaced.
 	ManifestSHA1 string `json:"manifest_sha1,omitempty"`
+	// Unproven has the processes that have ended since the jobs were last started; nil after a
+	// successful start.
+	Unproven *Unproven `json:"unproven,omitempty"`
 	// Stopped is true after `bootstrap stop`.
 	Stopped bool `json:"stopped,omitempty"`
 	// Detached is true after `bootstrap stop --hard` has begun: the instance is to have no
@@ -138,6 +141,13 @@ type Own struct {
 	Intents   []Intent   `json:"intents,omitempty"`
 
 	unknown unknown
+}
+
+// Unproven has for how many seconds each process that has ended must run until it counts as
+// running.
+type Unproven struct {
+	Spec    string         `json:"spec"` // digest of the configuration hash of its jobs
+	Seconds map[string]int `json:"seconds"`
 }
 
 // OldVM is a VM that another one has replaced.

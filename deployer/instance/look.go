@@ -241,6 +241,7 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	if err != nil {
 		return plan.Facts{}, err
 	}
+	at := time.Now()
 	if err := OwnAgent(client, now, agentID); err != nil {
 		return plan.Facts{}, err
 	}
@@ -252,7 +253,7 @@ func (l *Look) ask(ctx context.Context, s *report.Stage, client *agent.Client, a
 	if err != nil {
 		return plan.Facts{}, err
 	}
-	return plan.Facts{Answers: true, HasVM: true, Now: now, Mounted: mounted}, nil
+	return plan.Facts{Answers: true, HasVM: true, Now: now, At: at, Mounted: mounted}, nil
 }
 
 // OwnAgent returns an error if the agent that answered has another agent id than the VM
@@ -279,8 +280,8 @@ func (l *Look) Again(ctx context.Context) error {
 	if err != nil {
 		return &plan.MovedError{What: fmt.Sprintf("the agent does not answer any more: %v", err)}
 	}
-	mounted, err := l.Running.ListDisk(ctx)
-	l.Facts.Now, l.Facts.Mounted = now, mounted
+	l.Facts.Now, l.Facts.At = now, time.Now()
+	l.Facts.Mounted, err = l.Running.ListDisk(ctx)
 	return err
 }
 

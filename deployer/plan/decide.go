@@ -393,6 +393,10 @@ func decideJobs(w Wishes, st state.State, f Facts, vm Action) Change {
 			// and monit does not start a process that is missing in its configuration.
 			c.Action = Update
 		}
+	default:
+		if c.Why = f.unproven(st); len(c.Why) > 0 {
+			c.Action = Start
+		}
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"slices"
+	"time"
 
 	"bootstrap/agent"
 	"bootstrap/state"
@@ -14,6 +15,7 @@ type Facts struct {
 	Answers  bool        // the agent of the recorded VM answered
 	AgentErr error       // why not
 	Now      agent.State // what it reported
+	At       time.Time   // when it reported that
 	Mounted  []string    // CIDs of the disks that the VM has mounted
 	HasVM    bool        // the VM exists
 	// OldAnswers is true if the agent of the replaced VM, which is not deleted yet,
@@ -68,6 +70,28 @@ func Missing(now agent.State, processes []string) []string {
 func Rests(now agent.State) bool {
 	left := slices.ContainsFunc(now.Processes, func(p agent.Process) bool { return p.State != "unknown" })
 	return !left && (now.JobState == "stopped" || len(now.Processes) == 0)
+}
+
+// unproven lists the processes that run, but ended when the same jobs were last started, and
+// have not run for as long as the state demands.
+func (f Facts) unproven(st state.State) []Reason {
+	var list []Reason
+	needs := Unproven(st, f.Now)
+	for _, p := range f.Now.Processes {
+		if need := needs[p.Name]; p.Uptime.Secs < need {
+			list = append(list, Reason{Cause: NotProven, Subject: p.Name, To: (time.Duration(need) * time.Second).String()})
+		}
+	}
+	return list
+}
+
+// Unproven returns for how many seconds processes must run until they count as running; nil: no
+// process of these jobs is known to have ended.
+func Unproven(st state.State, now agent.State) map[string]int {
+	if of := st.Own.Unproven; of != nil && of.Spec == Digest(st.Own.Salt, PartSpec, now.ConfigurationHash) {
+		return of.Seconds
+	}
+	return nil
 }
 
 func (f Facts) unwell(processes []string) []Reason {

@@ -61,6 +61,7 @@ const (
 	LinkGone        Cause = "link-gone"     // Subject: link, To: job
 	ProcessState    Cause = "process-state" // Subject: process, To: its state
 	JobsState       Cause = "jobs-state"    // To: state; empty: unknown
+	NotProven       Cause = "not-proven"    // Subject: process, To: how long it must run
 	NoProcesses     Cause = "no-processes"
 
 	CompilesInPlace Cause = "compiles-in-place"
@@ -163,6 +164,7 @@ var words = map[Cause]string{
 	LinksChanged:    "links of job {subject} changed",
 	LinkChanged:     "link {subject} of job {to} changed: {names} from {from}",
 	LinkGone:        "link {subject} of job {to} has no provider any more",
+	NotProven:       "process {subject} ended when the jobs were last started, and runs for less than {to}",
 	NoProcesses:     "the agent runs no process, but should run {names}",
 
 	CompilesInPlace: "{count} to compile while the service is down; if that fails, the previous version is put back, if this machine has kept it",
