@@ -38,7 +38,7 @@ func (c *crashes) expect(needs map[string]int) {
 	for name, need := range needs {
 		was := c.seen[name]
 		if was == nil {
-			was = &crash{at: c.began, since: c.began}
+			was = &crash{at: c.began}
 			c.seen[name] = was
 		}
 		was.failed, was.least = true, max(was.least, time.Duration(need)*time.Second)

@@ -41,15 +41,11 @@ func stemcellFlaw(ref manifest.StemcellRef, err error) error {
 	return fmt.Errorf("%s: %w", ref.Pos, &Flaw{"the stemcell", ref.Pos, "", locked(err, cmp.Or(ref.OS, ref.Name), ref.Lock)})
 }
 
-// jobFlaw returns the flaw of a job, with its place in the manifest. name is its page, or
-// empty.
-func jobFlaw(ref manifest.JobRef, name string, err error) error {
+// jobFlaw returns the flaw of a job, with its place in the manifest.
+func jobFlaw(ref manifest.JobRef, err error) error {
 	place := ref.Pos.String()
 	if ref.Path != "" {
 		place += ": " + ref.Path
-	}
-	if name != "" {
-		err = failure.Named(name, err)
 	}
 	return &wrongJob{fmt.Errorf("%s: %w", place, &Flaw{"job " + ref.Name, ref.Pos, ref.Path, err})}
 }
@@ -67,7 +63,7 @@ func sameTarget(ref manifest.JobRef, job *artifact.Job) error {
 	for _, t := range job.Templates {
 		target := path.Clean(t.Destination)
 		if other, found := made[target]; found {
-			return jobFlaw(ref, "", fmt.Errorf("the templates %s and %s of job %s both make %s: remove one of them from its spec; create-env and a Director keep the one that they happen to render last", other, t.Source, ref.Name, target))
+			return jobFlaw(ref, fmt.Errorf("the templates %s and %s of job %s both make %s: remove one of them from its spec; create-env and a Director keep the one that they happen to render last", other, t.Source, ref.Name, target))
 		}
 		made[target] = t.Source
 	}
@@ -90,7 +86,7 @@ func noJob(ref manifest.JobRef, namedBy string, rel *artifact.Release) error {
 	if list == "" {
 		list = "nothing"
 	}
-	return jobFlaw(ref, "release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint))
+	return jobFlaw(ref, failure.Named("release-job", fmt.Errorf("release %s has no job %s, which %s names; it has: %s%s", ref.Release, ref.Name, namedBy, list, hint)))
 }
 
 // wrongLinks returns the error for a job whose spec describes links that a Director refuses;
