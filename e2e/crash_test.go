@@ -180,7 +180,7 @@ func (n *lane) try(tr trial, f *figures) error {
 	if s.gone && first.status == 0 {
 		return n.goneAfter(story)
 	}
-	if err := n.plans(); err != nil {
+	if err := n.plans(s.args); err != nil {
 		return fmt.Errorf("%w\n%s", err, story)
 	}
 	again, err := l.run(nil, s.args...)
@@ -219,9 +219,14 @@ func (n *lane) try(tr trial, f *figures) error {
 	return nil
 }
 
-// plans checks that a deploy can be planned, whatever the fault has left.
-func (n *lane) plans() error {
-	o, err := n.lab.run(nil, "plan")
+// plans checks that a deploy can be planned, whatever the fault has left; args are those of
+// the run that met it.
+func (n *lane) plans(args []string) error {
+	plan := []string{"plan"}
+	if args[0] == "deploy" {
+		plan = append(plan, slices.DeleteFunc(slices.Clone(args[1:]), func(flag string) bool { return flag == "--yes" })...)
+	}
+	o, err := n.lab.run(nil, plan...)
 	if err == nil && o.status != 0 && o.status != 2 {
 		err = fmt.Errorf("after the fault, a plan ended with %d:\n%s", o.status, o.text)
 	}
