@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 
 // kinds are the names of the folders that Sweep removes.
 func kinds() []string {
-	return []string{"plan", "render", "validate", "doctor", "edit", "export", "compile"}
+	return []string{"plan", "render", "validate", "doctor", "edit", "export", "compile", "monit"}
 }
 
 // Folder is a folder that only this user can read, and that exists while this process
@@ -37,6 +38,9 @@ type Folder struct {
 // the command for which it is made, one of kinds. New also removes
 // folders of killed processes there.
 func New(parent, kind string) (*Folder, error) {
+	if !slices.Contains(kinds(), kind) {
+		return nil, fmt.Errorf("folders of the kind %q would stay after a kill", kind)
+	}
 	shared := parent == ""
 	if shared {
 		parent = os.TempDir()
