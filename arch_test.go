@@ -529,7 +529,7 @@ func imports() map[string][]string {
 		"state/team":            {"state"},
 		"state/team/teamtest":   {},
 		"tunnel":                {},
-		"internal/atomicfile":   {},
+		"internal/atomicfile":   {"internal/regular", "internal/wait"},
 		"internal/digest":       {},
 		"internal/failure":      {},
 		"internal/fulldisk":     {},

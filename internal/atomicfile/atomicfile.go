@@ -3,6 +3,7 @@
 package atomicfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"bootstrap/internal/regular"
+	"bootstrap/internal/wait"
 )
 
 // Write replaces the content of the file at path atomically and durably. A new file gets
@@ -108,13 +113,23 @@ func InPlace(path string) bool {
 	return err == nil && (below("/dev") && !below("/dev/shm") || below("/proc"))
 }
 
-// Open opens a file for writing for which InPlace is true. Opening a pipe waits
-// for its reader.
+// readerTime is how long Open waits for a process that reads a named pipe.
+const readerTime = 10 * time.Second
+
+// Open opens a file for writing for which InPlace is true. A named pipe that no process
+// reads within ten seconds is an error.
 func Open(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		return nil, fmt.Errorf("%s is a socket, which cannot be written to like a file", path)
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	ctx, cancel := context.WithTimeout(context.Background(), readerTime)
+	defer cancel()
+	for {
+		f, err := regular.Append(path)
+		if !errors.Is(err, regular.ErrNoReader) || wait.For(ctx, 50*time.Millisecond) != nil {
+			return f, err
+		}
+	}
 }
 
 func overwrite(path string, data []byte) error {

@@ -30,12 +30,15 @@ func Open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// ErrNoReader says that opening a named pipe for writing would wait for a reader.
+var ErrNoReader = errors.New("no process reads this pipe")
+
 // Append opens a file or a pipe for writing at its end, and makes a file if there is none.
-// A named pipe that no process reads is an error at once: opening it would wait for one.
+// A named pipe that no process reads is ErrNoReader at once: opening it would wait for one.
 func Append(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND|nonBlocking, 0o600)
 	if errors.Is(err, syscall.ENXIO) {
-		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("no process reads this pipe")}
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNoReader}
 	}
 	return f, err
 }
