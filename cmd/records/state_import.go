@@ -45,7 +45,7 @@ instances, in the folder NAME, need none either: give NAME.json with --state.`,
 				if from == "" {
 					return st.Import(in)
 				}
-				other, err := file.ReadAny(from)
+				other, err := file.ReadAny(cmd.Context(), from)
 				if err != nil {
 					return err
 				}

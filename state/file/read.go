@@ -1,10 +1,12 @@
 package file
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 
+	"bootstrap/internal/guard"
 	"bootstrap/state"
 )
 
@@ -48,16 +50,26 @@ func isFile(path string) error {
 }
 
 // ReadAny reads a state from a file of any tool: the state file of create-env,
-// bosh-init or this program, or a bosh-deployments.yml. The ids may be missing.
-func ReadAny(path string) (state.State, error) {
-	f, err := os.Open(path) // the path may be a pipe
-	if err != nil {
-		return state.State{}, fmt.Errorf("cannot read the state to import: %w", err)
-	}
-	defer f.Close()
-	data, err := readLimited(f, path)
-	if err != nil {
-		return state.State{}, fmt.Errorf("cannot read the state to import: %w", err)
+// bosh-init or this program, or a bosh-deployments.yml. The ids may be missing. The path
+// may be a pipe: ReadAny waits for its writer until ctx ends.
+func ReadAny(ctx context.Context, path string) (state.State, error) {
+	var data []byte
+	done := guard.Start(ctx, func() error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err = readLimited(f, path)
+		return err
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return state.State{}, fmt.Errorf("cannot read the state to import: %w", err)
+		}
+	case <-ctx.Done(): // The read cannot be ended.
+		return state.State{}, context.Cause(ctx)
 	}
 	st, err := state.DecodeAny(data)
 	if err != nil {
