@@ -164,7 +164,7 @@ func doubtOf(d team.Seen) string {
 		return what + " is trusted"
 	case d.Doubt.Why == team.Older:
 		return what + " is trusted, although this machine has seen a later one"
-	case path.Base(d.Name) == "kept.json.age", d.Name == "links.json.age":
+	case d.Remade:
 		return what + " is removed: the next deploy makes it again"
 	case d.Doubt.Why == team.Unproven:
 		return what + ", which nobody has signed, is signed as it is"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ the state does the same first.`,
 					return err
 				}
 			}
-			err = s.eachPart(func(opts file.Options) error {
+			err = s.eachPart(cmd.Context(), func(opts file.Options) error {
 				pushed, err := file.Push(cmd.Context(), force, opts)
 				did = did || pushed
 				return err
@@ -72,7 +73,7 @@ does the same first.`,
 				return err
 			}
 			var kept []string
-			err = s.eachPart(func(opts file.Options) error {
+			err = s.eachPart(cmd.Context(), func(opts file.Options) error {
 				path, err := file.Pull(cmd.Context(), opts)
 				if path != "" {
 					kept = append(kept, path)
@@ -108,7 +109,7 @@ same machine, else after a minute.`,
 			if err := file.RefreshPart(cmd.Context(), s.opts.Team.Record()); err != nil {
 				return err
 			}
-			parts, err := partsOf(s.opts.Team)
+			parts, err := s.opts.Team.Parts(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -155,39 +156,14 @@ func unlock(ctx context.Context, c *cli.Console, s stateFile, parts []*team.Copy
 	return printDone(c, true, strings.Join(done, "\n"), "")
 }
 
-// partsOf returns the parts of a store with locks of their own: the state of the whole
-// store, the record of a deployment with several instances, and their states.
-func partsOf(t *team.Copy) ([]*team.Copy, error) {
-	parts := []*team.Copy{t}
-	dir := t.RecordFolder()
-	if !record.Exists(dir) {
-		return append(parts, t.Record()), nil // A run may have locked it before the first deploy.
-	}
-	all, err := record.Load(dir)
-	if err != nil {
-		return nil, err
-	}
-	parts = append(parts, t.Record())
-	for _, name := range all.States() {
-		one, err := t.Instance(name)
-		if err != nil {
-			return nil, err
-		}
-		if one != t {
-			parts = append(parts, one)
-		}
-	}
-	return parts, nil
-}
-
 // eachPart calls do for the parts of a store, the record first.
-func (s stateFile) eachPart(do func(file.Options) error) error {
-	parts, err := partsOf(s.opts.Team)
+func (s stateFile) eachPart(ctx context.Context, do func(file.Options) error) error {
+	parts, err := s.opts.Team.Parts(ctx)
 	if err != nil {
 		return err
 	}
 	if !record.Exists(s.opts.Team.RecordFolder()) {
-		parts = parts[:1]
+		parts = slices.DeleteFunc(parts, (*team.Copy).IsRecord)
 	} else {
 		parts[0], parts[1] = parts[1], parts[0]
 	}

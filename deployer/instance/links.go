@@ -63,19 +63,3 @@ func ReadLinks(ctx context.Context, c Config, keys *sealed.Keys, address string)
 	}
 	return text, t.Place(), err
 }
-
-// rekeyLinks encrypts the links that a deployment shares for other recipients.
-func rekeyLinks(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
-	data, err := in.Links(ctx)
-	if err != nil || data == nil {
-		return err
-	}
-	text, _, err := keys.Open(ctx, linksOf(in), data)
-	if err == nil {
-		data, err = keys.Seal(ctx, linksOf(in), text, to)
-	}
-	if err != nil {
-		return err
-	}
-	return in.SaveLinks(ctx, data)
-}

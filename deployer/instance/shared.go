@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 
 	"bootstrap/deployer/kept"
 	"bootstrap/deployment/record"
@@ -98,6 +99,9 @@ func (o Options) StateArgument() string {
 	return o.StateFile
 }
 
+// keptDocument is the document of a store with the record for other machines.
+const keptDocument = "kept.json.age"
+
 // Shared exchanges encrypted records of the deployment with the other machines of a team:
 // how its agent is reached, and which jobs were applied.
 type Shared struct {
@@ -129,7 +133,7 @@ func (sh *Shared) take(ctx context.Context) error {
 	if err != nil || data == nil {
 		return err
 	}
-	text, to, err := sh.rec.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), data)
+	text, to, err := sh.rec.From.Inputs.Keys.Open(ctx, keptDocument+" of "+sh.rec.From.StateName(sh.rec.StatePath), data)
 	if err != nil {
 		return err
 	}
@@ -167,7 +171,7 @@ func (sh *Shared) send(ctx context.Context) error {
 	if err := sh.rec.From.Team.ShareKey(ctx, to, false); err != nil || sent {
 		return err
 	}
-	data, err := sh.rec.From.Inputs.Keys.Seal(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), text, to)
+	data, err := sh.rec.From.Inputs.Keys.Seal(ctx, keptDocument+" of "+sh.rec.From.StateName(sh.rec.StatePath), text, to)
 	if err != nil {
 		return err
 	}
@@ -187,7 +191,7 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 	}
 	if len(sh.readers) == 0 { // Another run of this machine has fetched the record.
 		if data, _, err := sh.rec.From.Team.KeptNow(ctx); err == nil && data != nil {
-			_, sh.readers, _ = sh.rec.From.Inputs.Keys.Open(ctx, "kept.json.age of "+sh.rec.From.StateName(sh.rec.StatePath), data)
+			_, sh.readers, _ = sh.rec.From.Inputs.Keys.Open(ctx, keptDocument+" of "+sh.rec.From.StateName(sh.rec.StatePath), data)
 		}
 	}
 	if len(sh.readers) > 0 {
@@ -199,12 +203,12 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 	return sh.rec.From.Inputs.Keys.Recipients
 }
 
-// RekeyShared encrypts the record of a deployment and the state key for other recipients.
-// If somebody who knows the key is removed, it makes a new key and signs all documents
-// again. The lease must be held. The error is a *team.HeldError if a run changes instances
-// of the deployment.
+// RekeyShared encrypts for other recipients what a store has for machines, and the state
+// key. If somebody who knows the key is removed, it makes a new key and signs all documents
+// again. The lease must be held. The error is a *team.HeldError if another run uses a part
+// of the store.
 func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) (err error) {
-	states, unlock, err := lockInstances(ctx, in)
+	unlock, err := in.LockParts(ctx)
 	if err != nil {
 		return err
 	}
@@ -217,79 +221,32 @@ func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []str
 	if err := in.ShareKey(ctx, to, true); err != nil {
 		return err
 	}
-	if err := rekeyKept(ctx, in, keys, to); err != nil {
-		return err
-	}
-	if err := rekeyLinks(ctx, in, keys, to); err != nil {
-		return err
-	}
-	if err := rekeyInstances(ctx, in, states, keys, to); err != nil || !removes {
+	err = in.Rekey(ctx, func(name string, data []byte) ([]byte, error) {
+		what := name + " of " + in.Place()
+		text, _, err := keys.Open(ctx, what, data)
+		if err == nil && path.Base(name) == keptDocument {
+			text, err = rekeyKept(ctx, text, keys, to)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return keys.Seal(ctx, what, text, to)
+	})
+	if err != nil || !removes {
 		return err
 	}
 	return in.SignAgain(ctx)
 }
 
-// lockInstances locks a deployment with several instances, so that no run changes them,
-// and returns the names of their states; none if the store has one instance.
-func lockInstances(ctx context.Context, in *team.Copy) (states []string, unlock func() error, err error) {
-	unlock = func() error { return nil }
-	of := in.Record()
-	if err := file.RefreshPart(ctx, of); err != nil || !record.Exists(in.RecordFolder()) {
-		return nil, unlock, err
-	}
-	if _, err := of.Lock(ctx); err != nil {
-		return nil, unlock, err
-	}
-	unlock = func() error { return of.Unlock(context.WithoutCancel(ctx)) }
-	err = file.RefreshPart(ctx, of) // Another run may have changed it before the lock.
-	var all *record.Record
-	if err == nil {
-		all, err = record.Load(in.RecordFolder())
-	}
-	if err != nil {
-		return nil, unlock, errors.Join(err, unlock())
-	}
-	return all.States(), unlock, nil
-}
-
-// rekeyInstances encrypts the records of the instances of a locked deployment for other
-// recipients.
-func rekeyInstances(ctx context.Context, in *team.Copy, states []string, keys *sealed.Keys, to []string) error {
-	return in.EachInstance(ctx, states, func(ctx context.Context, one *team.Copy) (err error) {
-		if one == in {
-			return nil
+// rekeyKept encrypts the secrets in a record of a deployment for other recipients.
+func rekeyKept(ctx context.Context, text []byte, keys *sealed.Keys, to []string) ([]byte, error) {
+	return kept.Reseal(text, func(data []byte) ([]byte, error) {
+		values, _, err := keys.Open(ctx, secretsName, data)
+		if err != nil {
+			return nil, nil // The next deploy records them again.
 		}
-		if _, err := one.Lock(ctx); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, one.Unlock(context.WithoutCancel(ctx))) }()
-		return rekeyKept(ctx, one, keys, to)
+		return keys.Seal(ctx, secretsName, values, to)
 	})
-}
-
-func rekeyKept(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string) error {
-	data, version, err := in.KeptNow(ctx)
-	if err != nil || data == nil {
-		return err
-	}
-	name := "kept.json.age of " + in.Place()
-	text, _, err := keys.Open(ctx, name, data)
-	if err == nil {
-		text, err = kept.Reseal(text, func(data []byte) ([]byte, error) {
-			values, _, err := keys.Open(ctx, secretsName, data)
-			if err != nil {
-				return nil, nil // The next deploy records them again.
-			}
-			return keys.Seal(ctx, secretsName, values, to)
-		})
-	}
-	if err == nil {
-		data, err = keys.Seal(ctx, name, text, to)
-	}
-	if err != nil {
-		return err
-	}
-	return in.ReplaceKept(ctx, data, version)
 }
 
 func digestOf(text []byte) string {

@@ -122,7 +122,7 @@ func TestRekeyWaitsForInstances(t *testing.T) {
 		t.Errorf("bob's run could not continue: %v", err)
 	}
 	l.Unlock(t.Context(), func(err error) { t.Error(err) })
-	if _, unlock, err := lockInstances(t.Context(), rekeys); err != nil || unlock() != nil {
+	if unlock, err := rekeys.LockParts(t.Context()); err != nil || unlock() != nil {
 		t.Errorf("after bob's run: %v", err)
 	}
 }

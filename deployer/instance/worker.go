@@ -64,7 +64,7 @@ func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 		name := fmt.Sprintf("%s-%d", manifest.CompilationGroup, n)
 		in := &record.Instance{ID: uuid.NewString(), Group: manifest.CompilationGroup, Index: n, Going: record.DeploymentDeleted, State: name + ".json"}
 		if o.Team != nil {
-			in.State = team.InstanceState(name)
+			in.State = team.WorkerState(n)
 		}
 		w.list, w.all.Instances = append(w.list, in), append(w.all.Instances, in)
 	}
@@ -118,7 +118,7 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 		if count, err = o.Team.Workers(ctx); err != nil {
 			return 0, err
 		}
-		count = min(count, mostWorkers)
+		count = min(count, team.MostWorkers)
 	}
 	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {
@@ -129,7 +129,7 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 		if m == nil {
 			continue
 		}
-		if n, err := strconv.Atoi(m[1]); err == nil && n < mostWorkers {
+		if n, err := strconv.Atoi(m[1]); err == nil && n < team.MostWorkers {
 			count = max(count, n+1)
 		}
 	}
@@ -149,15 +149,12 @@ func workersIn(dir string) (list []*record.Instance) {
 		if e.IsDir() {
 			state = team.InstanceState(state)
 		}
-		if n, err := strconv.Atoi(m[1]); err == nil && n < mostWorkers {
+		if n, err := strconv.Atoi(m[1]); err == nil && n < team.MostWorkers {
 			list = append(list, &record.Instance{Group: manifest.CompilationGroup, Index: n, State: state})
 		}
 	}
 	return list
 }
-
-// mostWorkers limits the numbers of VMs.
-const mostWorkers = 1000
 
 // Forget removes the folder of the states if it is empty.
 func (w *Workers) Forget() { w.of.ForgetWorkers() }

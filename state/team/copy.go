@@ -233,13 +233,6 @@ func (c *Copy) KeptNow(ctx context.Context) (data []byte, version string, err er
 	return d.Data, d.Version, err
 }
 
-// ReplaceKept replaces a version that KeptNow returned. All machines, including this one,
-// read the document later. This run must hold the lease.
-func (c *Copy) ReplaceKept(ctx context.Context, sealed []byte, was string) error {
-	_, err := c.save(ctx, keptName, sealed, was)
-	return err
-}
-
 // Kept returns the same document as KeptNow if this machine has not seen that version;
 // otherwise data is nil.
 func (c *Copy) Kept(ctx context.Context) (data []byte, version string, err error) {

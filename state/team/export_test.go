@@ -54,3 +54,12 @@ func Content(data []byte) []byte {
 	}
 	return content
 }
+
+// Check returns an error unless a document is signed with a key.
+func Check(k Key, name string, data []byte) error {
+	judge := &trust{store: &Store{}, key: &k}
+	if _, _, doubt := judge.judge(name, data); doubt != nil {
+		return doubt
+	}
+	return nil
+}

@@ -358,6 +358,15 @@ func (l *lease) hold(ctx context.Context) error {
 	return nil
 }
 
+// confirm returns an error unless this run holds the lease now. It is called before
+// removals, which are unconditional: another run may have taken the lease since.
+func (l *lease) confirm(ctx context.Context) error {
+	if l == nil {
+		return errUnlocked
+	}
+	return l.renew(ctx)
+}
+
 // Confirm returns a *LostError if this run does not hold the lease any more. It is
 // called before each step of a run. While the place does not answer, the lease lasts as
 // long as other runs respect it.

@@ -1,9 +1,6 @@
 package team
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // linksName is the document with the links that the deployment shares with others. It is
 // encrypted, because it has secrets, and belongs to the whole store: a deployment may grow
@@ -50,13 +47,7 @@ func (c *Copy) RemoveLinks(ctx context.Context) error {
 	if err != nil || d.Version == "" {
 		return err
 	}
-	if err := s.lease.hold(ctx); err != nil {
-		return err
-	}
-	if err := s.remove(ctx, linksName); err != nil {
-		return fmt.Errorf("cannot remove %s from %s: %w", linksName, s.place, err)
-	}
-	return nil
+	return s.removeNow(ctx, linksName)
 }
 
 // LocksDeployment reports whether this run holds the lock of a deployment with several

@@ -44,10 +44,10 @@ func InstanceState(name string) string {
 // full returns the name of a document of the store at the place.
 func (s *Store) full(name string) string {
 	switch {
-	case name == keyName, name == varsName, name == linksName, name == workersName:
+	case kindOf(name).scope == whole:
 		return name
-	case name == stateName && s.main != "":
-		name = s.main
+	case name == stateName && s.IsRecord():
+		name = recordDocument
 	}
 	return s.folder + name
 }
@@ -63,8 +63,8 @@ func (s *Store) instance() string {
 
 // part returns the store of a part. It may be used at the same time as the whole store,
 // which is closed after it.
-func (s *Store) part(folder, main string) *Store {
-	p := &Store{docs: s.docs, place: s.place, argument: s.argument, cfg: s.cfg, folder: folder, main: main}
+func (s *Store) part(folder string) *Store {
+	p := &Store{docs: s.docs, place: s.place, argument: s.argument, cfg: s.cfg, folder: folder}
 	p.cfg.Holder.Run = uuid.NewString()
 	p.trust = &trust{store: p, path: s.trust.path}
 	return p
@@ -92,7 +92,7 @@ func RecordIn(dir string) string {
 func (c *Copy) Record() *Copy {
 	whole := c.whole()
 	if whole.record == nil {
-		whole.record = whole.part(deploymentFolder, recordDocument, c.RecordFolder())
+		whole.record = whole.part(deploymentFolder, c.RecordFolder())
 	}
 	return whole.record
 }
@@ -105,12 +105,22 @@ func (c *Copy) Instance(state string) (*Copy, error) {
 	case !instanceState.MatchString(state):
 		return nil, fmt.Errorf("cannot use the deployment state %s: its record names the state %q of an instance, which is not in the store", c.place, state)
 	}
-	folder := path.Dir(state)
-	return c.whole().part(deploymentFolder+folder+"/", "", filepath.Join(c.RecordFolder(), folder)), nil
+	return c.partIn(deploymentFolder + path.Dir(state) + "/"), nil
 }
 
-func (c *Copy) part(folder, main, dir string) *Copy {
-	p := copyIn(dir, c.Store.part(folder, main))
+// partIn returns the copy of the part with a folder.
+func (c *Copy) partIn(folder string) *Copy {
+	switch scopeOf(folder) {
+	case whole:
+		return c.whole()
+	case ofRecord:
+		return c.Record()
+	}
+	return c.whole().part(folder, filepath.Join(c.RecordFolder(), path.Base(folder)))
+}
+
+func (c *Copy) part(folder, dir string) *Copy {
+	p := copyIn(dir, c.Store.part(folder))
 	p.root, p.last.Probed = c, p.last.Probed || c.last.Probed || c.record != nil && c.record.last.Probed
 	return p
 }
@@ -121,14 +131,20 @@ const mostAtOnce = 8
 // EachInstance calls do with the copy of the state of each instance, several at the same
 // time. states are their names in the record. It returns the first error.
 func (c *Copy) EachInstance(ctx context.Context, states []string, do func(context.Context, *Copy) error) error {
-	errs := make([]error, len(states))
-	panicked := guard.Each(ctx, mostAtOnce, len(states), func(i int) {
-		one, err := c.Instance(states[i])
-		if err == nil {
-			err = do(ctx, one)
+	parts := make([]*Copy, len(states))
+	for i, state := range states {
+		var err error
+		if parts[i], err = c.Instance(state); err != nil {
+			return err
 		}
-		errs[i] = err
-	})
+	}
+	return each(ctx, parts, do)
+}
+
+// each calls do for several parts at the same time, and returns the first error.
+func each(ctx context.Context, parts []*Copy, do func(context.Context, *Copy) error) error {
+	errs := make([]error, len(parts))
+	panicked := guard.Each(ctx, mostAtOnce, len(parts), func(i int) { errs[i] = do(ctx, parts[i]) })
 	if panicked != nil {
 		return panicked
 	}
@@ -138,6 +154,48 @@ func (c *Copy) EachInstance(ctx context.Context, states []string, do func(contex
 		}
 	}
 	return ctx.Err()
+}
+
+// LockParts locks all parts except the whole store, whose lock this run must hold, so that
+// no other run uses any. The error is a *HeldError if one does.
+func (c *Copy) LockParts(ctx context.Context) (unlock func() error, err error) {
+	var parts []*Copy
+	release := func() error {
+		return each(context.WithoutCancel(ctx), parts, func(ctx context.Context, part *Copy) error { return part.Unlock(ctx) })
+	}
+	lock := func(list ...*Copy) error {
+		parts = list
+		return each(ctx, list, func(ctx context.Context, part *Copy) error { return part.lockExisting(ctx) })
+	}
+	// Only a run that has locked the record changes the list of the others.
+	if err = lock(c.Record()); err == nil {
+		var all []*Copy
+		if all, err = c.Parts(ctx); err == nil {
+			err = lock(slices.DeleteFunc(all, func(part *Copy) bool { return part == c.whole() })...)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
+}
+
+// lockExisting locks a part, unless this run holds its lock. It makes no lock for a part
+// without a state.
+func (c *Copy) lockExisting(ctx context.Context) error {
+	if c.lease != nil {
+		return nil
+	}
+	d, err := c.raw(ctx, stateName)
+	if err == nil && d.Version != "" {
+		_, err = c.Lock(ctx)
+		return err
+	}
+	held, failed := c.HeldByOther(ctx)
+	if err = errors.Join(err, failed); err == nil && held != nil {
+		err = held
+	}
+	return err
 }
 
 // Await waits until no run holds the lease. It calls waiting once before it waits.
@@ -279,6 +337,61 @@ func recordIn(version []byte) (data []byte, serial int) {
 		return nil, 0
 	}
 	return version, r.Serial
+}
+
+// Parts returns the copies of all parts, each of which has a lock of its own: the whole
+// store, the record of a deployment with several instances, its instances and former ones,
+// and compilation VMs. The store and this machine's copy name them; documents of the store
+// that are not trusted name none.
+func (c *Copy) Parts(ctx context.Context) ([]*Copy, error) {
+	var parts []*Copy
+	seen := map[string]bool{}
+	visit := func(content func(name string) ([]byte, error)) error {
+		return walk(func(name string, k kind) ([]byte, error) {
+			if folder := strings.TrimSuffix(name, k.name); k.name == lockName && !seen[folder] {
+				seen[folder] = true
+				parts = append(parts, c.partIn(folder))
+			}
+			if k.parts == nil {
+				return nil, nil
+			}
+			return content(name)
+		})
+	}
+	of := c.whole()
+	err := visit(func(name string) ([]byte, error) {
+		d, err := of.load(ctx, name)
+		if _, doubt := errors.AsType[*ProofError](err); doubt {
+			return nil, nil
+		}
+		return d.Data, err
+	})
+	if err == nil {
+		err = visit(of.copied)
+	}
+	return parts, err
+}
+
+// copied returns what this machine's copy of the whole store has of a document; nil:
+// nothing.
+func (c *Copy) copied(name string) ([]byte, error) {
+	if name == workersName {
+		n := 0
+		for n < MostWorkers && fileExists(filepath.Join(c.RecordFolder(), filepath.FromSlash(WorkerState(n)))) {
+			n++
+		}
+		return json.Marshal(workersDocument{VMs: n})
+	}
+	_, data, err := digestOf(filepath.Join(c.dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read this machine's copy of %s: %w", c.place, err)
+	}
+	return data, nil
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // StatesIn returns the paths of the states in the folder of a copy, which need not exist:

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"bootstrap/internal/atomicfile"
@@ -111,8 +110,5 @@ func (p *pin) saw(name string, generation uint64) {
 	p.Seen[name] = max(p.Seen[name], generation)
 }
 
-// remembered reports whether the pin contains the generation of a document; it does not
-// for versions of the history, which never change.
-func remembered(name string) bool {
-	return !strings.HasPrefix(name, historyFolder) && !strings.Contains(name, "/"+historyFolder)
-}
+// remembered reports whether the pin contains the generation of a document.
+func remembered(name string) bool { return !kindOf(name).fixed }

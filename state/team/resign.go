@@ -2,11 +2,7 @@ package team
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"path"
-	"slices"
-	"strings"
 )
 
 // NewKey makes a new key for the store. The machine trusts it in addition to the former
@@ -32,61 +28,41 @@ func (s *Store) KeyRenewed(ctx context.Context) error {
 	return s.trust.remember(ctx, func(p *pin) { p.Former = "" })
 }
 
-// SignAgain signs the states of the whole store and their histories with the present key.
-// This run must hold the lease, and no other run that of a part.
-func (s *Store) SignAgain(ctx context.Context) error {
-	names := []string{stateName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
-	return eachNamed(names, func(name string) ([]byte, error) {
-		if path.Base(name) == keptName { // it is encrypted for others, too
+// SignAgain signs all documents with the present key, except those that are encrypted for
+// machines: Rekey and SaveVars have written those. This run must hold the lease, and no
+// other run that of a part.
+func (c *Copy) SignAgain(ctx context.Context) error {
+	return walk(func(name string, k kind) ([]byte, error) {
+		if k.sealed || k.unsigned {
 			return nil, nil
 		}
-		d, err := s.load(ctx, name)
+		d, err := c.load(ctx, name)
 		if err == nil && d.Version != "" {
-			_, err = s.save(ctx, name, d.Data, d.Version)
+			_, err = c.save(ctx, name, d.Data, d.Version)
 		}
 		return d.Data, err
 	})
 }
 
-// eachNamed calls read once for each document of a list, and for those that the contents
-// of these name.
-func eachNamed(names []string, read func(name string) (content []byte, err error)) error {
-	done := map[string]bool{}
-	for i := 0; i < len(names); i++ {
-		if done[names[i]] {
-			continue
+// Rekey replaces all documents that are encrypted for machines, except the vars store and
+// the key. again encrypts the content of one for other recipients. This run must hold the
+// lease, and no other run that of a part.
+func (c *Copy) Rekey(ctx context.Context, again func(name string, sealed []byte) ([]byte, error)) error {
+	return walk(func(name string, k kind) ([]byte, error) {
+		changes := k.sealed && !k.unsigned && name != varsName
+		if !changes && k.parts == nil && k.documents == nil {
+			return nil, nil
 		}
-		done[names[i]] = true
-		content, err := read(names[i])
-		if err != nil {
-			return err
+		d, err := c.load(ctx, name)
+		if err != nil || d.Version == "" || !changes {
+			return d.Data, err
 		}
-		names = append(names, named(names[i], content)...)
-	}
-	return nil
-}
-
-// named returns the names of the documents that a document of the whole store names.
-func named(document string, content []byte) (names []string) {
-	var h History
-	var r struct {
-		Instances []struct{ State string } `json:"instances"`
-		Former    []struct{ State string } `json:"former_instances"`
-	}
-	switch {
-	case path.Base(document) == historyName && json.Unmarshal(content, &h) == nil:
-		for _, v := range h.Versions[:min(len(h.Versions), keptVersions)] {
-			names = append(names, strings.TrimSuffix(document, historyName)+v.document())
+		data, err := again(name, d.Data)
+		if err == nil {
+			_, err = c.save(ctx, name, data, d.Version)
 		}
-	case document == deploymentFolder+recordDocument && json.Unmarshal(content, &r) == nil:
-		for _, in := range slices.Concat(r.Instances, r.Former) {
-			if instanceState.MatchString(in.State) {
-				folder := deploymentFolder + path.Dir(in.State) + "/"
-				names = append(names, folder+stateName, folder+keptName, folder+historyName)
-			}
-		}
-	}
-	return names
+		return d.Data, err
+	})
 }
 
 // Seen is a document of a store, as shown to a person who decides whether to trust it.
@@ -96,6 +72,9 @@ type Seen struct {
 	Writer  string // empty: unknown
 	Written string // empty: unknown
 	Doubt   *ProofError
+	// Remade is true if the next deploy writes the document again: Trust removes it, if it is
+	// doubtful.
+	Remade  bool
 	version string
 	proof   proof
 }
@@ -166,13 +145,15 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 }
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
-	names := []string{stateName, varsName, keptName, linksName, workersName, historyName, deploymentFolder + recordDocument, deploymentFolder + historyName}
-	return eachNamed(names, func(name string) ([]byte, error) {
+	return walk(func(name string, k kind) ([]byte, error) {
+		if k.unsigned {
+			return nil, nil
+		}
 		d, err := s.raw(ctx, name)
 		if err != nil || d.Version == "" {
 			return nil, err
 		}
-		seen := Seen{Name: name, version: d.Version}
+		seen := Seen{Name: name, Remade: k.remade, version: d.Version}
 		seen.proof, seen.Content, seen.Doubt = judge.judge(name, d.Data)
 		if seen.Doubt == nil || seen.Doubt.Why == Older {
 			seen.Writer, seen.Written = seen.proof.writer, at(seen.proof.generation)
@@ -208,8 +189,8 @@ func (s *Store) Trust(ctx context.Context, e *Examined) error {
 			if remembered(d.Name) {
 				err = t.remember(ctx, func(p *pin) { p.saw(d.Name, d.proof.generation) })
 			}
-		case path.Base(d.Name) == keptName, d.Name == linksName:
-			err = s.remove(ctx, d.Name)
+		case d.Remade:
+			err = s.removeNow(ctx, d.Name)
 		default:
 			_, err = s.save(ctx, d.Name, d.Content, d.version)
 		}

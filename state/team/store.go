@@ -60,7 +60,6 @@ type Store struct {
 	argument string
 	cfg      Config
 	folder   string // begins the names of the documents of a part; empty: the store is no part
-	main     string // name of the document that the store keeps; empty: stateName
 	lease    *lease
 	trust    *trust
 	// removed is true if this run has removed the state.
@@ -235,16 +234,14 @@ func (s *Store) Forget(ctx context.Context) error {
 }
 
 func (s *Store) removeAfter(ctx context.Context, first func() error) error {
-	if err := s.lease.hold(ctx); err != nil {
-		return err
-	}
-	// A removal is unconditional, and another run may have taken the lease since.
-	if err := s.lease.renew(ctx); err != nil {
+	if err := s.lease.confirm(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
 	}
 	errs := []error{first()}
-	for _, name := range []string{keptName, stateName} {
-		errs = append(errs, s.remove(ctx, name))
+	for _, k := range slices.Backward(kinds) {
+		if k.removed && k.scope&scopeOf(s.folder) != 0 {
+			errs = append(errs, s.remove(ctx, k.name))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
@@ -253,6 +250,20 @@ func (s *Store) removeAfter(ctx context.Context, first func() error) error {
 	return nil
 }
 
+// removeNow removes a document, if this run holds the lease.
+func (s *Store) removeNow(ctx context.Context, name string) error {
+	err := s.lease.confirm(ctx)
+	if err == nil {
+		err = s.remove(ctx, name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove %s from %s: %w", s.full(name), s.place, err)
+	}
+	return nil
+}
+
+// remove removes a document, whoever has written it: this run has just confirmed its lease,
+// or no list names the document any more.
 func (s *Store) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()

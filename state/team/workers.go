@@ -11,6 +11,12 @@ import (
 // of a killed run would find them. It belongs to the whole store.
 const workersName = "compilation.json"
 
+// MostWorkers limits the number of VMs.
+const MostWorkers = 1000
+
+// WorkerState returns how a store names the state of a compilation VM.
+func WorkerState(n int) string { return InstanceState(fmt.Sprintf("compilation-%d", n)) }
+
 // workersDocument is the content of the document.
 type workersDocument struct {
 	VMs int `json:"vms"`
@@ -48,14 +54,12 @@ func (c *Copy) SaveWorkers(ctx context.Context, count int) error {
 }
 
 // RemoveWorkers records that no VM compiles packages any more, if the store says otherwise.
+// This run must hold the lock of the deployment.
 func (c *Copy) RemoveWorkers(ctx context.Context) error {
-	s := c.whole().Store
+	s := c.locked()
 	d, err := s.raw(ctx, workersName)
 	if err != nil || d.Version == "" {
 		return err
 	}
-	if err := s.remove(ctx, workersName); err != nil {
-		return fmt.Errorf("cannot remove %s from %s: %w", workersName, s.place, err)
-	}
-	return nil
+	return s.removeNow(ctx, workersName)
 }

@@ -1,6 +1,7 @@
 package team_test
 
 import (
+	"errors"
 	"net/http/httptest"
 	"testing"
 
@@ -42,7 +43,27 @@ func TestWorkers(t *testing.T) {
 		}
 		expect(n)
 	}
-	unlock(t, a.Store)
+	if err := b.RemoveWorkers(t.Context()); err == nil {
+		t.Error("they were removed without the lock")
+	}
+	expect(3)
+	// Bob takes the lock, and Ann's run notices that only now.
+	held, err := b.Holder(t.Context())
+	if err != nil || held == nil {
+		t.Fatal(held, err)
+	}
+	if err := b.Break(t.Context(), held.Fence); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, b.Store)
+	if err := b.SaveWorkers(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	err = a.RemoveWorkers(t.Context())
+	if _, lost := errors.AsType[*team.LostError](err); !lost {
+		t.Errorf("a run that has lost the lock: %v", err)
+	}
+	expect(2)
 	for range 2 {
 		if err := b.RemoveWorkers(t.Context()); err != nil {
 			t.Fatal(err)
