@@ -18,7 +18,7 @@ type Difference struct {
 
 // Present returns the deployment at the place as it is.
 func (p Place) Present() (*record.Version, error) {
-	v, err := versionsOf(p.Dir(), p.Opts).present()
+	v, err := archivedOf(p.Dir(), p.Opts).present()
 	if err == nil && v == nil {
 		_, err = record.Load(p.Dir())
 	}

@@ -33,7 +33,7 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 		return nil, err
 	}
 	defer unlock()
-	vs := versionsOf(at.Dir(), at.Opts)
+	vs := archivedOf(at.Dir(), at.Opts)
 	list, err := vs.list(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 // restore restores a version.
 type restore struct {
 	at      Place
-	vs      versions
+	vs      archived
 	version *record.Version
 	target  *record.Record // the record of the version, at the place
 	now     *record.Record // the present record; nil: it is missing or damaged

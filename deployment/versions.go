@@ -11,34 +11,35 @@ import (
 	"slices"
 	"time"
 
+	"bootstrap/deployer/kept"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
-	"bootstrap/state/team"
+	"bootstrap/state/versions"
 )
 
-// versions are the kept versions of a deployment: files in a folder, which is this machine's
-// copy if they are in a store.
-type versions struct {
-	dir    string // of the record
-	folder string
-	opts   file.Options
+// archived are the kept versions of a deployment. Those in a store have copies on this machine.
+type archived struct {
+	dir     string // of the record
+	opts    file.Options
+	archive versions.Archive
+	here    versions.Folder // the archive, or the copies
 }
 
-func versionsOf(dir string, opts file.Options) versions {
-	v := versions{dir: dir, folder: record.VersionsIn(dir), opts: opts}
+func archivedOf(dir string, opts file.Options) archived {
+	vs := archived{dir: dir, opts: opts}
 	if opts.Team != nil {
-		v.folder = record.CopiesIn(dir)
+		vs.here = record.VersionsAt(record.CopiesIn(dir), "", "")
+		vs.archive = opts.Team.Record().Versions()
+		return vs
 	}
-	return v
-}
-
-// ownerFile returns a file with the owner of the versions; empty: they are this machine's copy.
-func (vs versions) ownerFile() string {
-	if vs.opts.Team != nil {
-		return ""
+	private := ""
+	if opts.Home != "" {
+		private = kept.OfSeveral(opts.Home, dir).Versions()
 	}
-	return filepath.Join(vs.dir, record.FileName)
+	vs.here = record.VersionsAt(record.VersionsIn(dir), filepath.Join(dir, record.FileName), private)
+	vs.archive = vs.here
+	return vs
 }
 
 // KeepVersion keeps the record in a folder and the states of its instances as the newest
@@ -48,7 +49,7 @@ func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *sta
 	if opts.Team != nil && opts.Team.Record().Lost() != nil {
 		return nil // The run that has the lock keeps it.
 	}
-	_, err := versionsOf(dir, opts).keepAs(ctx, holder, &record.Version{}, 0)
+	_, err := archivedOf(dir, opts).keepAs(ctx, holder, &record.Version{}, 0)
 	return err
 }
 
@@ -56,7 +57,7 @@ func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *sta
 // of the given one.
 // spare is the number of a version that is not removed although there are too many: a
 // restore needs it, also after a kill; 0: none.
-func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *record.Version, spare int) (*record.Version, error) {
+func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *record.Version, spare int) (*record.Version, error) {
 	now, err := vs.present()
 	if err != nil || now == nil {
 		return nil, err
@@ -83,24 +84,41 @@ func (vs versions) keepAs(ctx context.Context, holder *state.Holder, with *recor
 		if unsent, err := t.Record().Unsent(); err != nil || unsent {
 			return nil, err // The next run sends the record, and keeps it.
 		}
-		data, err := now.Encode()
-		if err != nil {
-			return nil, err
-		}
-		v := team.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Only: now.Only}
-		if err := t.Record().KeepVersion(ctx, v, data, nil, nil, spare); err != nil {
-			return nil, err
-		}
 	}
-	if err := record.KeepVersion(vs.folder, now, vs.ownerFile()); err != nil {
+	data, err := now.Encode()
+	if err != nil {
 		return nil, err
 	}
-	return now, record.PruneVersions(vs.folder, spare)
+	v := versions.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Only: now.Only}
+	docs := versions.Documents{versions.Snapshot: data, versions.Manifest: vs.manifest(now)}
+	if err := versions.Keep(ctx, vs.archive, v, docs, versions.Rules{Spare: spare}); err != nil {
+		return nil, fmt.Errorf("cannot keep version %d of the deployment: %w", now.Serial, err)
+	}
+	if vs.opts.Team == nil {
+		return now, nil
+	}
+	return now, versions.Keep(ctx, vs.here, v, versions.Documents{versions.Snapshot: data}, versions.Rules{Spare: spare})
+}
+
+// manifest returns the manifest without its secrets that was applied last to an instance of
+// a version, as far as this machine has it; nil: it has none.
+func (vs archived) manifest(v *record.Version) (sketch []byte) {
+	var last time.Time
+	for _, data := range v.States {
+		st, err := file.Parse(data)
+		if vs.opts.Home == "" || err != nil || st.Own.Deployed == nil || st.Own.Deployed.Before(last) {
+			continue
+		}
+		if text := kept.At(filepath.Join(vs.opts.Home, st.InstallationID)).SketchOf(st); text != nil {
+			sketch, last = text, *st.Own.Deployed
+		}
+	}
+	return sketch
 }
 
 // present returns the record and the states as they are; nil: there is no record, or a
 // restore has changed a part of them.
-func (vs versions) present() (*record.Version, error) {
+func (vs archived) present() (*record.Version, error) {
 	if !record.Exists(vs.dir) {
 		return nil, nil
 	}
@@ -131,80 +149,60 @@ func (vs versions) present() (*record.Version, error) {
 }
 
 // newest returns the newest version; nil: there is none.
-func (vs versions) newest(ctx context.Context) (*record.Version, error) {
-	t := vs.opts.Team
-	if t == nil {
-		return record.NewestVersion(vs.folder), nil
-	}
-	h, err := t.Record().History(ctx)
-	if err != nil || len(h.Versions) == 0 {
+func (vs archived) newest(ctx context.Context) (*record.Version, error) {
+	l, err := vs.archive.List(ctx)
+	of, has := l.Newest()
+	if err != nil || !has {
 		return nil, err
 	}
-	return vs.pulled(ctx, h.Versions[0])
-}
-
-// pulled returns a version of the store, and copies it to this machine if it is not there.
-func (vs versions) pulled(ctx context.Context, of team.Version) (*record.Version, error) {
-	here := record.ReadVersion(vs.folder, of.Serial)
-	if here.Err != nil || !here.Written.Equal(of.Written) || here.By != of.By {
-		data, err := vs.opts.Team.Record().Earlier(ctx, of.Serial)
-		if err != nil {
-			return nil, err
-		}
-		if err := record.WriteVersion(vs.folder, of.Serial, data, ""); err != nil {
-			return nil, err
-		}
-		here = record.ReadVersion(vs.folder, of.Serial)
+	data, err := vs.archive.Read(ctx, of.Serial, versions.Snapshot)
+	v := record.DecodeVersion(data, of)
+	switch {
+	case err != nil && vs.opts.Team != nil:
+		return nil, err
+	case err != nil:
+		v.Err = err
 	}
-	here.Written, here.By, here.Command, here.Only = of.Written, of.By, of.Command, of.Only
-	return here, nil
+	return v, nil
 }
 
 // list returns all versions, the newest first. It removes copies of versions that the store
-// has pruned.
-func (vs versions) list(ctx context.Context) ([]*record.Version, error) {
-	t := vs.opts.Team
-	if t == nil {
-		return record.Versions(vs.folder), nil
+// has removed.
+func (vs archived) list(ctx context.Context) ([]*record.Version, error) {
+	if vs.opts.Team == nil {
+		return record.Versions(vs.here.Dir), nil
 	}
-	h, err := t.Record().History(ctx)
+	err := versions.Pull(ctx, vs.archive, vs.here, func(there, here versions.Version) bool {
+		return here.Written.Equal(there.Written) && here.By == there.By && record.ReadVersion(vs.here, here).Err == nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := vs.archive.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var list []*record.Version
-	for _, of := range h.Versions {
-		v, err := vs.pulled(ctx, of)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
+	for _, of := range l.Versions {
+		list = append(list, record.ReadVersion(vs.here, of))
 	}
-	if len(list) < record.KeptVersions {
+	if len(list) < versions.Kept {
 		return list, nil // A store does not prune so few: other copies may be all that is left of an emptied store.
 	}
-	for _, v := range record.Versions(vs.folder) {
-		if !slices.ContainsFunc(list, func(of *record.Version) bool { return of.Serial == v.Serial }) {
-			_ = os.Remove(v.Path) // The store does not keep it any more.
-		}
+	var keep []int
+	for _, v := range list {
+		keep = append(keep, v.Serial)
 	}
-	return list, nil
+	return list, versions.Clear(ctx, vs.here, keep)
 }
 
 // setOnly records of which resources versions are the only record.
-func (vs versions) setOnly(ctx context.Context, list ...*record.Version) error {
-	if t := vs.opts.Team; t != nil {
-		only := map[int][]string{}
-		for _, v := range list {
-			only[v.Serial] = v.Only
-		}
-		return t.Record().SetOnly(ctx, only)
-	}
+func (vs archived) setOnly(ctx context.Context, list ...*record.Version) error {
+	only := map[int][]string{}
 	for _, v := range list {
-		if err := record.KeepVersion(vs.folder, v, vs.ownerFile()); err != nil {
-			return err
-		}
+		only[v.Serial] = v.Only
 	}
-	return nil
+	return versions.SetOnly(ctx, vs.archive, only)
 }
 
 // UnknownVersionError says that a deployment has no version with this number.
@@ -249,7 +247,7 @@ func checkStates(v *record.Version) error {
 // Versions returns the versions of the deployment at the place, the newest first, and
 // whether the newest one is the present one.
 func (p Place) Versions(ctx context.Context) (list []*record.Version, present bool, err error) {
-	vs := versionsOf(p.Dir(), p.Opts)
+	vs := archivedOf(p.Dir(), p.Opts)
 	list, err = vs.list(ctx)
 	if err != nil || len(list) == 0 {
 		return list, false, err
@@ -260,7 +258,7 @@ func (p Place) Versions(ctx context.Context) (list []*record.Version, present bo
 
 // HasVersions reports whether versions of a deployment are kept at the place.
 func (p Place) HasVersions(ctx context.Context) (bool, error) {
-	newest, err := versionsOf(p.Dir(), p.Opts).newest(ctx)
+	newest, err := archivedOf(p.Dir(), p.Opts).newest(ctx)
 	return newest != nil, err
 }
 
@@ -289,42 +287,28 @@ func Finished(v *record.Version) bool {
 // bringVersions copies the versions of a deployment to another place, and removes them from
 // the folder where they were. Those that cannot be read stay there.
 func bringVersions(ctx context.Context, from, to Place) error {
-	old, new := versionsOf(from.Dir(), from.Opts), versionsOf(to.Dir(), to.Opts)
-	list, err := old.list(ctx)
-	if err != nil {
-		return err
-	}
-	for _, v := range slices.Backward(list) {
-		if v.Err != nil {
-			if from.Opts.Warn != nil {
-				from.Opts.Warn(fmt.Errorf("cannot move version %d of the deployment to %s: %w; it stays as %s", v.Serial, to.Name, v.Err, v.Path))
-			}
-			continue
+	old, new := archivedOf(from.Dir(), from.Opts), archivedOf(to.Dir(), to.Opts)
+	var left []int
+	rules := versions.Rules{Leave: func(of versions.Version, snapshot []byte) bool {
+		v := record.DecodeVersion(snapshot, of)
+		if v.Err == nil {
+			return false
 		}
-		data, err := v.Encode()
-		if err != nil {
-			return err
+		left = append(left, of.Serial)
+		if from.Opts.Warn != nil {
+			from.Opts.Warn(fmt.Errorf("cannot move version %d of the deployment to %s: %w; it stays as %s", of.Serial, to.Name, v.Err, old.here.Path(of.Serial, versions.Snapshot)))
 		}
-		if t := to.Opts.Team; t != nil {
-			of := team.Version{Serial: v.Serial, Written: v.Written, By: v.By, Command: v.Command, Only: v.Only}
-			if err := t.Record().KeepVersion(ctx, of, data, nil, nil, 0); err != nil {
-				return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.folder)
-			}
-		}
-		if err := record.WriteVersion(new.folder, v.Serial, data, new.ownerFile()); err != nil {
-			return err
-		}
+		return true
+	}}
+	if err := versions.Copy(ctx, old.archive, new.archive, rules); err != nil {
+		return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.here.Dir)
 	}
 	if from.Opts.Team != nil {
 		return nil
 	}
-	for _, v := range list {
-		if v.Err == nil {
-			if err := os.Remove(v.Path); err != nil {
-				return fmt.Errorf("cannot remove a version of the deployment that is in %s now: %w; run the same command again", to.Name, err)
-			}
-		}
+	if err := versions.Clear(ctx, old.archive, left); err != nil {
+		return fmt.Errorf("cannot remove a version of the deployment that is in %s now: %w; run the same command again", to.Name, err)
 	}
-	_ = os.Remove(old.folder) // It stays if versions are left.
+	_ = os.Remove(old.here.Dir) // It stays if versions are left.
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/versions"
 )
 
 // placeOf returns the place of a deployment whose record and states are in a folder.
@@ -102,10 +103,10 @@ func TestKeepVersion(t *testing.T) {
 	if got := serials(t, at); !slices.Equal(got, []int{1}) {
 		t.Error(got)
 	}
-	for i := range record.KeptVersions + 2 {
+	for i := range versions.Kept + 2 {
 		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-%d", i+2)})
 	}
-	if got := serials(t, at); len(got) != record.KeptVersions || got[0] != record.KeptVersions+3 {
+	if got := serials(t, at); len(got) != versions.Kept || got[0] != versions.Kept+3 {
 		t.Error(got)
 	}
 	info, err := os.Stat(filepath.Join(record.VersionsIn(at.Dir()), "23.json"))
@@ -362,7 +363,7 @@ func TestRestoreOrphaned(t *testing.T) {
 func TestRestoreOldest(t *testing.T) {
 	t.Parallel()
 	at := placeOf(t.TempDir())
-	for i := range record.KeptVersions {
+	for i := range versions.Kept {
 		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-%d", i)})
 	}
 	r, err := record.Load(at.Dir())
@@ -374,7 +375,7 @@ func TestRestoreOldest(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Its last step fails, as if it was killed before.
-	if err := os.Mkdir(filepath.Join(record.VersionsIn(at.Dir()), strconv.Itoa(record.KeptVersions+2)+".json"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(record.VersionsIn(at.Dir()), strconv.Itoa(versions.Kept+2)+".json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Restore(t.Context(), at, 1, true); err == nil {
@@ -410,7 +411,7 @@ func TestRestoreKeepsOnly(t *testing.T) {
 	if _, err := Restore(t.Context(), at, 1, true); err != nil {
 		t.Fatal(err)
 	}
-	for i := range record.KeptVersions + 2 {
+	for i := range versions.Kept + 2 {
 		write(t, at, map[string]string{"web/0": fmt.Sprintf("vm-1%d", i)})
 	}
 	if got := serials(t, at); !slices.Contains(got, 2) {
@@ -516,10 +517,10 @@ func TestCopiesOfVersions(t *testing.T) {
 	if got := serials(t, b); !slices.Equal(got, []int{2, 1}) || !slices.Equal(copies(), got) {
 		t.Fatalf("the versions are %v, the copies %v", got, copies())
 	}
-	for i := range record.KeptVersions - 1 {
+	for i := range versions.Kept - 1 {
 		keepNext("1", "2", fmt.Sprint(3+i))
 	}
-	if got := serials(t, b); len(got) != record.KeptVersions || slices.Contains(got, 1) || !slices.Equal(copies(), got) {
+	if got := serials(t, b); len(got) != versions.Kept || slices.Contains(got, 1) || !slices.Equal(copies(), got) {
 		t.Fatalf("the versions are %v, the copies %v", got, copies())
 	}
 	had := copies()

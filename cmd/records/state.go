@@ -27,7 +27,7 @@ func newState(c *cli.Console) *cobra.Command {
 		Short: "Show, import or restore the state file",
 		Long: `The state file records what a deployment owns in the cloud. It is beside the
 manifest, or where --state says. The folder STATE.backups has the versions after
-each of the five runs before the current one.
+each of the last 20 runs.
 
 A team keeps the state in a store that all reach, with a lock and a history:
   s3://BUCKET/PREFIX?region=REGION&endpoint=URL

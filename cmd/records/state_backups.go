@@ -19,11 +19,10 @@ func newStateBackups(c *cli.Console) *cobra.Command {
 		Use:     "backups {MANIFEST | --state FILE}",
 		Aliases: []string{"history"},
 		Short:   "List the earlier versions of the state file",
-		Long: `Backups lists the kept versions of the state file, the newest first: those after the
-last run and the five runs before it, and older ones that are the only record of a VM
-or disk. A store of a team keeps the versions after the last 100 runs. With several
-instances, it lists the versions of all together, after the last 20 runs; with
---instance, those of one.`,
+		Long: `Backups lists the kept versions of the state, the newest first: those after the last 20
+runs, and older ones that are the only record of a VM or disk. A store of a team keeps
+the versions of one instance after the last 100 runs. With several instances, it lists
+the versions of all together; with --instance, those of one.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.open(cmd, args)

@@ -208,7 +208,7 @@ type Backup struct {
 func BackupsOf(list []file.Version) []Backup {
 	views := make([]Backup, len(list))
 	for i, b := range list {
-		v := Backup{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command, Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
+		v := Backup{Serial: b.Serial, Written: b.Written.UTC(), By: b.By, Command: b.Command, Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
 		if b.Err != nil {
 			v.Error = b.Err.Error()
 		} else {

@@ -140,6 +140,16 @@ func (f Folder) Sketch() ([]byte, error) {
 	return data, err
 }
 
+// SketchOf returns the manifest without its secrets that a state has applied last; nil: this
+// machine does not have it.
+func (f Folder) SketchOf(st state.State) []byte {
+	if a, ok := f.Applied(Current); !ok || !a.IsLast(st) {
+		return nil
+	}
+	sketch, _ := f.Sketch() // An unreadable one counts as missing.
+	return sketch
+}
+
 // SetSketch stores the manifest of a VM that was adopted unchanged. deploy --previous
 // cannot put that back.
 func (f Folder) SetSketch(sketch []byte) error {

@@ -51,7 +51,7 @@ func Events(home string, versions []file.Version) []SeenEvent {
 			read[id] = true
 			runs = append(runs, kept.At(filepath.Join(home, id)).Events()...)
 		}
-		usable = append(usable, SeenVersion{Written: v.Written, By: v.Writer.By, Command: v.Writer.Command, Resources: v.State.Resources()})
+		usable = append(usable, SeenVersion{Written: v.Written, By: v.By, Command: v.Command, Resources: v.State.Resources()})
 	}
 	return eventsOf(runs, usable)
 }

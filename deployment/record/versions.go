@@ -2,24 +2,16 @@ package record
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/regular"
+	"bootstrap/state/versions"
 )
-
-// KeptVersions is the number of versions of a deployment that are kept in a folder.
-// Versions that are the only record of something are kept in addition.
-const KeptVersions = 20
 
 // Version is a deployment at the end of a run: its record, and the states of its instances.
 type Version struct {
@@ -39,8 +31,9 @@ type Version struct {
 	// Unreadable are the ids of instances whose states were damaged.
 	Unreadable []string `json:"unreadable,omitempty"`
 
-	Path string `json:"-"`
-	Err  error  `json:"-"` // why it cannot be read
+	Attached []string `json:"-"` // names of other documents of the version
+	Path     string   `json:"-"`
+	Err      error    `json:"-"` // why it cannot be read
 }
 
 // VersionsIn returns the folder for the versions of the record in a folder, which is not in
@@ -51,53 +44,49 @@ func VersionsIn(dir string) string { return dir + ".backups" }
 // record in a folder.
 func CopiesIn(dir string) string { return filepath.Join(dir, "history") }
 
-func versionPath(folder string, serial int) string {
-	return filepath.Join(folder, strconv.Itoa(serial)+".json")
+// VersionsAt returns the archive of the versions in a folder. like is a file with their owner;
+// empty: they are this user's. private is a folder for documents with secrets; empty: none.
+func VersionsAt(folder, like, private string) versions.Folder {
+	return versions.Folder{Dir: folder, Like: like, Private: private, Describe: describe}
 }
 
-// serials lists the numbers of the versions in a folder, the newest first.
-func serials(folder string) []int {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil
+// describe writes the description of a version into it. One that cannot be read stays as it
+// is.
+func describe(data []byte, of versions.Version) ([]byte, error) {
+	v := &Version{}
+	if json.Unmarshal(data, v) != nil || v.Format != Format || v.Record == nil {
+		return data, nil
 	}
-	var list []int
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".json")
-		serial, err := strconv.Atoi(name)
-		if ok && err == nil && serial > 0 && e.Type().IsRegular() {
-			list = append(list, serial)
-		}
-	}
-	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
-	return list
+	v.Written, v.By, v.Command, v.Only = of.Written, of.By, of.Command, of.Only
+	return v.Encode()
 }
 
 // Versions reads the versions in a folder, the newest first.
 func Versions(folder string) []*Version {
+	archive := VersionsAt(folder, "", "")
+	l, _ := archive.List(context.Background()) // A folder that cannot be read has none.
 	var list []*Version
-	for _, serial := range serials(folder) {
-		list = append(list, ReadVersion(folder, serial))
+	for _, of := range l.Versions {
+		if of.Serial > 0 {
+			list = append(list, ReadVersion(archive, of))
+		}
 	}
 	return list
 }
 
-// NewestVersion reads the newest version in a folder; nil: there is none.
-func NewestVersion(folder string) *Version {
-	list := serials(folder)
-	if len(list) == 0 {
-		return nil
+// ReadVersion reads one of the versions in a folder.
+func ReadVersion(archive versions.Folder, of versions.Version) *Version {
+	data, err := archive.Read(context.Background(), of.Serial, versions.Snapshot)
+	v := DecodeVersion(data, of)
+	if err != nil {
+		v.Err = err
 	}
-	return ReadVersion(folder, list[0])
+	v.Path = archive.Path(of.Serial, versions.Snapshot)
+	return v
 }
 
-// ReadVersion reads one of the versions in a folder.
-func ReadVersion(folder string, serial int) *Version {
-	path := versionPath(folder, serial)
-	data, err := regular.Read(path)
-	if err != nil {
-		return &Version{Serial: serial, Path: path, Err: err}
-	}
+// DecodeVersion returns the version that a snapshot contains.
+func DecodeVersion(data []byte, of versions.Version) *Version {
 	v := &Version{}
 	switch err := json.Unmarshal(data, v); {
 	case err != nil:
@@ -109,10 +98,7 @@ func ReadVersion(folder string, serial int) *Version {
 	default:
 		v.Err = v.Record.check()
 	}
-	if info, err := os.Stat(path); err == nil && v.Written.IsZero() {
-		v.Written = info.ModTime().UTC()
-	}
-	v.Serial, v.Path = serial, path
+	v.Serial, v.Written, v.By, v.Command, v.Only, v.Attached = of.Serial, of.Written.UTC(), of.By, of.Command, of.Only, of.Attached
 	return v
 }
 
@@ -136,37 +122,16 @@ func (v *Version) content() []byte {
 	return data
 }
 
-// KeepVersion writes a version to a folder, for the owner of the file like; empty: for this
-// user.
-func KeepVersion(folder string, v *Version, like string) error {
-	data, err := v.Encode()
-	if err != nil {
-		return fmt.Errorf("cannot keep version %d of the deployment: %w", v.Serial, err)
-	}
-	return WriteVersion(folder, v.Serial, data, like)
-}
-
-// PruneVersions removes the oldest versions, except those that are the only record of
-// something, and the one with the number spare.
-func PruneVersions(folder string, spare int) error {
-	list := serials(folder)
-	var errs []error
-	for _, serial := range list[min(KeptVersions, len(list)):] {
-		if v := ReadVersion(folder, serial); len(v.Only) == 0 && serial != spare {
-			errs = append(errs, os.Remove(v.Path))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // removeVersions removes the versions of a deployment that has no instances any more, except
 // those that are the only record of something.
 func removeVersions(dir string) {
+	var keep []int
 	for _, v := range Versions(VersionsIn(dir)) {
-		if len(v.Only) == 0 {
-			_ = os.Remove(v.Path)
+		if len(v.Only) > 0 {
+			keep = append(keep, v.Serial)
 		}
 	}
+	_ = versions.Clear(context.Background(), VersionsAt(VersionsIn(dir), "", ""), keep)
 	_ = os.Remove(VersionsIn(dir)) // It stays if versions are left.
 }
 
@@ -183,21 +148,3 @@ func (e *RestoringError) Error() string {
 }
 
 func (e *RestoringError) Name() string { return "record-lost" }
-
-// WriteVersion writes the content of a version to a folder, for the owner of the file like;
-// empty: for this user.
-func WriteVersion(folder string, serial int, data []byte, like string) error {
-	path := versionPath(folder, serial)
-	err := atomicfile.MkdirAll(folder, 0o700)
-	if err == nil {
-		err = atomicfile.Write(path, data)
-	}
-	if err == nil && like != "" {
-		atomicfile.Match(folder, like)
-		atomicfile.Match(path, like)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot keep version %d of the deployment: %w", serial, err)
-	}
-	return nil
-}

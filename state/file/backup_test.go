@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"bootstrap/state"
+	"bootstrap/state/versions"
 )
 
 // runs makes each change in a run of its own.
@@ -27,8 +28,8 @@ func runs(t *testing.T, path string, changes ...func(*state.State)) {
 	}
 }
 
-// versions lists the serial numbers of the backups, newest first.
-func versions(t *testing.T, path string) []int {
+// numbers lists the serial numbers of the backups, newest first.
+func numbers(t *testing.T, path string) []int {
 	t.Helper()
 	list, err := Versions(path)
 	if err != nil {
@@ -61,7 +62,7 @@ func TestBackups(t *testing.T) {
 	for i := range 7 {
 		update(t, f, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
 	}
-	if got := versions(t, path); !slices.Equal(got, []int{0}) {
+	if got := numbers(t, path); !slices.Equal(got, []int{0}) {
 		t.Errorf("backups %v", got)
 	}
 	// The backup has the same bytes as the file of create-env.
@@ -71,13 +72,13 @@ func TestBackups(t *testing.T) {
 	// When a run ends, it makes a backup of its last version, because the file may be
 	// lost.
 	f.Close()
-	if got := versions(t, path); !slices.Equal(got, []int{7, 0}) {
+	if got := numbers(t, path); !slices.Equal(got, []int{7, 0}) {
 		t.Errorf("backups %v", got)
 	}
-	for i := range 7 {
+	for i := range versions.Kept + 3 {
 		runs(t, path, func(s *state.State) { s.Own.Address = strconv.Itoa(i) })
 	}
-	if got := versions(t, path); !slices.Equal(got, []int{14, 13, 12, 11, 10, 9}) {
+	if got := numbers(t, path); len(got) != versions.Kept || got[0] != 30 || got[len(got)-1] != 11 {
 		t.Errorf("backups %v", got)
 	}
 	if m := mode(t, path+".backups"); m != 0o700 {
@@ -107,7 +108,7 @@ func TestBackupOfAKilledRun(t *testing.T) {
 	killed.lock.Close()
 	killed.lock = nil
 	runs(t, path, func(s *state.State) { s.Own.Address = "y" })
-	if got := versions(t, path); !slices.Equal(got, []int{3, 2}) {
+	if got := numbers(t, path); !slices.Equal(got, []int{3, 2}) {
 		t.Errorf("backups %v", got)
 	}
 }
@@ -164,7 +165,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 20 { // from here on, versions of another deployment
+	for i := range versions.Kept + 5 { // from here on, versions of another deployment
 		runs(t, path, func(s *state.State) { s.CurrentVMCID = "vm-3"; s.Own.Address = strconv.Itoa(i) })
 	}
 	list, err := Versions(path)
@@ -172,7 +173,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := list[len(list)-1]
-	if got := versions(t, path); !slices.Equal(got, []int{22, 21, 20, 19, 18, 17, 2}) || !slices.Equal(last.Only, []string{"VM vm-2", "disk disk-1"}) {
+	if got := numbers(t, path); len(got) != versions.Kept+1 || got[0] != 27 || got[versions.Kept] != 2 || !slices.Equal(last.Only, []string{"VM vm-2", "disk disk-1"}) {
 		t.Errorf("backups %v, only in %d: %q", got, last.Serial, last.Only)
 	}
 	if !list[0].Present || list[1].Present || len(list[0].Only) > 0 {
@@ -189,7 +190,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if got := versions(t, path); !slices.Equal(got, []int{2}) || len(warned) != 1 || !strings.Contains(warned[0], "VM vm-2 was never deleted") {
+	if got := numbers(t, path); !slices.Equal(got, []int{2}) || len(warned) != 1 || !strings.Contains(warned[0], "VM vm-2 was never deleted") {
 		t.Errorf("backups %v, warned %q", got, warned)
 	}
 	r, err := Restore(t.Context(), path, 2, false, Options{})
@@ -253,7 +254,7 @@ func TestBackupsKeepEveryCID(t *testing.T) {
 		for _, v := range list {
 			delete(alive, v.State.CurrentVMCID)
 		}
-		if len(alive) > 0 || len(list) > keptBackups+1+lost {
+		if len(alive) > 0 || len(list) > versions.Kept+lost {
 			rt.Fatalf("no backup records %v; there are %d, the file was lost %d times", alive, len(list), lost)
 		}
 	})
@@ -336,7 +337,7 @@ func TestKilledRemoval(t *testing.T) {
 	}
 	update(t, f, func(s *state.State) { s.CurrentVMCID = "" })
 	// The removal also removes files that writes of a killed run left behind.
-	stale := filepath.Join(f.backups(), ".gone.json123")
+	stale := filepath.Join(f.archive().Dir, ".gone.json123")
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"bootstrap/state/versions"
 )
 
 // Discard deletes the state file and its mirror and keeps its backups. Unless force is
@@ -42,7 +44,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		if err := s.lockInstallation(ctx, s.current.InstallationID); err != nil {
 			return err
 		}
-		s.warn(s.backUp())
+		s.warn(s.backUp(versions.Version{}, nil))
 	}
 	mirror := ""
 	if err == nil {

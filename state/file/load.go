@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,10 +65,12 @@ func damaged(err error) error { return failure.Named("state-damaged", err) }
 func (l *loaded) start(path string, opts Options) error {
 	// It starts above the serial numbers of backups; otherwise its own backups would be
 	// pruned as the oldest.
-	serial := 0
-	for _, b := range backupsOf(path) {
-		serial = max(serial, b.Serial)
+	kept, err := archiveOf(path, "", "").List(context.Background())
+	if err != nil {
+		return err
 	}
+	newest, _ := kept.Newest()
+	serial := newest.Serial
 	if data, err := readWhole(opts.Legacy); opts.Legacy != "" && err == nil {
 		if l.current, err = state.FromDeployments(data); err != nil {
 			return fmt.Errorf("cannot take over the deployment state of bosh-init, %s: %w", opts.Legacy, err)

@@ -20,6 +20,7 @@ import (
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
+	"bootstrap/state/versions"
 )
 
 // Options control how a state file is opened.
@@ -56,10 +57,11 @@ type Store struct {
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // true: this run has written the file
 	moved        bool            // true: the file only has the text that names the new place
-	gone         map[string]bool // resources that were removed on purpose, see dropped
-	newest       int             // newest serial number in the history of the store of the team
-	unsent       error           // why the last write was not sent to the store of the team
-	damaged      error           // OpenToReplace: why the file cannot be used
+	gone         map[string]bool // resources that were removed on purpose
+	attached     versions.Documents
+	newest       int   // newest serial number in the history of the store of the team
+	unsent       error // why the last write was not sent to the store of the team
+	damaged      error // OpenToReplace: why the file cannot be used
 	loaded
 }
 
@@ -355,10 +357,7 @@ func (s *Store) Update(change func(*state.State) error) error {
 	if err := s.lockInstallation(context.Background(), next.InstallationID); err != nil {
 		return err
 	}
-	if !s.written {
-		s.written = true
-		s.warn(s.pruneBackups())
-	}
+	s.written = true
 	s.warn(s.writeMirror())
 	if s.legacy != "" {
 		s.warn(retire(s.legacy))
@@ -427,9 +426,7 @@ func removeAll(paths ...string) error {
 // removes the lock file if there is no state file.
 func (s *Store) Close() {
 	if s.written && s.lock != nil {
-		s.warn(s.backUp())
-		s.warn(s.pruneBackups())
-		s.warn(s.recordWriter())
+		s.warn(s.backUp(s.writer(), s.attached))
 	}
 	if s.lock != nil {
 		s.finish()

@@ -11,13 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/failure"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state"
 	"bootstrap/state/team"
+	"bootstrap/state/versions"
 )
 
 // UnsentError says that the last changes of the state were not sent to the store of the
@@ -109,7 +109,7 @@ func (s *Store) push(dropped ...string) {
 	ctx := context.Background() // each request has a deadline
 	if len(dropped) > 0 && s.unsent == nil {
 		// The list is written first, as in Update. If that fails, finish repeats it.
-		_ = s.opts.Team.KeepGone(ctx, dropped)
+		_ = versions.AddGone(ctx, s.opts.Team.Versions(), dropped)
 	}
 	s.unsent = s.opts.Team.Push(ctx)
 }
@@ -133,9 +133,13 @@ func (s *Store) finish() {
 
 // keepVersion adds the present version to the history of the store.
 func (s *Store) keepVersion(ctx context.Context) {
-	if data, err := readWhole(s.path); err == nil {
-		s.warn(s.opts.Team.Keep(ctx, s.current.Own.Serial, data, s.current.Resources(), slices.Collect(maps.Keys(s.readGone()))))
+	data, err := readWhole(s.path)
+	if err != nil {
+		return
 	}
+	docs := versions.Documents{versions.Snapshot: data}
+	maps.Copy(docs, s.attached)
+	s.warn(s.opts.Team.Keep(ctx, s.current.Own.Serial, docs, versions.Rules{Present: s.current.Resources(), Gone: goneList(s.readGone())}))
 }
 
 // pullGone adds deletions by other machines to this machine's list, because its backups
@@ -185,40 +189,15 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 // PullHistory copies earlier versions from the store to the backups of this machine,
 // where they can be listed, compared and restored.
 func PullHistory(ctx context.Context, t *team.Copy) error {
-	h, err := t.History(ctx)
-	if err != nil {
-		return err
-	}
 	s := &Store{path: t.StatePath(), opts: Options{Team: t}}
+	var err error
 	if s.loaded, err = load(s.path, Options{}); err != nil {
 		s.loaded = loaded{}
 	}
-	have := backupsOf(s.path)
-	for _, v := range h.Versions {
-		if slices.ContainsFunc(have, func(b Backup) bool { return b.Serial == v.Serial }) {
-			continue
-		}
-		data, err := t.Earlier(ctx, v.Serial)
-		if err != nil {
-			return err
-		}
-		if err := s.makeBackups(); err != nil {
-			return err
-		}
-		target := filepath.Join(s.backups(), strconv.Itoa(v.Serial)+".json")
-		if err := atomicfile.Write(target, data); err != nil {
-			return fmt.Errorf("cannot keep version %d of %s: %w", v.Serial, t.Place(), err)
-		}
-		_ = os.Chtimes(target, v.Written, v.Written)
-	}
-	writers := map[int]Writer{}
-	for _, v := range h.Versions {
-		writers[v.Serial] = Writer{By: v.By, Command: v.Command}
-	}
-	if len(writers) > 0 && fileExists(s.backups()) {
-		if err := s.recordWriters(writers); err != nil {
-			return err
-		}
+	s.readGone() // before there are backups, on which the list depends
+	err = versions.Pull(ctx, t.Versions(), s.archive(), func(versions.Version, versions.Version) bool { return true })
+	if err != nil {
+		return err
 	}
 	return s.pullGone(ctx)
 }
@@ -358,31 +337,28 @@ func copyTo(ctx context.Context, from, to, name string, fromOpts, toOpts Options
 
 // bringHistory moves the backups of a moved file into the history of the store.
 func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
-	backups := backupsOf(s.path)
-	if len(backups) == 0 {
+	list := versionsOf(s.path, -1, nil, nil)
+	if len(list) == 0 {
 		return nil
 	}
 	if _, err := to.Lock(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Unlock(ctx)) }()
-	gone := slices.Collect(maps.Keys(s.readGone()))
-	for _, b := range backups {
-		st, err := b.read()
-		if err != nil {
-			return err
+	gone := goneList(s.readGone())
+	present := s.current.Resources()
+	for _, v := range list {
+		if v.Err != nil {
+			return v.Err
 		}
-		data, err := readWhole(b.Path)
-		if err != nil {
-			return err
-		}
-		v := team.Version{Serial: b.Serial, Written: b.Written.UTC(), By: b.Writer.By, Command: b.Writer.Command}
-		present := slices.Concat(s.current.Resources(), st.Resources())
-		if err := to.KeepVersion(ctx, v, data, slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) }), gone, 0); err != nil {
-			return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, s.backups())
-		}
+		present = append(present, v.State.Resources()...)
 	}
-	return os.RemoveAll(s.backups())
+	present = slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) })
+	from := s.archive()
+	if err := versions.Copy(ctx, from, to.Versions(), versions.Rules{Present: present, Gone: gone}); err != nil {
+		return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, from.Dir)
+	}
+	return errors.Join(versions.Clear(ctx, from, nil), os.RemoveAll(from.Dir))
 }
 
 // put writes a state to a place without a state, or with the same one, and reads it back.

@@ -1,31 +1,28 @@
 package file
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
-	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/regular"
 	"bootstrap/state"
+	"bootstrap/state/versions"
 )
 
-// Version is a backup and its content.
+// Version is an earlier version of a state file: the last one that a run wrote.
 type Version struct {
-	Backup
+	// Version has in Only resources of which this version is the only record, and which were
+	// neither deleted nor removed with a command: "VM vm-1". A version with such resources
+	// is not removed.
+	versions.Version
+	Path  string
 	State state.State
 	Err   error // why it cannot be read
 	// Present is true if the state file is still this version.
 	Present bool
-	// Only lists resources of which this version is the only record, and which were
-	// neither deleted nor removed with a command: "VM vm-1". A version with such
-	// resources is not pruned.
-	Only []string
 }
 
 // Versions lists the backups of the state file at path, newest first.
@@ -48,70 +45,65 @@ func Versions(path string) ([]Version, error) {
 	return versionsOf(path, serial, present.current.Resources(), readGone(path)), nil
 }
 
+// versionsOf reads the versions of a state file. present is the serial number of the file,
+// resources are what it records.
 func versionsOf(path string, present int, resources []string, gone map[string]bool) []Version {
-	later := map[string]bool{}
-	for _, resource := range resources {
-		later[resource] = true
-	}
-	var list []Version
-	for _, b := range backupsOf(path) {
-		v := Version{Backup: b, Present: b.Serial == present}
-		v.State, v.Err = b.read()
-		if v.Err == nil {
-			for _, resource := range v.State.Resources() {
-				if !later[resource] && !gone[resource] {
-					v.Only = append(v.Only, resource)
-				}
-				later[resource] = true
-			}
+	a := archiveOf(path, "", "")
+	l, _ := a.List(context.Background()) // A folder that cannot be read has none.
+	l.Gone = goneList(gone)
+	list := make([]Version, len(l.Versions))
+	recorded := map[int][]string{}
+	for i, of := range l.Versions {
+		v := Version{Version: of, Path: a.Path(of.Serial, versions.Snapshot), Present: of.Serial == present}
+		if v.State, v.Err = readVersion(v.Path); v.Err == nil {
+			recorded[v.Serial] = v.State.Resources()
 		}
-		list = append(list, v)
+		list[i] = v
+	}
+	only := l.Only(resources, func(serial int) []string { return recorded[serial] })
+	for i := range list {
+		list[i].Only = only[list[i].Serial]
 	}
 	return list
 }
 
-// pruneBackups removes the oldest backups, except those that are the only record of
-// something.
-func (s *Store) pruneBackups() error {
-	list := versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), s.readGone())
-	var errs []error
+// readVersion reads and checks a version.
+func readVersion(path string) (state.State, error) {
+	l, err := load(path, Options{})
+	if err == nil && !l.found {
+		err = fmt.Errorf("cannot read the backup %s: it was removed", path)
+	}
+	return l.current, err
+}
+
+// trimGone removes resources from the list of deleted ones that no version records.
+func (s *Store) trimGone() error {
 	needed := map[string]bool{}
-	earlier := 0
-	for _, v := range list {
-		if !v.Present {
-			earlier++
-		}
-		if earlier > keptBackups && len(v.Only) == 0 {
-			errs = append(errs, os.Remove(v.Path))
-			continue
-		}
+	for _, v := range versionsOf(s.path, s.current.Own.Serial, nil, nil) {
 		for _, resource := range v.State.Resources() {
 			needed[resource] = true
 		}
 	}
-	// The list needs only resources that a backup records.
-	gone := maps.Clone(s.gone)
+	gone := maps.Clone(s.readGone())
 	maps.DeleteFunc(gone, func(resource string, _ bool) bool { return !needed[resource] })
-	return errors.Join(append(errs, s.writeGone(gone))...)
+	return s.writeGone(gone)
 }
 
 // removeBackups removes the backups of a deleted state file, except those that record a
 // resource which was not deleted.
 func (s *Store) removeBackups() error {
-	var errs []error
-	kept := 0
+	var kept []int
 	for _, v := range versionsOf(s.path, -1, nil, s.readGone()) {
 		if len(v.Only) > 0 {
-			kept++
+			kept = append(kept, v.Serial)
 			s.warn(fmt.Errorf("%s was never deleted, and only the backup %s records it: `bootstrap state backups MANIFEST` lists it", v.Only[0], v.Path))
-			continue
 		}
-		errs = append(errs, os.Remove(v.Path))
 	}
-	if kept == 0 {
-		errs = append(errs, os.RemoveAll(s.backups()))
+	err := versions.Clear(context.Background(), s.archive(), kept)
+	if len(kept) == 0 {
+		err = errors.Join(err, os.RemoveAll(s.archive().Dir))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot remove the backups of the deployment state: %w", err)
 	}
 	return nil
@@ -128,27 +120,19 @@ func (s *Store) neededBackups() (serials []int) {
 	return serials
 }
 
-// dropped is the name of a file in the folder of the backups. It lists resources that
-// were removed from the state on purpose: they were deleted, or the user removed the
-// record with a command. A resource that is in a backup, but neither in the state nor in
-// this list, was lost with the file or by a restore.
-type dropped struct {
-	Gone []string `json:"gone"`
-}
-
-func goneFile(path string) string { return filepath.Join(backupDir(path), "gone.json") }
-
-// readGone reads the list; a damaged one counts as empty.
+// readGone reads the list of resources that were removed on purpose; a damaged one counts as
+// empty.
 func readGone(path string) map[string]bool {
-	var d dropped
-	if data, err := regular.Read(goneFile(path)); err == nil {
-		_ = json.Unmarshal(data, &d)
-	}
+	l, _ := archiveOf(path, "", "").List(context.Background())
 	gone := map[string]bool{}
-	for _, resource := range d.Gone {
+	for _, resource := range l.Gone {
 		gone[resource] = true
 	}
 	return gone
+}
+
+func goneList(gone map[string]bool) []string {
+	return append([]string{}, slices.Sorted(maps.Keys(gone))...)
 }
 
 // readGone reads the list at the first call. If there are backups and no list, earlier
@@ -159,7 +143,7 @@ func (s *Store) readGone() map[string]bool {
 		return s.gone
 	}
 	s.gone = readGone(s.path)
-	if _, err := os.Stat(goneFile(s.path)); errors.Is(err, fs.ErrNotExist) && s.found {
+	if l, _ := archiveOf(s.path, "", "").List(context.Background()); l.Gone == nil && s.found {
 		for _, v := range versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), nil) {
 			for _, resource := range v.Only {
 				s.gone[resource] = true
@@ -176,9 +160,9 @@ func (s *Store) acceptReplaced() error {
 	if !s.foreign {
 		return nil
 	}
-	for _, b := range backupsOf(s.path) {
-		was, err := b.read()
-		if err != nil {
+	for _, v := range versionsOf(s.path, s.current.Own.Serial, nil, nil) {
+		was := v.State
+		if v.Err != nil {
 			continue
 		}
 		if was.InstallationID != s.current.InstallationID {
@@ -209,20 +193,19 @@ func (s *Store) recordDropped(before, after []string) error {
 }
 
 func (s *Store) writeGone(gone map[string]bool) error {
-	same := maps.Equal(s.gone, gone)
 	s.gone = gone
-	if !fileExists(s.backups()) || same && fileExists(goneFile(s.path)) {
+	a := s.archive()
+	if !fileExists(a.Dir) {
 		return nil
 	}
-	data, err := json.MarshalIndent(dropped{Gone: slices.Sorted(maps.Keys(gone))}, "", "    ")
+	l, err := a.List(context.Background())
 	if err == nil {
-		atomicfile.RemoveStale(goneFile(s.path))
-		err = atomicfile.Replace(goneFile(s.path), data)
+		l.Gone = goneList(gone)
+		err = a.SetList(context.Background(), l)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record what was deleted among the backups of the deployment state: %w", err)
 	}
-	atomicfile.Match(goneFile(s.path), s.path)
 	return nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"bootstrap/state/versions"
 )
 
 // Documents is a place with named documents. A name consists of letters, digits, dots,
@@ -192,12 +194,12 @@ const mostVersions = 1000
 
 // versionsIn returns the documents of the versions that a history lists.
 func versionsIn(content []byte) (documents []string) {
-	var h History
+	var h versions.List
 	if json.Unmarshal(content, &h) != nil {
 		return nil
 	}
 	for _, v := range h.Versions[:min(len(h.Versions), mostVersions)] {
-		documents = append(documents, v.document())
+		documents = append(documents, documentsOf(v)...)
 	}
 	return documents
 }

@@ -16,6 +16,7 @@ import (
 
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
+	"bootstrap/state/versions"
 )
 
 // A deployment with several instances has parts in its store, each with a lock and a
@@ -250,7 +251,7 @@ func (s *Store) IsRecord() bool { return s.folder == deploymentFolder }
 // from its store, but not by a run.
 type RecordLostError struct {
 	Place string
-	Last  Version // in the history of the record
+	Last  versions.Version // in the history of the record
 }
 
 func (e *RecordLostError) Error() string {
@@ -272,7 +273,7 @@ func (s *Store) recordLost(ctx context.Context) error {
 		return nil
 	}
 	h, err := s.History(ctx)
-	i := slices.IndexFunc(h.Versions, func(v Version) bool { return len(v.Only) == 0 })
+	i := slices.IndexFunc(h.Versions, func(v versions.Version) bool { return len(v.Only) == 0 })
 	if err != nil || i < 0 {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"bootstrap/internal/sealed"
 	"bootstrap/state/team"
 	"bootstrap/state/team/teamtest"
+	"bootstrap/state/versions"
 )
 
 // person is a machine of a team, with its own record of trusted keys.
@@ -206,7 +207,7 @@ func testRenewedKey(t *testing.T, address string) {
 	a := anna.open(address, "")
 	anna.save(a, stateText)
 	lock(t, a.Store)
-	if err := a.Keep(t.Context(), 1, []byte(stateText), nil, nil); err != nil {
+	if err := a.Keep(t.Context(), 1, versions.Documents{versions.Snapshot: []byte(stateText), versions.Manifest: []byte("name: page\n")}, versions.Rules{}); err != nil {
 		t.Fatal(err)
 	}
 	old, _, err := a.KeyText(t.Context())
@@ -226,6 +227,9 @@ func testRenewedKey(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	if _, err := b.Earlier(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Versions().Read(t.Context(), 1, versions.Manifest); err != nil {
 		t.Error(err)
 	}
 	first, _, _ := a.KeyText(t.Context())

@@ -14,6 +14,7 @@ import (
 	"bootstrap/internal/sealed"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
+	"bootstrap/state/versions"
 )
 
 // Config contains the inputs of Open besides the address.
@@ -225,7 +226,7 @@ func (s *Store) putSigned(ctx context.Context, name string, data []byte, was str
 // Remove removes the state and its history, except the versions with these serial
 // numbers. This run must hold the lease.
 func (s *Store) Remove(ctx context.Context, keep ...int) error {
-	return s.removeAfter(ctx, func() error { return s.removeHistory(ctx, keep) })
+	return s.removeAfter(ctx, func() error { return versions.Clear(ctx, s.Versions(), keep) })
 }
 
 // Forget removes the state and keeps its history. This run must hold the lease.

@@ -24,6 +24,7 @@ import (
 	"bootstrap/state"
 	"bootstrap/state/team"
 	"bootstrap/state/team/teamtest"
+	"bootstrap/state/versions"
 )
 
 // All kinds of stores behave the same.
@@ -441,7 +442,7 @@ func testHistory(t *testing.T, address string) {
 	s := open(t, address, config("ann"))
 	lock(t, s)
 	for _, serial := range []int{3, 7, 7, 12} {
-		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil, nil); err != nil {
+		if err := s.Keep(t.Context(), serial, versions.Documents{versions.Snapshot: fmt.Appendf(nil, "version %d", serial)}, versions.Rules{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -483,7 +484,7 @@ func TestHistoryIsPruned(t *testing.T) {
 	s := open(t, server.URL+"/pruned", config("ann"))
 	lock(t, s)
 	for serial := range 105 {
-		if err := s.Keep(t.Context(), serial, fmt.Appendf(nil, "version %d", serial), nil, nil); err != nil {
+		if err := s.Keep(t.Context(), serial, versions.Documents{versions.Snapshot: fmt.Appendf(nil, "version %d", serial)}, versions.Rules{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -790,7 +791,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 				return false
 			}
 		}
-		return a.Keep(short, 2, []byte("2"), nil, nil) == nil && a.Unlock(short) == nil
+		return a.Keep(short, 2, versions.Documents{versions.Snapshot: []byte("2"), versions.Manifest: []byte("{}")}, versions.Rules{}) == nil && a.Unlock(short) == nil
 	}()
 	next.Store(true)
 	b, err := team.Open(ctx, server.URL+"/kill", config("bob"))
@@ -808,7 +809,7 @@ func killAt(t *testing.T, at int64, applied bool) (ended bool) {
 	if _, err := b.Save(ctx, []byte("of bob"), d.Version); err != nil {
 		t.Fatalf("killed at request %d: %v", at, err)
 	}
-	if err := b.Keep(ctx, 3, []byte("of bob"), nil, []string{"VM vm-1"}); err != nil {
+	if err := b.Keep(ctx, 3, versions.Documents{versions.Snapshot: []byte("of bob")}, versions.Rules{Gone: []string{"VM vm-1"}}); err != nil {
 		t.Fatalf("killed at request %d: %v", at, err)
 	}
 	list, err := b.History(ctx)
