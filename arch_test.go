@@ -283,7 +283,7 @@ func imports() map[string][]string {
 		"deployment/page":   {"deployer/page"},
 		"deployment/shared": {"deployment/links"},
 		"deployment/order":  {},
-		"deployment/record": {"deployment/dns", "state", "state/versions"},
+		"deployment/record": {"deployment/dns", "state", "state/file", "state/team", "state/versions"},
 		"deployment/dns":    {},
 		"deployment/roster": {"network"},
 		"docs":              {},

@@ -8,7 +8,6 @@ import (
 	"bootstrap/deployer/compilation"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest"
-	"bootstrap/state/file"
 )
 
 // CompileSeveral is Compile for instance groups of a manifest with several instances, all if
@@ -135,7 +134,7 @@ func (r *run) ownersOf(all *deployed.Record, group string) []string {
 			continue
 		}
 		owner := in.ID
-		if st, found, err := file.Read(all.StatePath(in), r.t.Env.Home); err == nil && found {
+		if st, found, err := all.ReadState(in, r.t.Env.Home); err == nil && found {
 			owner = st.InstallationID
 		}
 		owners = append(owners, "deployment "+owner)
@@ -149,7 +148,7 @@ func (r *run) ownersOf(all *deployed.Record, group string) []string {
 // someVM returns the CID of a VM of the instances; empty: there is none.
 func someVM(all *deployed.Record, home string) string {
 	for _, in := range all.Instances {
-		if st, found, err := file.Read(all.StatePath(in), home); err == nil && found && st.CurrentVMCID != "" {
+		if st, found, err := all.ReadState(in, home); err == nil && found && st.CurrentVMCID != "" {
 			return st.CurrentVMCID
 		}
 	}

@@ -24,7 +24,7 @@ func isDetached(opts Options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	st, found, err := file.Read(path, opts.Home)
+	st, found, err := opts.ReadState(path, opts.Home)
 	if err != nil || !found {
 		return false, nil // The command itself reports what is wrong with the state.
 	}

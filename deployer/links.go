@@ -8,7 +8,6 @@ import (
 	"bootstrap/deployment/order"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest"
-	"bootstrap/state/file"
 	"bootstrap/templates"
 )
 
@@ -137,7 +136,7 @@ func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 	case in == j.rec.From.Of.Instance && j.address != "":
 		seen.Addresses[main] = j.address
 	case seen.Addresses[main] == "":
-		st, found, err := file.Read(j.rec.From.Of.Record.StatePath(in), j.rec.Env.Home)
+		st, found, err := j.rec.From.Of.Record.ReadState(in, j.rec.Env.Home)
 		if err == nil && found {
 			seen.Addresses[main] = st.Own.Address
 		}

@@ -14,7 +14,6 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/network"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // NamesOf returns the names of a deployment, with numbers for its groups, zones, networks
@@ -99,7 +98,7 @@ func instancesOf(all *deployed.Record, names *dns.Names, home string, own func(*
 		one := dns.Instance{
 			ID: in.ID, Group: in.Group, Deployment: all.Name, Zone: in.Zone, Index: in.Index, Addresses: map[string]string{},
 		}
-		st, found, err := file.Read(all.StatePath(in), home)
+		st, found, err := all.ReadState(in, home)
 		if err != nil || !found {
 			st = state.State{} // The command about the instance reports what is wrong with its state.
 		}

@@ -12,7 +12,6 @@ import (
 	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // orphansOf returns the CIDs of the orphans since before a time; zero: of all.
@@ -93,7 +92,7 @@ func (r *diskRecord) takeOrphan() error {
 		if other.ID == of.Instance.ID {
 			continue
 		}
-		has, _, err := file.Read(of.Record.StatePath(other), r.t.Env.Home)
+		has, _, err := of.Record.ReadState(other, r.t.Env.Home)
 		if err != nil {
 			return err
 		}
@@ -167,7 +166,7 @@ func (ds *disks) keptFor(of *instance.Member) ([]state.Orphan, error) {
 		if former.Name() != of.Instance.Name() {
 			continue
 		}
-		st, _, err := file.Read(of.Record.StatePath(former), ds.rec.Env.Home)
+		st, _, err := of.Record.ReadState(former, ds.rec.Env.Home)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +193,7 @@ func (ds *disks) usedBySibling(cid string) (by string, used bool, err error) {
 		if other.ID == of.Instance.ID {
 			continue
 		}
-		has, _, err := file.Read(of.Record.StatePath(other), ds.rec.Env.Home)
+		has, _, err := of.Record.ReadState(other, ds.rec.Env.Home)
 		if err != nil || plan.DiskOf(has, cid) != nil {
 			return other.Name(), err == nil, err
 		}

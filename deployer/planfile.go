@@ -12,7 +12,6 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
-	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
@@ -93,7 +92,7 @@ func OfAnotherThan(ctx context.Context, saved, path string, inputs document.Opti
 // except that its folder may have moved, for example to another machine.
 func (p *PlanFile) checkDeployment(req *instance.Request) error {
 	if p.Installation != "" {
-		st, found, err := file.Read(req.StatePath, req.Env.Home)
+		st, found, err := req.From.ReadState(req.StatePath, req.Env.Home)
 		if err == nil && found && st.InstallationID != p.Installation {
 			return &plan.MovedError{What: fmt.Sprintf("it was made for deployment %s with installation_id %s; %s has installation_id %s", p.Deployment, p.Installation, req.From.StateName(req.StatePath), st.InstallationID)}
 		}

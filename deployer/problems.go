@@ -12,7 +12,6 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // Inspect finds the problems of an instance. It changes nothing, but settles what a killed
@@ -152,7 +151,7 @@ func (r *run) otherVMs(ctx context.Context, c *cpi.Client, disk string) (owners 
 		return nil
 	}
 	for _, other := range of.Record.Instances {
-		st, found, err := file.Read(of.Record.StatePath(other), r.t.Env.Home)
+		st, found, err := of.Record.ReadState(other, r.t.Env.Home)
 		if err != nil || !found || other.ID == of.Instance.ID || st.CurrentVMCID == "" {
 			continue
 		}

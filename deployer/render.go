@@ -18,7 +18,6 @@ import (
 	"bootstrap/internal/overwrite"
 	"bootstrap/internal/scratch"
 	"bootstrap/manifest/document"
-	"bootstrap/state/file"
 )
 
 // RenderOptions selects the jobs to render, and the destination of the files.
@@ -41,7 +40,7 @@ func Render(ctx context.Context, opts Options, what RenderOptions) error {
 
 // peekAtState reads the values for templates from the state, if there is one.
 func (r *run) peekAtState(ctx context.Context) error {
-	st, found, err := file.Read(r.t.StatePath, r.t.Env.Home)
+	st, found, err := r.t.From.ReadState(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
 	}

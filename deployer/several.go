@@ -14,7 +14,6 @@ import (
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
-	"bootstrap/state/file"
 )
 
 // Several is a manifest with several instances.
@@ -98,7 +97,7 @@ func (r *run) refuseGenerated(ctx context.Context, all *deployed.Record, names [
 	var used []string
 	for _, one := range all.Instances {
 		path := all.StatePath(one)
-		st, found, err := file.Read(path, r.t.Env.Home)
+		st, found, err := all.ReadState(one, r.t.Env.Home)
 		if err != nil {
 			return err
 		}

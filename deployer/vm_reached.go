@@ -8,7 +8,6 @@ import (
 	"bootstrap/deployer/access"
 	"bootstrap/deployer/report"
 	"bootstrap/manifest/document"
-	"bootstrap/state/file"
 )
 
 // withVM runs fn with the recorded VM, whose agent answers.
@@ -39,7 +38,7 @@ func looked(err error) error {
 
 // findVM finds the recorded VM, and this machine's record of it.
 func (r *run) findVM(ctx context.Context) error {
-	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
+	st, _, err := r.t.From.ReadState(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func (r *run) findVM(ctx context.Context) error {
 
 // reachAgent finds the agent of the VM and checks that it answers.
 func (r *run) reachAgent(ctx context.Context) error {
-	st, _, err := file.Read(r.t.StatePath, r.t.Env.Home)
+	st, _, err := r.t.From.ReadState(r.t.StatePath, r.t.Env.Home)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"bootstrap/deployer/timeline"
 	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
-	"bootstrap/state/file"
 )
 
 // begin records that the command runs, and returns those of the instances for which it has
@@ -70,7 +69,7 @@ func (o *Options) finished(ctx context.Context, does Lifecycle, all *record.Reco
 // outlived reports whether the command about the instance has succeeded after its run was
 // killed.
 func (o *Options) outlived(does Lifecycle, all *record.Record, in *record.Instance) bool {
-	st, found, err := file.Read(all.StatePath(in), o.Base.Home)
+	st, found, err := all.ReadState(in, o.Base.Home)
 	if err != nil || !found {
 		return false // The command about the instance reports what is wrong with its state.
 	}

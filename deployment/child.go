@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bootstrap/deployer"
+	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
 	"bootstrap/fleet/schedule"
 )
@@ -62,6 +63,7 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 		if r.ran[row.Name] {
 			r.started[row.Name] = deployer.Ran{Begun: r.begun[row.Name], At: time.Now()}
 		}
+		r.see(row.in)
 		r.mu.Unlock()
 		r.report(row, e)
 		return nil
@@ -84,6 +86,14 @@ func (r *runner) ended(ctx context.Context, row *Row, outcome rollout.Outcome, w
 	}
 	r.report(row, e)
 	return errStopped
+}
+
+// see makes the record describe the state that a command about an instance has left. The
+// caller holds r.mu, and saves the record later.
+func (r *runner) see(in *record.Instance) {
+	if st, found, err := r.record.ReadState(in, r.Base.Home); err == nil && found {
+		in.Whose(st)
+	}
 }
 
 // fail adds a reason for which the run fails.

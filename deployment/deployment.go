@@ -17,7 +17,6 @@ import (
 	"bootstrap/deployment/roster"
 	"bootstrap/manifest"
 	"bootstrap/network"
-	"bootstrap/state/file"
 )
 
 // VM is the VM of an instance, as its state records it.
@@ -100,6 +99,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 			entry.State = old.NewState(entry)
 		} else if was, found := old.ByID(in.ID); found {
 			entry.State, entry.Ignored, entry.Addresses, entry.PostDeploy = was.State, was.Ignored, was.Addresses, was.PostDeploy
+			entry.Installation, entry.StateSerial = was.Installation, was.StateSerial
 			entry.KeepAlive, entry.DNSVersion = was.KeepAlive && g.Errand, was.DNSVersion
 			if was.Group != in.Group {
 				renamed[in.Group] = was.Group
@@ -229,7 +229,7 @@ func addressesOf(o network.Outcome) map[string]netip.Prefix {
 // ~/.bosh.
 func Recorded(r *record.Record, home string) func(*record.Instance) VM {
 	return func(in *record.Instance) VM {
-		st, found, err := file.Read(r.StatePath(in), home)
+		st, found, err := r.ReadState(in, home)
 		switch {
 		case err != nil:
 			return VM{} // The command about the instance reports what is wrong with its state.

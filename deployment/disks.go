@@ -4,7 +4,6 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
 	"bootstrap/deployment/record"
-	"bootstrap/state/file"
 )
 
 // GoneDisk is a disk that a delete of instances deletes.
@@ -36,7 +35,7 @@ func DisksOf(all *record.Record, list []*record.Instance, opts deployer.Options)
 
 // SeenDisks returns the disks in the state of an instance. home is ~/.bosh.
 func SeenDisks(all *record.Record, in *record.Instance, home string) ([]observe.SeenDisk, error) {
-	st, _, err := file.Read(all.StatePath(in), home)
+	st, _, err := all.ReadState(in, home)
 	if err != nil {
 		return nil, err
 	}

@@ -78,6 +78,7 @@ func (p Place) load() (r *record.Record, to string, err error) {
 // opened.
 func (p Place) stateOf(r *record.Record, in *record.Instance) (path, name string, opts file.Options, err error) {
 	path, opts = r.StatePath(in), p.Opts
+	opts.Owns = r.Owns(in)
 	if opts.Team == nil {
 		path, err = filepath.Abs(path)
 		return path, path, opts, err

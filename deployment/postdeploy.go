@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"bootstrap/deployer"
-	"bootstrap/state/file"
 )
 
 // postDeploy runs the post-deploy scripts of instances. Those that fail are run again by
@@ -14,7 +13,7 @@ func (r *runner) postDeploy(ctx context.Context, names []string) error {
 	errs := make([]error, len(names))
 	err := sideBySide(ctx, len(names), func(i int) {
 		row := r.rows[names[i]]
-		st, found, err := file.Read(r.all.StatePath(row.in), r.Base.Home)
+		st, found, err := r.all.ReadState(row.in, r.Base.Home)
 		if err == nil && found && st.CurrentVMCID != "" && !st.Own.Stopped {
 			r.report(row, Event{Status: Stepped, Step: "post-deploy"})
 			var one deployer.Options

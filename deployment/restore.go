@@ -107,7 +107,7 @@ func (r *restore) look(ctx context.Context) error {
 	if r.now != nil {
 		r.target.Serial = r.now.Serial
 	}
-	for _, all := range []*record.Record{r.now, r.target} {
+	for _, all := range []*record.Record{r.target, r.now} {
 		if all == nil {
 			continue
 		}
@@ -116,6 +116,9 @@ func (r *restore) look(ctx context.Context) error {
 				continue
 			}
 			path, _, opts, err := r.at.stateOf(all, in)
+			if err == nil {
+				err = all.CheckLink(in)
+			}
 			if err != nil {
 				return err
 			}
@@ -157,7 +160,7 @@ func (r *restore) continueNames(list []*record.Version) {
 func (r *restore) stateName(in *record.Instance) string {
 	if r.now != nil {
 		for _, here := range slices.Concat(r.now.Instances, r.now.Former) {
-			if here.ID == in.ID {
+			if here.ID == in.ID && (here.State == in.State || !filepath.IsAbs(here.State)) {
 				return here.State
 			}
 		}
@@ -289,6 +292,7 @@ func (r *restore) replace(ctx context.Context, in *record.Instance, data []byte)
 	for _, note := range s.Notes() {
 		r.note("%s: %s", in.Name(), note)
 	}
+	in.Whose(s.Get())
 	return s.Unsent()
 }
 

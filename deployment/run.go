@@ -163,7 +163,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 		o.endCompile(ctx)
 	}
 	if err != nil {
-		err = errors.Join(err, r.syncNames(ctx, false))
+		err = errors.Join(err, r.syncNames(ctx, false), r.save(func() {})) // with the states of those that succeeded
 	}
 	err = errors.Join(err, r.warnUnnamed())
 	switch {

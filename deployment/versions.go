@@ -139,7 +139,11 @@ func (vs archived) present() (*record.Version, error) {
 			continue
 		}
 		var compact bytes.Buffer
-		if _, err := file.Parse(data); err != nil || json.Compact(&compact, data) != nil {
+		st, err := file.Parse(data)
+		if err == nil {
+			err = r.Owns(in)(st)
+		}
+		if err != nil || json.Compact(&compact, data) != nil {
 			v.Unreadable = append(v.Unreadable, in.ID)
 			continue
 		}

@@ -84,7 +84,7 @@ func vmsOf(t *testing.T, at Place) map[string]string {
 	}
 	all := map[string]string{}
 	for _, in := range r.Instances {
-		st, _, err := file.Read(r.StatePath(in), "")
+		st, _, err := r.ReadState(in, "")
 		if err != nil {
 			t.Fatal(err)
 		}

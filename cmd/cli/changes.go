@@ -45,7 +45,7 @@ func (c *Changes) One(opts deployer.Options, what string, names ...string) {
 	if err != nil {
 		return
 	}
-	if st, found, err := file.Read(path, opts.Home); err == nil && found && st.InstallationID != "" {
+	if st, found, err := opts.ReadState(path, opts.Home); err == nil && found && st.InstallationID != "" {
 		c.add(kept.At(filepath.Join(opts.Home, st.InstallationID)), what, names)
 	}
 }

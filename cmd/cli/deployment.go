@@ -118,11 +118,32 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 			return err
 		}
 	}
+	if err := checkStates(opts, home); err != nil {
+		return err
+	}
 	defer owner.GiveBack(home)
 	began := time.Now()
 	err = run(ctx, opts)
 	c.KeepChanges(began, err)
 	return err
+}
+
+// checkStates refuses states that are not those of the instances that the options select,
+// before anything is changed. A command about one instance, which a run has started, checks
+// only the state that it opens.
+func checkStates(opts deployer.Options, home string) error {
+	dir := opts.RecordFolder()
+	if opts.RecordDir != "" || !record.Exists(dir) {
+		return nil
+	}
+	all, list, err := opts.Selected()
+	if err != nil {
+		return nil // The command reports it.
+	}
+	if opts.Instance == "" {
+		list = slices.Concat(list, all.Former)
+	}
+	return all.CheckStates(list, home)
 }
 
 // SelectInstance finds the instance of --instance. A store must be open.

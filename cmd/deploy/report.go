@@ -167,7 +167,7 @@ func missingState(opts deployer.Options) (*file.MissingError, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, found, err := file.Read(path, opts.Home)
+	_, found, err := opts.ReadState(path, opts.Home)
 	if err != nil || found {
 		return nil, err
 	}

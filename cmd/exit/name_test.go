@@ -69,7 +69,7 @@ func samples() []sample {
 	refused := func(kind string) error {
 		return &network.Refused{Kind: kind, Network: "default", Ranges: "10.0.0.0/24", Why: "the gateway", Zone: "z1"}
 	}
-	record := &rollout.Record{Result: rollout.Failed}
+	ran := &rollout.Record{Result: rollout.Failed}
 	return []sample{
 		{"interrupted", Interrupted, &report.InterruptedError{Row: "stop jobs"}},
 		{"interrupted", Interrupted, &report.InterruptedError{Look: true}},
@@ -110,6 +110,10 @@ func samples() []sample {
 		{"disk-second", Failed, &plan.NoSecondDiskError{}},
 		{"state-missing", NoState, &file.MissingError{Path: "x"}},
 		{"state-missing", NoState, &file.MissingError{Path: "x", Manifest: "y"}},
+		{"state-exchanged", NoState, &record.StrayStateError{Instance: "web/1", State: "x", Of: "web/0", Version: 3}},
+		{"state-exchanged", NoState, &record.StrayStateError{Instance: "web/1", State: "x", Of: "web/0", Link: true}},
+		{"state-exchanged", NotBelieved, &record.StrayStateError{Instance: "web/1", State: "https://x", Stored: true, Serial: 3, Seen: 5}},
+		{"state-exchanged", NoState, &record.StrayStateError{Instance: "web/1", State: "x", Installation: "i"}},
 		{"fleet-locked", Locked, &file.LockedError{What: file.Fleet, Path: "x", Holder: state.Holder{PID: 1}}},
 		{"state-locked", Locked, &file.LockedError{What: "the deployment state", Path: "x", Holder: state.Holder{PID: 1}}},
 		{"state-locked", Locked, &team.HeldError{Place: "s3://x"}},
@@ -185,7 +189,7 @@ func samples() []sample {
 		{"yaml", Manifest, problem("yaml", "is not YAML: no")},
 		{"template", Failed, &templates.Failures{{Message: "no", Template: "ctl.erb", Job: "j", Release: "r"}}},
 		{"template", Failed, &templates.Failures{{Message: "no"}, {Message: "no"}}},
-		{"fleet-failed", Failed, &rollout.EndedError{Record: record}},
+		{"fleet-failed", Failed, &rollout.EndedError{Record: ran}},
 		{"fleet-not-running", Failed, &rollout.NotRunningError{}},
 		{"fleet-not-running", Failed, &rollout.NotRunningError{Record: &rollout.Record{Ended: &time.Time{}}}},
 	}
@@ -214,6 +218,7 @@ func byScripts() []sample {
 		plain("state-foreign", "cannot use the states in x-state: the file or its folder belongs to bob, and not to you: they name the VMs"),
 		plain("state-foreign", "cannot use the states in x-state: anybody on this machine may write to x-state (mode 0777): they name the VMs"),
 		plain("record-lost", "the record of the deployment, x, is missing, but versions of it are kept in y"),
+		plain("record-lost", "the record of the deployment, x, has no instances, but its folder has states of instances, such as y: restore a version"),
 		{"record-lost", Failed, &record.RestoringError{Dir: "x", Serial: 3}},
 		{"record-lost", Failed, &instance.LostStateError{Instance: "web/1", State: "x", Serial: 3, Owned: []string{"VM vm-1"}}},
 		plain("record-lost", "the record of the deployment, x, is missing, but its folder has states of instances, such as y: put a copy of it back"),

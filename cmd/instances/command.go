@@ -209,7 +209,7 @@ func (s *Selection) lacksVM(ctx context.Context, opts deployer.Options, i int, d
 	if err != nil {
 		return false
 	}
-	st, found, err := file.Read(one.StateFile, opts.Home)
+	st, found, err := one.ReadState(one.StateFile, opts.Home)
 	switch {
 	case err != nil:
 		return false

@@ -28,7 +28,7 @@ func DeleteKept(ctx context.Context, opts deployer.Options, all *record.Record) 
 	var list, empty []*record.Instance
 	snapshots := false
 	for _, in := range all.Former {
-		st, found, err := file.Read(all.StatePath(in), opts.Home)
+		st, found, err := all.ReadState(in, opts.Home)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func DropAttached(ctx context.Context, opts deployer.Options, all *record.Record
 	used := map[string]*record.Instance{}
 	states := map[*record.Instance]state.State{}
 	for _, in := range slices.Concat(all.Instances, all.Former) {
-		st, _, err := file.Read(all.StatePath(in), opts.Home)
+		st, _, err := all.ReadState(in, opts.Home)
 		if err != nil {
 			return err
 		}

@@ -270,7 +270,7 @@ func formerOf(all *record.Record, opts deployer.Options) *record.Instance {
 		if opts.Instance != in.Name() && opts.Instance != in.Group+"/"+in.ID {
 			continue
 		}
-		st, _, err := file.Read(all.StatePath(in), opts.Home)
+		st, _, err := all.ReadState(in, opts.Home)
 		if err == nil && slices.ContainsFunc(st.Own.Orphans, func(o state.Orphan) bool { return o.CID == opts.Disk }) {
 			return in
 		}

@@ -15,7 +15,6 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 func newSnapshots(c *cli.Console) *cobra.Command {
@@ -74,7 +73,7 @@ func snapshotsOfAll(c *cli.Console, all *record.Record, of []*record.Instance) (
 	}
 	var list []ui.Snapshot
 	for _, in := range of {
-		st, _, err := file.Read(all.StatePath(in), home)
+		st, _, err := all.ReadState(in, home)
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +231,7 @@ func (a *aboutSnapshots) several(ctx context.Context, dir, names string, opts de
 	var of []*record.Instance
 	var lines []string
 	for _, in := range list {
-		st, found, err := file.Read(all.StatePath(in), opts.Home)
+		st, found, err := all.ReadState(in, opts.Home)
 		if err != nil {
 			return err
 		}

@@ -138,6 +138,7 @@ func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error)
 func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 	at, err := stateAt(ctx, s.c, path, s.wait)
 	if err != nil || at.opts.Team == nil || !s.selects {
+		s.one.OwnState(&at.opts)
 		return at, err
 	}
 	from := s.one
@@ -152,6 +153,7 @@ func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 		return at, err
 	}
 	at.path, at.name, at.opts.Team = from.StateFile, from.Team.Place(), from.Team
+	from.OwnState(&at.opts)
 	return at, nil
 }
 

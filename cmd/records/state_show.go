@@ -55,7 +55,7 @@ func showAll(c *cli.Console, of *instances.Selection) error {
 	first := true
 	for _, in := range of.List {
 		path := of.Record.StatePath(in)
-		st, found, err := file.Read(path, home)
+		st, found, err := of.Record.ReadState(in, home)
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,11 @@ func showAll(c *cli.Console, of *instances.Selection) error {
 // read reads the state, which must exist.
 func (s stateFile) read() (state.State, error) {
 	st, found, err := file.Read(s.path, s.opts.Home)
-	if err == nil && !found {
+	switch {
+	case err == nil && !found:
 		err = &file.MissingError{Path: s.name}
+	case err == nil && s.opts.Owns != nil:
+		err = s.opts.Owns(st)
 	}
 	return st, err
 }

@@ -35,6 +35,7 @@ func ReadAlone(path, home string) (*record.Instance, error) {
 		ID: id, Group: group, Zone: st.Own.Zone, Bootstrap: true, Disk: len(st.UsedDisks()) > 0,
 		State: record.Beside(path), Addresses: map[string]netip.Prefix{},
 	}
+	in.Whose(st)
 	keep := func(network, address string) {
 		if addr, err := netip.ParseAddr(address); err == nil {
 			in.Addresses[network] = netip.PrefixFrom(addr, addr.BitLen())

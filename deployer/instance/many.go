@@ -12,11 +12,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"bootstrap/deployment/record"
 	"bootstrap/internal/failure"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/network"
+	"bootstrap/state"
 	"bootstrap/state/file"
 )
 
@@ -263,6 +266,28 @@ func (o *Options) Select(all *record.Record, one *record.Instance) (err error) {
 		o.Team, err = o.Team.Instance(one.State)
 	}
 	return err
+}
+
+// OwnState makes the options of a state those of the instance, if the options are about one of
+// several: a state of another one is refused.
+func (o *Options) OwnState(opts *file.Options) {
+	if o.Of == nil {
+		return
+	}
+	opts.Owns, opts.Serial = o.Of.Record.Owns(o.Of.Instance), o.Of.Instance.StateSerial
+	if uuid.Validate(o.Of.Instance.ID) == nil {
+		// Addresses of an instance are reserved with this id before it has a state.
+		opts.Installation = o.Of.Instance.ID
+	}
+}
+
+// ReadState reads the state at a path, which is that of the options, without locking it.
+// home is ~/.bosh.
+func (o *Options) ReadState(path, home string) (st state.State, found bool, err error) {
+	if o.Of != nil {
+		return o.Of.Record.ReadState(o.Of.Instance, home)
+	}
+	return file.Read(path, home)
 }
 
 // load reads the manifest of the run's instance.

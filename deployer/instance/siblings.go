@@ -12,7 +12,6 @@ import (
 	"bootstrap/internal/lockfile"
 	"bootstrap/internal/wait"
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // siblingPause is how long an instance waits before it asks for the lock of another one
@@ -69,7 +68,7 @@ func (rec *Record) siblings(do func(name string, st state.State, err error) bool
 		if other == rec.From.Of.Instance {
 			continue
 		}
-		st, found, err := file.Read(all.StatePath(other), rec.Env.Home)
+		st, found, err := all.ReadState(other, rec.Env.Home)
 		if (err != nil || found) && do(other.Name(), st, err) {
 			return
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"bootstrap/internal/scratch"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -142,10 +140,7 @@ func (rec *Record) stateOptions() file.Options {
 		Warn:    func(err error) { rec.Out.Warning(err.Error()) },
 		Trace:   rec.Env.traceState(),
 	}
-	if of := rec.From.Of; of != nil && uuid.Validate(of.Instance.ID) == nil {
-		// Addresses of an instance are reserved with this id before it has a state.
-		opts.Installation = of.Instance.ID
-	}
+	rec.From.OwnState(&opts)
 	if rec.From.Manifest != "" && (rec.From.Of == nil || rec.From.Of.Instance.Beside()) {
 		opts.Legacy = filepath.Join(filepath.Dir(rec.From.Manifest), file.LegacyName)
 	}

@@ -62,7 +62,7 @@ func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	}
 	for n := range count {
 		name := fmt.Sprintf("%s-%d", manifest.CompilationGroup, n)
-		in := &record.Instance{ID: uuid.NewString(), Group: manifest.CompilationGroup, Index: n, Going: record.DeploymentDeleted, State: name + ".json"}
+		in := &record.Instance{ID: uuid.NewString(), Group: manifest.CompilationGroup, Index: n, Going: record.DeploymentDeleted, State: name + ".json", Temporary: true}
 		if o.Team != nil {
 			in.State = team.WorkerState(n)
 		}
@@ -150,7 +150,7 @@ func workersIn(dir string) (list []*record.Instance) {
 			state = team.InstanceState(state)
 		}
 		if n, err := strconv.Atoi(m[1]); err == nil && n < team.MostWorkers {
-			list = append(list, &record.Instance{Group: manifest.CompilationGroup, Index: n, State: state})
+			list = append(list, &record.Instance{Group: manifest.CompilationGroup, Index: n, State: state, Temporary: true})
 		}
 	}
 	return list

@@ -141,7 +141,7 @@ func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool)
 		return nil, false, err
 	}
 	var st state.State
-	if st, exists, err = file.Read(path, v.env.Home); err != nil {
+	if st, exists, err = from.ReadState(path, v.env.Home); err != nil {
 		return nil, false, err
 	}
 	if !exists && must {

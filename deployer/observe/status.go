@@ -223,7 +223,7 @@ func newObserver(ctx context.Context, cfg instance.Config, from instance.Options
 	if err != nil {
 		return nil, state.State{}, err
 	}
-	st, found, err := file.Read(path, cfg.Home)
+	st, found, err := from.ReadState(path, cfg.Home)
 	if err != nil {
 		return nil, st, err
 	}

@@ -100,7 +100,16 @@ type Instance struct {
 	KeepAlive bool `json:"keep_alive,omitempty"`
 	// State is the name of its state file in the folder, or ../NAME for one beside the
 	// folder, or an absolute path, or NAME/state.json in a store.
-	State     string                  `json:"state"`
+	State string `json:"state"`
+	// Installation is the installation id in its state; empty: that is its ID, or an earlier
+	// program has written the record.
+	Installation string `json:"installation_id,omitempty"`
+	// StateSerial is the serial number of its state after the last command of the deployment
+	// about it; 0: unknown. The state may be newer.
+	StateSerial int `json:"state_serial,omitempty"`
+	// Temporary is true for a compilation VM, which is in no record that is saved: each run
+	// gives it another ID.
+	Temporary bool                    `json:"-"`
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"` // by network
 	// PostDeploy is set while the post-deploy scripts of its last change have not
 	// succeeded.
@@ -253,6 +262,9 @@ func Load(dir string) (*Record, error) {
 	if r.Restoring > 0 {
 		return r, &RestoringError{Dir: dir, Serial: r.Restoring}
 	}
+	if !r.Needed() {
+		return r, forgotten(dir)
+	}
 	return r, nil
 }
 
@@ -284,19 +296,39 @@ func lost(dir string) error {
 		return unusable("the record of the deployment, %s, is missing, but versions of it are kept in %s: %s; if its VMs were deleted in another way, delete that folder",
 			filepath.Join(dir, FileName), VersionsIn(dir), restore(dir))
 	}
+	name, err := stateIn(dir)
+	if err != nil || name == "" {
+		return err
+	}
+	return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), name, restore(dir))
+}
+
+// forgotten returns an error if the folder of a record without instances has states: a deploy
+// would create their VMs again.
+func forgotten(dir string) error {
+	name, err := stateIn(dir)
+	if err != nil || name == "" {
+		return err
+	}
+	return unusable("the record of the deployment, %s, has no instances, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), name, restore(dir))
+}
+
+// stateIn returns the name of a state of an instance in a folder, which need not exist;
+// empty: it has none.
+func stateIn(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot look for the record of the deployment in %s: %w", dir, err)
+		return "", fmt.Errorf("cannot look for the record of the deployment in %s: %w", dir, err)
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() && stateFile.MatchString(e.Name()) {
-			return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), e.Name(), restore(dir))
+			return e.Name(), nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // check refuses a record if two instances have the same name, id or state, if one lacks an
@@ -311,10 +343,14 @@ func (r *Record) check() error {
 		if seen[in.ID] || seen[in.Name()] {
 			return fmt.Errorf("it is damaged: %s is in it twice", in.Name())
 		}
-		if states[in.State] {
+		path, err := filepath.Abs(r.StatePath(in)) // An absolute path may be that of another instance, too.
+		if err != nil {
+			return err
+		}
+		if states[path] {
 			return fmt.Errorf("it is damaged: %s has the state %q of another instance", in.Name(), in.State)
 		}
-		seen[in.ID], seen[in.Name()], states[in.State] = true, true, true
+		seen[in.ID], seen[in.Name()], states[path] = true, true, true
 	}
 	return r.checkFormer(seen)
 }

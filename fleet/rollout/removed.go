@@ -228,7 +228,7 @@ func readState(m fleet.Member, home string) (st state.State, found bool, err err
 // orphansOf returns the orphaned disks that former instances of a record have left.
 func orphansOf(all *record.Record, home string) (disks []string, err error) {
 	for _, in := range all.Former {
-		st, _, err := file.Read(all.StatePath(in), home)
+		st, _, err := all.ReadState(in, home)
 		if err != nil {
 			return nil, err
 		}

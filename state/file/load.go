@@ -55,6 +55,9 @@ func load(path string, opts Options) (loaded, error) {
 	if err := l.current.Check(); err != nil {
 		return l, damaged(fmt.Errorf("cannot use the deployment state %s: %w; nothing was changed: correct it, or restore an earlier version: `bootstrap state backups MANIFEST` lists them", opts.name(path), err))
 	}
+	if l.found && opts.Owns != nil {
+		return l, opts.Owns(l.current)
+	}
 	return l, nil
 }
 
@@ -70,7 +73,7 @@ func (l *loaded) start(path string, opts Options) error {
 		return err
 	}
 	newest, _ := kept.Newest()
-	serial := newest.Serial
+	serial := max(newest.Serial, opts.Serial)
 	if data, err := readWhole(opts.Legacy); opts.Legacy != "" && err == nil {
 		if l.current, err = state.FromDeployments(data); err != nil {
 			return fmt.Errorf("cannot take over the deployment state of bosh-init, %s: %w", opts.Legacy, err)

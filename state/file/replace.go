@@ -27,7 +27,7 @@ func OpenToReplace(ctx context.Context, path string, opts Options) (*Store, erro
 			return nil, err
 		}
 	}
-	s.loaded, s.damaged = load(s.path, Options{})
+	s.loaded, s.damaged = load(s.path, Options{Owns: opts.Owns})
 	if isMoved(s.damaged) { // Otherwise two places would have a state of the same deployment.
 		s.Close()
 		return nil, s.damaged
@@ -155,7 +155,7 @@ func (s *Store) restore(ctx context.Context, serial int, force bool) error {
 	if err != nil {
 		return err
 	}
-	s.loaded, err = load(s.path, Options{})
+	s.loaded, err = load(s.path, Options{Owns: s.opts.Owns})
 	if isMoved(err) { // Otherwise two places would have a state of the same deployment.
 		return err
 	}

@@ -37,6 +37,10 @@ type Options struct {
 
 	// Installation is the installation id of a new state; empty: a random one.
 	Installation string
+	// Serial is the least serial number of a new state: an earlier one had it.
+	Serial int
+	// Owns returns an error about a state of another instance; nil: any state is used.
+	Owns func(state.State) error
 
 	// Team is the store whose copy the file is; nil: none.
 	Team *team.Copy

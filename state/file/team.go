@@ -93,11 +93,24 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	if err != nil || !unsent {
 		return taken, err
 	}
+	if err := s.owned(); err != nil {
+		return taken, err
+	}
 	if err := t.Push(ctx); err != nil {
 		return taken, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
 	}
 	s.note("The changes that an earlier run on this machine could not send are in %s now", t.Place())
 	return taken, nil
+}
+
+// owned returns an error about a state of another instance in this machine's copy, before it
+// is sent to the store. Open reports a state that cannot be read.
+func (s *Store) owned() error {
+	l, err := load(s.path, Options{})
+	if err != nil || !l.found || s.opts.Owns == nil {
+		return nil
+	}
+	return s.opts.Owns(l.current)
 }
 
 // push writes the file to the store, after a write that removed the records of dropped.
