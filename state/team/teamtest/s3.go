@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -107,10 +106,29 @@ func Build(ctx context.Context) error {
 	return err
 }
 
+// s3Source returns the folder of the server in the module of the test, which runs in the
+// folder of its package. With -trimpath, a program does not know its own source.
+func s3Source() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		source := filepath.Join(dir, ".ci", "s3server")
+		if _, err := os.Stat(source); err == nil {
+			return source, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", fmt.Errorf("no folder above the test has %s", filepath.Join(".ci", "s3server"))
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
 // s3Program returns the path of the server, and compiles it if necessary.
 func s3Program(ctx context.Context) (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(here), "..", "..", "..", ".ci", "s3server")
+	source, err := s3Source()
+	if err != nil {
+		return "", err
+	}
 	sum, err := os.ReadFile(filepath.Join(source, "go.sum"))
 	if err != nil {
 		return "", err

@@ -52,6 +52,26 @@ func (w *Web) Documents() map[string][]byte {
 	return all
 }
 
+// Snapshot returns a function that brings the stored documents, with their ETags, back to
+// what they are now.
+func (w *Web) Snapshot() (restore func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	documents := maps.Clone(w.documents)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.documents = maps.Clone(documents)
+	}
+}
+
+// Remove removes the document with that path.
+func (w *Web) Remove(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.documents, path)
+}
+
 // Names returns the sorted paths of the stored documents.
 func (w *Web) Names() []string { return slices.Sorted(maps.Keys(w.Documents())) }
 
