@@ -198,12 +198,19 @@ func (s *Store) lockServer(ctx context.Context, before string) error {
 	}
 	h := s.cfg.Holder
 	mine := ticket{ID: h.Run, Who: h.Who(), Info: h.Command, Created: h.Since.UTC()}
-	other, err := w.lock(ctx, mine)
-	if err == nil && other != nil && before != "" && other.ID == before {
-		if err = w.unlock(ctx, *other); err == nil {
-			other, err = w.lock(ctx, mine)
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	var other *ticket
+	// After a lost answer, the server names this run as the holder.
+	err := retry(ctx, func(ctx context.Context) (err error) {
+		other, err = w.lock(ctx, mine)
+		if err == nil && other != nil && before != "" && other.ID == before {
+			if err = w.unlock(ctx, *other); err == nil {
+				other, err = w.lock(ctx, mine)
+			}
 		}
-	}
+		return err
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot lock the deployment state %s: %w", s.Place(), err)
