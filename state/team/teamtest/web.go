@@ -65,6 +65,24 @@ func (w *Web) Snapshot() (restore func()) {
 	}
 }
 
+// Put replaces the document with that path, whatever its version is.
+func (w *Web) Put(path string, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.put(path, data)
+}
+
+func (w *Web) put(path string, data []byte) (etag string) {
+	w.number++
+	digest := sha256.Sum256(fmt.Append(nil, w.number, data))
+	d := document{data: data, etag: `"` + hex.EncodeToString(digest[:8]) + `"`, written: time.Now()}
+	if w.documents == nil {
+		w.documents = map[string]document{}
+	}
+	w.documents[path] = d
+	return d.etag
+}
+
 // Remove removes the document with that path.
 func (w *Web) Remove(path string) {
 	w.mu.Lock()
@@ -119,14 +137,7 @@ func (w *Web) answer(r *http.Request, body []byte) (status int, header http.Head
 		if !w.Careless && (none == "*" && exists || match != "" && (!exists || d.etag != match)) {
 			return http.StatusPreconditionFailed, header, nil
 		}
-		w.number++
-		digest := sha256.Sum256(fmt.Append(nil, w.number, body))
-		d = document{data: body, etag: `"` + hex.EncodeToString(digest[:8]) + `"`, written: time.Now()}
-		if w.documents == nil {
-			w.documents = map[string]document{}
-		}
-		w.documents[path] = d
-		header.Set("ETag", d.etag)
+		header.Set("ETag", w.put(path, body))
 		return http.StatusOK, header, nil
 	case http.MethodDelete:
 		delete(w.documents, path)
