@@ -65,6 +65,10 @@ var cases = []conformance{
 	{name: "versions", run: versions},
 	{name: "restore", run: restore},
 	{name: "forget", run: forget},
+	{name: "record: two machines", run: recordHandOver, without: noServer},
+	{name: "record: lost lock", run: recordLostLock, without: noServer},
+	{name: "record: missing", run: recordMissing, without: noServer},
+	{name: "record: outage", run: recordOutage, without: noServer},
 	{name: "failing move", run: failingMove, without: noServer},
 }
 

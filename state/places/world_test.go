@@ -99,7 +99,7 @@ func (s *servers) start(t *testing.T, kind string) {
 func (s *servers) world(t *testing.T, kind, name string) *world {
 	t.Helper()
 	w := &world{t: t, kind: kind}
-	name = strings.NewReplacer(" ", "-", ",", "", "+", "-").Replace(name)
+	name = strings.NewReplacer(" ", "-", ":", "", ",", "", "+", "-").Replace(name)
 	switch kind {
 	case "folder":
 		w.dir = t.TempDir()
