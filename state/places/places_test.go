@@ -45,6 +45,7 @@ var cases = []conformance{
 	{name: "damaged lock", run: damagedLock},
 	{name: "kill at every request or write", run: killEverywhere},
 	{name: "lost answers", run: lostAnswers, without: noServer},
+	{name: "lost answer, then outage", run: lostThenDown, without: noServer},
 	{name: "cut requests", run: cutRequests, without: noServer},
 	{name: "outage", run: outage, without: noServer},
 	{name: "slow server", run: slowServer, without: noServer},
@@ -62,7 +63,7 @@ var cases = []conformance{
 	{name: "missing everything", run: emptiedPlace, without: noProof},
 	{name: "damaged version", run: damagedVersion},
 	{name: "changes of two machines", run: conflict, without: map[string]string{"folder": "there is one file"}},
-	{name: "versions", run: versions},
+	{name: "versions", run: keepsVersions},
 	{name: "restore", run: restore},
 	{name: "forget", run: forget},
 	{name: "record: two machines", run: recordHandOver, without: noServer},
@@ -104,7 +105,7 @@ func TestPlaces(t *testing.T) {
 	})
 	var text strings.Builder
 	row := func(name string, cell func(kind string) string) {
-		fmt.Fprintf(&text, "\n%-32s", name)
+		fmt.Fprintf(&text, "\n%-30s", name)
 		for _, kind := range placeNames {
 			fmt.Fprintf(&text, " %-11s", cell(kind))
 		}

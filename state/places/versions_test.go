@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"bootstrap/state/file"
 	"bootstrap/state/team"
+	"bootstrap/state/versions"
 )
 
 func isConflict(err error) bool {
@@ -15,10 +17,10 @@ func isConflict(err error) bool {
 	return conflict
 }
 
-// versions checks that the newest versions are kept, on each machine, and the oldest are
+// keepsVersions checks that the newest versions are kept, on each machine, and the oldest are
 // removed from the place, except one that is the only record of something.
-func versions(t *testing.T, w *world) {
-	const runs, fewest, most = 104, 5, 100
+func keepsVersions(t *testing.T, w *world) {
+	const runs, fewest, most = 104, versions.Kept, 100
 	ann, bob := w.machine("ann"), w.machine("bob")
 	for n := range runs {
 		if w.kind != "https" && n == 24 { // the others have the same code above their documents
@@ -36,8 +38,8 @@ func versions(t *testing.T, w *world) {
 			t.Errorf("version %d: %v", v.Serial, v.Err)
 		case len(v.Only) > 0:
 			t.Errorf("version %d alone records %v, which ann has deleted", v.Serial, v.Only)
-		case v.Writer.By != "ann@here" || v.Writer.Command != "deploy":
-			t.Errorf("version %d: %+v", v.Serial, v.Writer)
+		case v.By != "ann@here" || v.Command != "deploy":
+			t.Errorf("version %d: %+v", v.Serial, v.Version)
 		case i > 0 && v.Serial >= other[i-1].Serial:
 			t.Errorf("version %d comes after %d", v.Serial, other[i-1].Serial)
 		case i < fewest && v.Serial != own[i].Serial:
@@ -46,7 +48,7 @@ func versions(t *testing.T, w *world) {
 	}
 	kept := 0
 	for _, name := range w.raw.names(t) {
-		if len(name) > len("history/") && name[:len("history/")] == "history/" {
+		if strings.HasPrefix(name, "history/") && strings.HasSuffix(name, ".json") {
 			kept++
 		}
 	}
