@@ -139,7 +139,7 @@ func (e *evaluation) given(name string) *variable {
 		}
 		name = e.key(name)
 	}
-	if v := cmp.Or(e.vars[name], e.store.get(name)); v != nil {
+	if v := cmp.Or(e.vars[name], e.recorded[name], e.store.get(name)); v != nil {
 		return v
 	}
 	return e.sourced[name]
@@ -351,11 +351,17 @@ func (e *evaluation) checkStored() {
 	now, within := time.Now(), e.opts.WarningPeriod()
 	for _, def := range e.distinct() {
 		v := e.given(def.name)
-		if def.kind == "" || v == nil || v != e.store.get(e.key(def.name)) || def.each != (e.instance != nil) {
+		key, advice := e.key(def.name), "bootstrap variables rotate generates a new one"
+		if v != nil && v == e.recorded[key] {
+			advice = "a deploy of the manifest, without --version, has that of the vars store"
+		} else if v == nil || v != e.store.get(key) {
+			continue
+		}
+		if def.kind == "" || def.each != (e.instance != nil) {
 			continue
 		}
 		for _, finding := range e.findings(def, v, now, within) {
-			e.report(true, v.value.pos, nil, "%s; bootstrap variables rotate generates a new one", finding)
+			e.report(true, v.value.pos, nil, "%s; %s", finding, Literal(advice))
 		}
 	}
 }

@@ -43,6 +43,7 @@ type document struct {
 	hide *strings.Replacer
 	// plainText contains the texts and keys that the files contain without variables.
 	plainText map[string]bool
+	found     []Found // what was put into the document
 }
 
 type kind uint8

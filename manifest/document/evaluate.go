@@ -31,8 +31,15 @@ type evaluation struct {
 	generated   []string            // names, in the order of generation
 	secrets     Secrets             // values of the used variables
 	sketch      any                 // the document with secrets masked; nil unless Read made it
+	written     *node               // the document before variables were filled in; nil unless Read made it
+	recorded    variables           // values of opts.Recorded that no flag gave
 	instance    *Instance           // nil: variables with scope: instance have no value
 	unchecked   Problems            // the problems before Read's caller checked the content
+}
+
+// newEvaluation returns the evaluation of a document that was parsed.
+func newEvaluation(d *document, opts Options) *evaluation {
+	return &evaluation{document: d, opts: opts, byName: map[string]*definition{}, keys: &gen.Keys{}, secrets: Secrets{}}
 }
 
 // open reads the document and the files of the options, applies the operations and adds
@@ -40,6 +47,9 @@ type evaluation struct {
 // an error for files that cannot be read, and records problems of their content in the
 // document.
 func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluation, error) {
+	if opts.Recorded != nil {
+		return reopen(ctx, opts)
+	}
 	wanted := cmp.Or(opts.Kind, manifestKind)
 	if byKey && path != "-" {
 		if err := refuseArchive(path, wanted); err != nil {
@@ -50,7 +60,7 @@ func open(ctx context.Context, path string, opts Options, byKey bool) (*evaluati
 	if err != nil {
 		return nil, err
 	}
-	e := &evaluation{document: parse(file, data), opts: opts, byName: map[string]*definition{}, keys: &gen.Keys{}, secrets: Secrets{}}
+	e := newEvaluation(parse(file, data), opts)
 	if other, found := e.recognized(wanted); byKey && found {
 		e.problems = Problems{other}
 		return e, nil
@@ -263,10 +273,11 @@ func Read(ctx context.Context, path string, opts Options, check func(top Value))
 		return e.finish(ctx)
 	}
 	sketch := e.root.masked(false)
+	e.written = e.root.at(Position{})
 	if err := e.interpolate(ctx); err != nil {
 		return nil, err
 	}
-	if e.opts.Find != nil && e.pending != nil {
+	if e.opts.Find != nil && e.opts.Recorded == nil && e.pending != nil {
 		if err := e.opts.Find(ctx, e.top(), !e.problems.failed()); err != nil {
 			return nil, err
 		}

@@ -27,6 +27,10 @@ func InputsDigest(ctx context.Context, path string, opts Options, salt string) (
 		return "", errors.New("cannot compare a manifest from standard input with a later one: write it to a file")
 	}
 	d := inputsDigest{Hash: hmac.New(sha256.New, []byte(salt))}
+	if opts.Recorded != nil {
+		err := d.recorded(opts.Recorded)
+		return hex.EncodeToString(d.Sum(nil)), err
+	}
 	errs := []error{d.file(ctx, "manifest", "the manifest", path)}
 	for _, file := range opts.Ops {
 		errs = append(errs, d.file(ctx, "ops", "the operations file", file))

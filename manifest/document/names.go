@@ -14,11 +14,10 @@ func (d *Document) Names() []string {
 	for name := range d.byName {
 		names[name] = true
 	}
-	for name := range d.vars {
-		names[name] = true
-	}
-	for name := range d.sourced {
-		names[name] = true
+	for _, values := range []variables{d.vars, d.sourced, d.recorded} {
+		for name := range values {
+			names[name] = true
+		}
 	}
 	if d.store != nil {
 		for _, name := range d.store.names {

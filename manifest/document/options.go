@@ -58,6 +58,9 @@ type Options struct {
 	// StemcellOS returns the operating system that the archive of a stemcell on this machine
 	// names; empty: unknown. nil: archives are not read.
 	StemcellOS func(ctx context.Context, path string) string
+	// Recorded is evaluated in place of the document at the path: operations, configs and
+	// given values of these options are not used. nil: there is none.
+	Recorded *Recorded
 	// Kind is what Read reads, FleetKind; empty: a manifest.
 	Kind string
 	// Several is true if the document describes instances of a deployment with several,

@@ -84,13 +84,23 @@ func (e *evaluation) key(name string) string {
 		return name
 	}
 	full := name + "/" + e.instance.Group + "/" + e.instance.ID
-	if e.store == nil || e.store.values[full] != nil {
+	if e.recorded[full] != nil || e.store.get(full) != nil {
 		return full
 	}
-	for _, other := range e.store.names {
-		if of, id := splitKey(other); of == name && id == e.instance.ID {
+	renamed := func(other string) bool {
+		of, id := splitKey(other)
+		return of == name && id == e.instance.ID
+	}
+	for other := range e.recorded {
+		if renamed(other) {
 			return other
 		}
+	}
+	if e.store == nil {
+		return full
+	}
+	if i := slices.IndexFunc(e.store.names, renamed); i >= 0 {
+		return e.store.names[i]
 	}
 	return full
 }
@@ -249,7 +259,7 @@ func (e *evaluation) of(of Instance) *evaluation {
 	}
 	own := &evaluation{
 		document: &doc, opts: e.opts, instance: &of, vars: e.vars, store: e.store, sourced: maps.Clone(e.sourced), asked: e.asked,
-		byName: map[string]*definition{}, keys: e.keys, secrets: maps.Clone(e.secrets), sketch: e.sketch,
+		byName: map[string]*definition{}, keys: e.keys, secrets: maps.Clone(e.secrets), sketch: e.sketch, recorded: e.recorded,
 	}
 	if own.opts.Generate == Write {
 		own.opts.Generate = Plan

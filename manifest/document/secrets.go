@@ -287,8 +287,10 @@ func (e *evaluation) collectSecrets() {
 			add(name, v)
 		}
 	}
-	for name, v := range e.sourced {
-		add(name, v)
+	for _, values := range []variables{e.sourced, e.recorded} {
+		for name, v := range values {
+			add(name, v)
+		}
 	}
 	for _, def := range e.definitions {
 		add(def.name, def.value)

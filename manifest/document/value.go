@@ -167,6 +167,7 @@ func (v Value) Put(key, text string, from Position) {
 	if text != "" {
 		v.node.entries = append(v.node.entries, entry{key: key, value: &node{value: text, pos: from}, pos: from})
 	}
+	v.found = append(v.found, Found{Path: v.at.path(), Key: key, Text: text, File: from.File, Line: from.Line})
 }
 
 // PutPending gives a map a key whose value cannot be checked yet, for a document that is
