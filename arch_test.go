@@ -346,6 +346,7 @@ func imports() map[string][]string {
 			"state",
 			"state/file",
 			"state/team",
+			"state/versions",
 			"templates",
 			"tunnel",
 		},
@@ -528,11 +529,6 @@ func imports() map[string][]string {
 		"state":                 {},
 		"state/file":            {"state", "state/team", "state/versions"},
 		"state/team":            {"state", "state/versions"},
-||||||| parent of 4de3bc85 (state/places: one suite for every place of a state)
-		"state/file":            {"state", "state/team"},
-		"state/team":            {"state"},
-		"state/file":            {"state", "state/team"},
-		"state/team":            {"state"},
 		"state/places":          {}, // its tests use the stores of state
 		"state/team/teamtest":   {},
 		"state/versions":        {},

@@ -18,6 +18,17 @@ type Difference struct {
 
 // Present returns the deployment at the place as it is.
 func (p Place) Present() (*record.Version, error) {
+	if p.One {
+		st, found, err := file.Read(p.Path, p.Opts.Home)
+		if err == nil && !found {
+			err = &file.MissingError{Path: p.Name}
+		}
+		if err != nil {
+			return nil, err
+		}
+		states, err := statesOfOne(st)
+		return &record.Version{States: states}, err
+	}
 	v, err := archivedOf(p.Dir(), p.Opts).present()
 	if err == nil && v == nil {
 		_, err = record.Load(p.Dir())
@@ -40,6 +51,9 @@ type instanceDocument struct {
 // Compare returns how two versions differ: their instances, with addresses and states, and
 // the rules of their groups.
 func Compare(before, after *record.Version) ([]Difference, error) {
+	if before.Record == nil || after.Record == nil {
+		return compareOne(before, after)
+	}
 	was, is := instancesOf(before), instancesOf(after)
 	var list []Difference
 	for _, id := range idsOf(before, after) {
@@ -68,6 +82,16 @@ func Compare(before, after *record.Version) ([]Difference, error) {
 	}
 	groups, err := diff(map[string]any{"instance_groups": before.Record.Groups}, map[string]any{"instance_groups": after.Record.Groups})
 	for _, d := range groups {
+		list = append(list, Difference{Difference: d})
+	}
+	return list, err
+}
+
+// compareOne returns how two versions of a single state differ.
+func compareOne(before, after *record.Version) ([]Difference, error) {
+	found, err := document.Diff(before.States[""], after.States[""])
+	var list []Difference
+	for _, d := range found {
 		list = append(list, Difference{Difference: d})
 	}
 	return list, err

@@ -21,6 +21,8 @@ type Place struct {
 	// store.
 	Path string
 	Opts file.Options // Team is the store; nil: it is a folder
+	// One is true if there is no record, or if the state at Path is meant alone.
+	One bool
 }
 
 // Dir returns the folder of the record.

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,28 +14,30 @@ import (
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/versions"
 )
 
 // Restored is the result of Restore.
 type Restored struct {
-	Version *record.Version // the new version
-	Before  *record.Version // the version that it has replaced; nil: there was nothing to keep
+	Version *record.Version // the restored version; of several instances the new one
+	Before  *record.Version // the version that it has replaced; nil: unknown, or a single state
 	Notes   []string
 }
 
-// Restore makes a version of a deployment the present one: its record, and the states of its
-// instances. The present one becomes a version, too. If the present one is the only record
-// of a VM, disk or stemcell, the error is a *file.OwnsError, unless force is set. While the
-// states are written, the record says so, and after a kill every command refuses it until the
-// same command has run again.
+// Restore makes a version of a deployment the present one: its record if there is one, and
+// the states of its instances. The present one becomes a version, too. If the present one is
+// the only record of a VM, disk or stemcell, the error is a *file.OwnsError, unless force is
+// set. While the states of several instances are written, the record says so, and after a kill
+// every command refuses it until the same command has run again.
 func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, error) {
-	unlock, err := at.lock(ctx)
-	if err != nil {
-		return nil, err
+	if !at.One {
+		unlock, err := at.lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
 	}
-	defer unlock()
-	vs := archivedOf(at.Dir(), at.Opts)
-	list, err := vs.list(ctx)
+	list, err := at.Versions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,30 +45,40 @@ func Restore(ctx context.Context, at Place, serial int, force bool) (*Restored, 
 	if err != nil {
 		return nil, err
 	}
-	r := &restore{at: at, vs: vs, version: v, open: map[string]*file.Store{}}
-	if now, err := vs.present(); err == nil && now != nil && list[0].Same(now) {
-		r.ghosts = list[0].Deleted
+	r := &restore{at: at, vs: archivedOf(at.Dir(), at.Opts), version: v, open: map[string]*file.Store{}}
+	if r.docs, err = at.documents(ctx, v); err != nil {
+		return nil, err
 	}
 	defer r.close()
 	if err := r.look(ctx); err != nil {
 		return nil, err
+	}
+	if list[0].Present {
+		r.ghosts = list[0].Deleted
 	}
 	r.continueNames(list)
 	only := r.lost()
 	if len(only) > 0 && !force && !r.continues {
 		return nil, &file.OwnsError{Path: at.Name, Owned: only}
 	}
-	done := &Restored{}
+	done := &Restored{Version: v}
 	if r.now != nil {
-		if done.Before, err = vs.keepAs(ctx, nil, &record.Version{Only: only}, serial); err != nil {
+		if done.Before, err = r.vs.keepAs(ctx, nil, &record.Version{Only: only}, keeping{spare: serial}); err != nil {
 			return nil, err
 		}
 	}
-	if done.Version, err = r.write(ctx, list); err != nil {
+	deleted := r.deleted()
+	if err := r.write(ctx); err != nil {
 		return nil, err
 	}
+	if r.target != nil {
+		if err := r.settle(ctx, list); err != nil {
+			return nil, err
+		}
+		done.Version, err = r.vs.keepAs(ctx, &at.Opts.Holder, &record.Version{Deleted: deleted}, keeping{docs: r.docs})
+	}
 	done.Notes = r.notes
-	return done, nil
+	return done, err
 }
 
 // restore restores a version.
@@ -73,14 +86,25 @@ type restore struct {
 	at      Place
 	vs      archived
 	version *record.Version
-	target  *record.Record // the record of the version, at the place
-	now     *record.Record // the present record; nil: it is missing or damaged
+	docs    versions.Documents // of the version, besides its states
+	target  *record.Record     // the record of the version, at the place; nil: a single state
+	now     *record.Record     // the present record; nil: it is missing or damaged, or a single state
+	// wanted are the instances of the version, and present those of now; without a record
+	// the same as wanted.
+	wanted, present []subject
 	// continues is true if the same restore was interrupted: the states that it has replaced
 	// are in a version already.
 	continues bool
 	open      map[string]*file.Store // states, locked, by the ids of their instances
 	ghosts    []string               // resources of the present states that were deleted before
 	notes     []string
+}
+
+// subject is an instance whose state is replaced.
+type subject struct {
+	record.Part
+	path string
+	opts file.Options
 }
 
 func (r *restore) close() {
@@ -93,6 +117,11 @@ func (r *restore) close() {
 // look reads the present record, and locks the states of its instances and of those of the
 // version.
 func (r *restore) look(ctx context.Context) error {
+	if r.version.Record == nil {
+		r.wanted = []subject{{path: r.at.Path, opts: r.at.Opts}}
+		r.present = r.wanted
+		return r.lockAll(ctx)
+	}
 	now, err := record.Load(r.vs.dir)
 	_, restoring := errors.AsType[*record.RestoringError](err)
 	switch _, moved := errors.AsType[*state.MovedError](err); {
@@ -107,28 +136,51 @@ func (r *restore) look(ctx context.Context) error {
 	if r.now != nil {
 		r.target.Serial = r.now.Serial
 	}
-	for _, all := range []*record.Record{r.target, r.now} {
-		if all == nil {
+	if r.wanted, err = r.subjects(r.target); err != nil {
+		return err
+	}
+	if r.present = r.wanted; r.now != nil {
+		if r.present, err = r.subjects(r.now); err != nil {
+			return err
+		}
+	}
+	return r.lockAll(ctx)
+}
+
+// subjects returns the instances of a record.
+func (r *restore) subjects(of *record.Record) (list []subject, err error) {
+	for _, in := range slices.Concat(of.Instances, of.Former) {
+		path, _, opts, err := r.at.stateOf(of, in)
+		if err == nil {
+			err = of.CheckLink(in)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, subject{record.Part{ID: in.ID, Name: in.Name()}, path, opts})
+	}
+	return list, nil
+}
+
+func (r *restore) lockAll(ctx context.Context) (err error) {
+	for _, in := range slices.Concat(r.present, r.wanted) {
+		if r.open[in.ID] != nil {
 			continue
 		}
-		for _, in := range slices.Concat(all.Instances, all.Former) {
-			if r.open[in.ID] != nil {
-				continue
-			}
-			path, _, opts, err := r.at.stateOf(all, in)
-			if err == nil {
-				err = all.CheckLink(in)
-			}
-			if err != nil {
-				return err
-			}
-			if r.open[in.ID], err = file.OpenToReplace(ctx, path, opts); err != nil {
-				delete(r.open, in.ID)
-				return fmt.Errorf("%s: %w", in.Name(), err)
-			}
+		if r.open[in.ID], err = file.OpenToReplace(ctx, in.path, in.opts); err != nil {
+			delete(r.open, in.ID)
+			return in.wrap(err)
 		}
 	}
 	return nil
+}
+
+// wrap returns an error about the instance.
+func (in subject) wrap(err error) error {
+	if err == nil || in.Name == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", in.Name, err)
 }
 
 // lostVersions is how many versions of DNS records a run may have sent since the newest
@@ -138,6 +190,9 @@ const lostVersions = 1000
 // continueNames makes the restored record continue the numbers of DNS names, and the
 // versions of DNS records, after those of the present record and of all versions.
 func (r *restore) continueNames(list []*record.Version) {
+	if r.target == nil {
+		return
+	}
 	var later []*dns.Names
 	if r.now != nil {
 		later = append(later, r.now.Names)
@@ -178,20 +233,14 @@ func (r *restore) stateName(in *record.Instance) string {
 // lost lists the resources that only the present states record, each with its instance.
 // Without a present record, it reads the states that the version replaces.
 func (r *restore) lost() []string {
-	present := r.now
-	if present == nil {
-		present = r.target
-	}
 	kept := map[string]bool{}
-	for id := range r.version.States {
-		if st, err := file.Parse(r.version.States[id]); err == nil {
-			for _, what := range st.Owned() {
-				kept[resourceOf(what)] = true
-			}
+	for _, st := range r.states() {
+		for _, what := range st.Owned() {
+			kept[resourceOf(what)] = true
 		}
 	}
 	var lost []string
-	for _, in := range slices.Concat(present.Instances, present.Former) {
+	for _, in := range r.present {
 		s := r.open[in.ID]
 		if r.stays(in.ID) || s.Damaged() != nil {
 			continue
@@ -200,11 +249,22 @@ func (r *restore) lost() []string {
 		for _, what := range st.Owned() {
 			if name := resourceOf(what); !kept[name] && !slices.Contains(r.ghosts, name) {
 				kept[name] = true // once, also for a stemcell of several
-				lost = append(lost, what+" of "+in.Name())
+				lost = append(lost, in.Of(what))
 			}
 		}
 	}
 	return lost
+}
+
+// states returns the states of the version by the ids of their instances.
+func (r *restore) states() map[string]state.State {
+	all := map[string]state.State{}
+	for id, data := range r.version.States {
+		if st, err := file.Parse(data); err == nil {
+			all[id] = st
+		}
+	}
+	return all
 }
 
 // resourceOf returns an item of state.Owned without its use: an orphaned disk of one version
@@ -215,49 +275,49 @@ func resourceOf(what string) string { return strings.TrimSuffix(what, state.Kept
 // or its state was damaged. The present state stays.
 func (r *restore) stays(id string) bool {
 	_, has := r.version.States[id]
-	return !has && slices.ContainsFunc(slices.Concat(r.target.Instances, r.target.Former), func(in *record.Instance) bool { return in.ID == id })
+	return !has && slices.ContainsFunc(r.wanted, func(in subject) bool { return in.ID == id })
 }
 
-// write writes the states and the record, and returns the new version.
-func (r *restore) write(ctx context.Context, list []*record.Version) (*record.Version, error) {
+// write writes the states, and the record before and after them if there is one. At the end
+// no state is locked, because the history of each gets its new version then.
+func (r *restore) write(ctx context.Context) error {
 	if err := r.begin(); err != nil {
-		return nil, err
+		return err
 	}
-	deleted := r.deleted()
-	for _, in := range slices.Concat(r.target.Instances, r.target.Former) {
-		data, has := r.version.States[in.ID]
-		if !has {
-			continue
-		}
-		if err := r.replace(ctx, in, data); err != nil {
-			return nil, fmt.Errorf("%s: %w", in.Name(), err)
+	for _, in := range r.wanted {
+		if data, has := r.version.States[in.ID]; has {
+			if err := r.replace(ctx, in, data); err != nil {
+				return in.wrap(err)
+			}
 		}
 	}
-	if err := r.leave(); err != nil {
-		return nil, err
+	if r.target == nil {
+		for name, data := range r.docs {
+			r.open[""].Attach(name, data)
+		}
+	} else {
+		if err := r.leave(); err != nil {
+			return err
+		}
+		r.target.Restoring = 0
+		if err := r.target.Save(); err != nil {
+			return err
+		}
 	}
-	r.target.Restoring = 0
-	if err := r.target.Save(); err != nil {
-		return nil, err
-	}
-	r.close() // The history of each state gets its new version.
-	if err := r.settle(ctx, list); err != nil {
-		return nil, err
-	}
-	return r.vs.keepAs(ctx, &r.at.Opts.Holder, &record.Version{Deleted: deleted}, 0)
+	r.close()
+	return nil
 }
 
 // deleted lists the resources of the version that were deleted since.
 func (r *restore) deleted() []string {
 	var list []string
-	for _, in := range slices.Concat(r.target.Instances, r.target.Former) {
-		data := r.version.States[in.ID]
-		if st, err := file.Parse(data); data != nil && err == nil {
-			gone := r.open[in.ID].Deleted()
-			for _, what := range st.Resources() {
-				if slices.Contains(gone, what) {
-					list = append(list, what)
-				}
+	states := r.states()
+	for _, in := range r.wanted {
+		st := states[in.ID]
+		gone := r.open[in.ID].Deleted()
+		for _, what := range st.Resources() {
+			if slices.Contains(gone, what) {
+				list = append(list, what)
 			}
 		}
 	}
@@ -266,6 +326,9 @@ func (r *restore) deleted() []string {
 
 // begin writes the record of the version with the note that its states are being restored.
 func (r *restore) begin() error {
+	if r.target == nil {
+		return nil
+	}
 	if path := filepath.Join(r.vs.dir, record.FileName); r.now == nil && record.Exists(r.vs.dir) {
 		if err := os.Rename(path, path+".damaged"); err != nil {
 			return fmt.Errorf("cannot put the damaged record of the deployment aside: %w", err)
@@ -277,7 +340,7 @@ func (r *restore) begin() error {
 }
 
 // replace replaces the state of an instance.
-func (r *restore) replace(ctx context.Context, in *record.Instance, data []byte) error {
+func (r *restore) replace(ctx context.Context, in subject, data json.RawMessage) error {
 	st, err := file.Parse(data)
 	if err != nil {
 		return err
@@ -286,14 +349,26 @@ func (r *restore) replace(ctx context.Context, in *record.Instance, data []byte)
 	if err := s.Replace(ctx, st, r.ghosts); err != nil {
 		return err
 	}
-	for _, open := range st.Own.Intents {
-		r.note("%s: in version %d, %s had not ended: the next run finds out its result", in.Name(), r.version.Serial, open.Method)
+	for _, open := range st.Own.Intents { // Only later versions show how the call ended.
+		r.note("%s", in.Says(fmt.Sprintf("In version %d, %s had not ended: the next run finds out its result", r.version.Serial, open.Method)))
 	}
 	for _, note := range s.Notes() {
-		r.note("%s: %s", in.Name(), note)
+		r.note("%s", in.Says(note))
 	}
-	in.Whose(s.Get())
+	r.saw(in.ID, s.Get())
 	return s.Unsent()
+}
+
+// saw records whose the restored state of an instance is, for a deployment with a record.
+func (r *restore) saw(id string, st state.State) {
+	if r.target == nil {
+		return
+	}
+	for _, in := range slices.Concat(r.target.Instances, r.target.Former) {
+		if in.ID == id {
+			in.Whose(st)
+		}
+	}
 }
 
 // leave removes the states of instances that the version does not have and that record
@@ -302,7 +377,7 @@ func (r *restore) leave() error {
 	if r.now == nil {
 		return nil
 	}
-	for _, in := range slices.Concat(r.now.Instances, r.now.Former) {
+	for _, in := range r.present {
 		_, has := r.version.States[in.ID]
 		if has || r.stays(in.ID) {
 			continue
@@ -311,10 +386,10 @@ func (r *restore) leave() error {
 		st := s.Get()
 		if s.Found() && s.Damaged() == nil && len(st.Owned()) == 0 {
 			if err := s.Remove(); err != nil {
-				return fmt.Errorf("%s: %w", in.Name(), err)
+				return in.wrap(err)
 			}
 		} else if s.Found() || s.Damaged() != nil {
-			r.note("Version %d does not have the instance %s: its state stays as %s", r.version.Serial, in.Name(), r.now.StatePath(in))
+			r.note("Version %d does not have the instance %s: its state stays as %s", r.version.Serial, in.Name, in.path)
 		}
 	}
 	return nil
@@ -343,4 +418,33 @@ func (r *restore) settle(ctx context.Context, list []*record.Version) error {
 
 func (r *restore) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// archive returns the versions at the place.
+func (p Place) archive() versions.Archive {
+	switch {
+	case !p.One:
+		return archivedOf(p.Dir(), p.Opts).archive
+	case p.Opts.Team != nil:
+		return p.Opts.Team.Versions()
+	}
+	st, _, _ := file.Read(p.Path, "") // A damaged state has no inputs that can be read.
+	return file.VersionsAt(p.Path, p.Opts.Home, st.InstallationID)
+}
+
+// documents returns the documents of a version besides its states.
+func (p Place) documents(ctx context.Context, v *record.Version) (versions.Documents, error) {
+	a := p.archive()
+	l, err := a.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of, _ := l.Find(v.Serial)
+	docs := versions.Documents{}
+	for _, name := range of.Attached {
+		if docs[name], err = a.Read(ctx, v.Serial, name); err != nil {
+			return nil, fmt.Errorf("cannot read the %s of version %d of the deployment %s: %w", name, v.Serial, p.Name, err)
+		}
+	}
+	return docs, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,15 +50,22 @@ func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *sta
 	if opts.Team != nil && opts.Team.Record().Lost() != nil {
 		return nil // The run that has the lock keeps it.
 	}
-	_, err := archivedOf(dir, opts).keepAs(ctx, holder, &record.Version{}, 0)
+	_, err := archivedOf(dir, opts).keepAs(ctx, holder, &record.Version{}, keeping{})
 	return err
+}
+
+// keeping says how a version is kept.
+type keeping struct {
+	// docs are documents of the version; nil: the manifest that was applied last.
+	docs versions.Documents
+	// spare is the number of a version that is not removed although there are too many: a
+	// restore needs it, also after a kill; 0: none.
+	spare int
 }
 
 // keepAs is like KeepVersion. It returns the newest version, with the lists of resources
 // of the given one.
-// spare is the number of a version that is not removed although there are too many: a
-// restore needs it, also after a kill; 0: none.
-func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *record.Version, spare int) (*record.Version, error) {
+func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *record.Version, how keeping) (*record.Version, error) {
 	now, err := vs.present()
 	if err != nil || now == nil {
 		return nil, err
@@ -90,14 +98,19 @@ func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *recor
 		return nil, err
 	}
 	v := versions.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Only: now.Only}
-	docs := versions.Documents{versions.Snapshot: data, versions.Manifest: vs.manifest(now)}
-	if err := versions.Keep(ctx, vs.archive, v, docs, versions.Rules{Spare: spare}); err != nil {
+	docs := versions.Documents{versions.Manifest: vs.manifest(now)}
+	if how.docs != nil {
+		docs = maps.Clone(how.docs)
+	}
+	docs[versions.Snapshot] = data
+	rules := versions.Rules{Spare: how.spare}
+	if err := versions.Keep(ctx, vs.archive, v, docs, rules); err != nil {
 		return nil, fmt.Errorf("cannot keep version %d of the deployment: %w", now.Serial, err)
 	}
 	if vs.opts.Team == nil {
 		return now, nil
 	}
-	return now, versions.Keep(ctx, vs.here, v, versions.Documents{versions.Snapshot: data}, versions.Rules{Spare: spare})
+	return now, versions.Keep(ctx, vs.here, v, versions.Documents{versions.Snapshot: data}, rules)
 }
 
 // manifest returns the manifest without its secrets that was applied last to an instance of
@@ -216,7 +229,7 @@ type UnknownVersionError struct {
 }
 
 func (e *UnknownVersionError) Error() string {
-	return fmt.Sprintf("there is no version %d of the deployment %s: `bootstrap state backups MANIFEST` lists them", e.Serial, e.Name)
+	return fmt.Sprintf("there is no version %d of the deployment %s: `bootstrap state backups MANIFEST` lists those that are kept", e.Serial, e.Name)
 }
 
 // find returns a version that can be used.
@@ -238,29 +251,63 @@ func find(list []*record.Version, serial int, name string) (*record.Version, err
 // checkStates returns an error if a state of a version cannot be used: a restore would end
 // after it has replaced others.
 func checkStates(v *record.Version) error {
-	for _, in := range slices.Concat(v.Record.Instances, v.Record.Former) {
-		if data, has := v.States[in.ID]; has {
+	for _, part := range v.Parts() {
+		if data, has := v.States[part.ID]; has {
 			if _, err := file.Parse(data); err != nil {
-				return fmt.Errorf("the state of %s is damaged: %w", in.Name(), err)
+				return fmt.Errorf("%s is damaged: %w", part.Of("the state"), err)
 			}
 		}
 	}
 	return nil
 }
 
-// Versions returns the versions of the deployment at the place, the newest first, and
-// whether the newest one is the present one.
-func (p Place) Versions(ctx context.Context) (list []*record.Version, present bool, err error) {
+// Versions returns the versions of the deployment at the place, the newest first.
+func (p Place) Versions(ctx context.Context) ([]*record.Version, error) {
+	if p.One {
+		return p.versionsOfOne(ctx)
+	}
 	vs := archivedOf(p.Dir(), p.Opts)
-	list, err = vs.list(ctx)
+	list, err := vs.list(ctx)
 	if err != nil || len(list) == 0 {
-		return list, false, err
+		return list, err
 	}
 	now, err := vs.present()
-	return list, err == nil && now != nil && list[0].Same(now), nil
+	list[0].Present = err == nil && now != nil && list[0].Same(now)
+	return list, nil
 }
 
-// HasVersions reports whether versions of a deployment are kept at the place.
+// versionsOfOne returns the versions of a single state, from here or from the store.
+func (p Place) versionsOfOne(ctx context.Context) ([]*record.Version, error) {
+	if p.Opts.Team != nil {
+		if err := file.PullHistory(ctx, p.Opts.Team); err != nil {
+			return nil, err
+		}
+	}
+	all, err := file.Versions(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	var list []*record.Version
+	for _, of := range all {
+		v := &record.Version{
+			Serial: of.Serial, Written: of.Written.UTC(), By: of.By, Command: of.Command, Only: of.Only, Attached: of.Attached,
+			Path: of.Path, Err: of.Err, Present: of.Present,
+		}
+		if v.Err == nil {
+			v.States, v.Err = statesOfOne(of.State)
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// statesOfOne returns the states of a version of a single state.
+func statesOfOne(st state.State) (map[string]json.RawMessage, error) {
+	data, err := st.Encode()
+	return map[string]json.RawMessage{"": data}, err
+}
+
+// HasVersions reports whether versions of a deployment with a record are kept at the place.
 func (p Place) HasVersions(ctx context.Context) (bool, error) {
 	newest, err := archivedOf(p.Dir(), p.Opts).newest(ctx)
 	return newest != nil, err
@@ -269,10 +316,10 @@ func (p Place) HasVersions(ctx context.Context) (bool, error) {
 // Owned lists the resources of the states of a version, each with its instance.
 func Owned(v *record.Version) []string {
 	var list []string
-	for _, in := range slices.Concat(v.Record.Instances, v.Record.Former) {
-		if st, err := file.Parse(v.States[in.ID]); err == nil && v.States[in.ID] != nil {
+	for _, part := range v.Parts() {
+		if st, err := file.Parse(v.States[part.ID]); err == nil && v.States[part.ID] != nil {
 			for _, what := range st.Owned() {
-				list = append(list, what+" of "+in.Name())
+				list = append(list, part.Of(what))
 			}
 		}
 	}
@@ -282,6 +329,10 @@ func Owned(v *record.Version) []string {
 // Finished reports whether the last deploy of each instance had finished when a version was
 // kept. Ignored instances are left out.
 func Finished(v *record.Version) bool {
+	if v.Record == nil {
+		st, err := file.Parse(v.States[""])
+		return err == nil && st.CurrentManifestSHA != ""
+	}
 	return v.Record.Run == nil && !slices.ContainsFunc(v.Record.Instances, func(in *record.Instance) bool {
 		st, err := file.Parse(v.States[in.ID])
 		return !in.Ignored && (err != nil || st.CurrentManifestSHA == "")

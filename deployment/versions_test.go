@@ -65,7 +65,7 @@ func keep(t *testing.T, at Place) {
 // serials returns the numbers of the versions at a place.
 func serials(t *testing.T, at Place) (list []int) {
 	t.Helper()
-	all, _, err := at.Versions(t.Context())
+	all, err := at.Versions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +434,7 @@ func TestRestoreKeepsOnly(t *testing.T) {
 	if got := vmsOf(t, at); got["web/1"] != "vm-2" {
 		t.Error(got)
 	}
-	all, _, err := at.Versions(t.Context())
+	all, err := at.Versions(t.Context())
 	for _, v := range all {
 		if len(v.Only) > 0 {
 			t.Errorf("version %d is the only record of %v", v.Serial, v.Only)

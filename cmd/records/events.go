@@ -106,7 +106,7 @@ func newestFirst(list []observe.SeenEvent) []observe.SeenEvent {
 // instances. known are the events of its instances.
 func eventsOfAll(ctx context.Context, of stateFile, home string, known []observe.SeenEvent) ([]observe.SeenEvent, error) {
 	at := of.place()
-	list, _, err := at.Versions(ctx)
+	list, err := at.Versions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,12 @@ func eventsOf(ctx context.Context, s stateFile, home string) ([]observe.SeenEven
 	if _, err := s.read(); err != nil {
 		return nil, err
 	}
-	versions, err := s.versions(ctx)
+	if s.opts.Team != nil {
+		if err := file.PullHistory(ctx, s.opts.Team); err != nil {
+			return nil, err
+		}
+	}
+	versions, err := file.Versions(s.path)
 	if err != nil {
 		return nil, err
 	}

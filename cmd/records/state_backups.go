@@ -1,16 +1,20 @@
 package records
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer/report"
-	"bootstrap/state/file"
+	"bootstrap/deployment"
+	"bootstrap/deployment/record"
+	"bootstrap/internal/owner"
 )
 
 func newStateBackups(c *cli.Console) *cobra.Command {
@@ -25,22 +29,23 @@ the versions of one instance after the last 100 runs. With several instances, it
 the versions of all together; with --instance, those of one.`,
 		Example: "  bootstrap state backups manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := choice.open(cmd, args)
+			place, _, err := choice.versions(cmd, args, 0, 0)
 			if err != nil {
 				return err
 			}
-			place, several, err := choice.ofSeveral(cmd.Context(), s)
-			switch {
-			case err != nil:
-				return err
-			case several:
-				return printVersions(cmd.Context(), c, place)
-			}
-			list, err := s.versions(cmd.Context())
+			list, err := place.Versions(cmd.Context())
 			if err != nil {
 				return err
 			}
-			printBackups(c, list)
+			views := make([]ui.Backup, len(list))
+			for i, v := range list {
+				views[i] = backupView(v)
+			}
+			if c.JSON() {
+				ui.PrintAll(c.Lines(), "backup", views)
+				return nil
+			}
+			c.Print(func(out *ui.Writer) { ui.Backups(out, views) })
 			return nil
 		},
 	}
@@ -49,26 +54,52 @@ the versions of all together; with --instance, those of one.`,
 	return cmd
 }
 
-// versions lists the earlier versions of the state, from here or from the store.
-func (s stateFile) versions(ctx context.Context) ([]file.Version, error) {
-	if s.opts.Team != nil {
-		if err := file.PullHistory(ctx, s.opts.Team); err != nil {
-			return nil, err
+// versions returns the place whose versions a command is about, and the numbers of versions
+// among its arguments, at least min and at most max: a deployment with its record and all
+// states, or a single state.
+func (s *stateChoice) versions(cmd *cobra.Command, args []string, min, max int) (place deployment.Place, serials []int, err error) {
+	path, rest, err := s.split(cmd, args, min, max)
+	if err != nil {
+		return place, nil, err
+	}
+	for _, arg := range rest {
+		serial, err := strconv.Atoi(arg)
+		if err != nil {
+			return place, nil, errors.New("give the serial number of a version, see bootstrap state backups")
 		}
+		serials = append(serials, serial)
 	}
-	return file.Versions(s.path)
+	s.c.Start()
+	at, err := s.at(cmd.Context(), path)
+	if err != nil {
+		return place, nil, err
+	}
+	place = at.place()
+	if place.One = s.one.Instance != ""; !place.One && !at.hasRecord() {
+		several, err := place.HasVersions(cmd.Context()) // Its record may be lost.
+		if err != nil {
+			return place, nil, err
+		}
+		place.One = !several
+	}
+	if !place.One && place.Opts.Team == nil {
+		place.Name = place.Dir()
+	}
+	return place, serials, nil
 }
 
-func printBackups(c *cli.Console, list []file.Version) {
-	showBackups(c, ui.BackupsOf(list))
-}
-
-func showBackups(c *cli.Console, views []ui.Backup) {
-	if c.JSON() {
-		ui.PrintAll(c.Lines(), "backup", views)
-		return
+func backupView(v *record.Version) ui.Backup {
+	view := ui.Backup{Serial: v.Serial, Written: v.Written, By: v.By, Command: v.Command, Path: v.Path, Present: v.Present, Owned: []string{}, Only: v.Only}
+	if v.Err != nil {
+		view.Error = v.Err.Error()
+		return view
 	}
-	c.Print(func(out *ui.Writer) { ui.Backups(out, views) })
+	view.Finished = deployment.Finished(v)
+	if v.Record != nil {
+		view.Instances = record.Names(v.Record.Instances)
+	}
+	view.Owned = append(view.Owned, deployment.Owned(v)...)
+	return view
 }
 
 func newStateRestore(c *cli.Console) *cobra.Command {
@@ -86,43 +117,33 @@ With several instances, it restores their record and the states of all together,
 with --instance the state of one. If it is killed, the same command continues.`,
 		Example: "  bootstrap state restore manifest.yml 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, rest, err := choice.split(cmd, args, 1, 1)
+			place, serials, err := choice.versions(cmd, args, 1, 1)
 			if err != nil {
 				return err
 			}
-			serial, err := strconv.Atoi(rest[0])
-			if err != nil {
-				return errors.New("give the serial number of a backup, see bootstrap state backups")
-			}
-			c.Start()
-			s, err := choice.at(cmd.Context(), path)
+			began := time.Now()
+			done, err := deployment.Restore(cmd.Context(), place, serials[0], force)
 			if err != nil {
 				return err
 			}
-			place, several, err := choice.ofSeveral(cmd.Context(), s)
-			switch {
-			case err != nil:
-				return err
-			case several:
-				return restoreVersion(cmd.Context(), c, place, serial, force)
-			}
-			if s.opts.Team != nil {
-				if err := file.PullHistory(cmd.Context(), s.opts.Team); err != nil {
-					return err
-				}
-			}
-			f, err := file.Restore(cmd.Context(), s.path, serial, force, s.opts)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			for _, note := range f.Notes() {
+			for _, note := range done.Notes {
 				c.Say(report.Info, note)
 			}
-			if err := f.Unsent(); err != nil {
-				return err
+			if place.One {
+				st, err := stateFile{path: place.Path, name: place.Name, opts: place.Opts}.read()
+				if err != nil {
+					return err
+				}
+				return printState(c, place.Name, st)
 			}
-			return printState(c, s.name, f.Get())
+			c.Changes.Several(place.Opts.Home, place.Dir(), "restore", fmt.Sprintf("version %d", serials[0]))
+			c.KeepChanges(began, nil)
+			owner.GiveBack(place.Opts.Home)
+			text := fmt.Sprintf("Restored version %d of %s", serials[0], strings.Join(record.Names(done.Version.Record.Instances), ", "))
+			if done.Before != nil && done.Before.Serial != done.Version.Serial {
+				text += fmt.Sprintf("; the current one was version %d", done.Before.Serial)
+			}
+			return printDone(c, true, text, "")
 		},
 	}
 	choice.flags(cmd.Flags(), true)

@@ -1,18 +1,18 @@
 package records
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
+	"bootstrap/deployment"
+	"bootstrap/deployment/record"
 	"bootstrap/manifest/document"
-	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 func newStateDiff(c *cli.Console) *cobra.Command {
@@ -32,59 +32,15 @@ line. With several instances, it compares the record and all states, or the stat
 					most = min(most, len(args)-1)
 				}
 			}
-			path, rest, err := choice.split(cmd, args, 1, most)
+			place, serials, err := choice.versions(cmd, args, 1, most)
 			if err != nil {
 				return err
 			}
-			var serials []int
-			for _, arg := range rest {
-				serial, err := strconv.Atoi(arg)
-				if err != nil {
-					return errors.New("give the serial number of a version, see bootstrap state backups")
-				}
-				serials = append(serials, serial)
-			}
-			c.Start()
-			s, err := choice.at(cmd.Context(), path)
+			before, after, err := versionsOf(cmd.Context(), place, serials)
 			if err != nil {
 				return err
 			}
-			place, several, err := choice.ofSeveral(cmd.Context(), s)
-			switch {
-			case err != nil:
-				return err
-			case several:
-				return diffVersions(cmd.Context(), c, place, serials)
-			}
-			list, err := s.versions(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var texts [][]byte
-			for _, serial := range serials {
-				st, err := versionOf(list, serial, s.name)
-				if err != nil {
-					return err
-				}
-				if texts, err = addText(texts, st); err != nil {
-					return err
-				}
-			}
-			if len(texts) == 1 {
-				st, err := s.read()
-				if err != nil {
-					return err
-				}
-				if texts, err = addText(texts, st); err != nil {
-					return err
-				}
-			}
-			differences, err := document.Diff(texts[0], texts[1])
-			if err != nil {
-				return err
-			}
-			printDifferences(c, differences)
-			return nil
+			return printDifferences(c, before, after)
 		},
 	}
 	choice.flags(cmd.Flags(), false)
@@ -92,17 +48,21 @@ line. With several instances, it compares the record and all states, or the stat
 	return cmd
 }
 
-func versionOf(list []file.Version, serial int, name string) (state.State, error) {
-	i := slices.IndexFunc(list, func(v file.Version) bool { return v.Serial == serial })
-	if i < 0 {
-		return state.State{}, fmt.Errorf("there is no version %d of %s: bootstrap state backups lists them", serial, name)
+// versionsOf returns the versions with two numbers, or with one number and the present one.
+func versionsOf(ctx context.Context, place deployment.Place, serials []int) (before, after *record.Version, err error) {
+	list, err := place.Versions(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	return list[i].State, list[i].Err
-}
-
-func addText(texts [][]byte, st state.State) ([][]byte, error) {
-	text, err := st.Encode()
-	return append(texts, text), err
+	if before, err = place.Find(list, serials[0]); err != nil {
+		return nil, nil, err
+	}
+	if len(serials) > 1 {
+		after, err = place.Find(list, serials[1])
+	} else {
+		after, err = place.Present()
+	}
+	return before, after, err
 }
 
 // DifferenceView is a value that two versions do not share, as --json prints it.
@@ -114,18 +74,28 @@ type DifferenceView struct {
 	New      string          `json:"new,omitempty"`
 }
 
-func printDifferences(c *cli.Console, list []document.Difference) {
-	views := make([]DifferenceView, len(list))
-	for i, d := range list {
-		views[i] = DifferenceView{Path: d.Path, Change: d.Kind, Old: d.Old, New: d.New}
+// line returns a difference for people.
+func (d DifferenceView) line() string {
+	text := document.Difference{Path: d.Path, Kind: d.Change, Old: d.Old, New: d.New}.String()
+	if d.Instance != "" {
+		mark, rest, _ := strings.Cut(text, " ")
+		text = mark + " " + d.Instance + ": " + rest
 	}
-	showDifferences(c, views)
+	return text
 }
 
-func showDifferences(c *cli.Console, views []DifferenceView) {
+func printDifferences(c *cli.Console, before, after *record.Version) error {
+	list, err := deployment.Compare(before, after)
+	if err != nil {
+		return err
+	}
+	views := make([]DifferenceView, len(list))
+	for i, d := range list {
+		views[i] = DifferenceView{Instance: d.Instance, Path: d.Path, Change: d.Kind, Old: d.Old, New: d.New}
+	}
 	if c.JSON() {
 		ui.PrintAll(c.Lines(), "difference", views)
-		return
+		return nil
 	}
 	c.Print(func(out *ui.Writer) {
 		for _, d := range views {
@@ -135,4 +105,5 @@ func showDifferences(c *cli.Console, views []DifferenceView) {
 			fmt.Fprintln(out, "There is no difference")
 		}
 	})
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"bootstrap/state"
-	"bootstrap/state/file"
 )
 
 // State is a state in the form of show: the keys of create-env, and those under this
@@ -202,22 +201,6 @@ type Backup struct {
 	Instances []string `json:"instances,omitempty"`
 	Only      []string `json:"only_here,omitempty"` // CIDs that no later version records, and that were not deleted
 	Error     string   `json:"error,omitempty"`     // why it cannot be restored
-}
-
-// BackupsOf returns earlier versions of a state for programs and people.
-func BackupsOf(list []file.Version) []Backup {
-	views := make([]Backup, len(list))
-	for i, b := range list {
-		v := Backup{Serial: b.Serial, Written: b.Written.UTC(), By: b.By, Command: b.Command, Path: b.Path, Present: b.Present, Owned: []string{}, Only: b.Only}
-		if b.Err != nil {
-			v.Error = b.Err.Error()
-		} else {
-			v.Finished = b.State.CurrentManifestSHA != ""
-			v.Owned = append(v.Owned, b.State.Owned()...)
-		}
-		views[i] = v
-	}
-	return views
 }
 
 // Backups prints earlier versions of a state as a table.

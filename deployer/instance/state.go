@@ -11,6 +11,7 @@ import (
 	"bootstrap/internal/scratch"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/versions"
 )
 
 // Lock locks and reads the state file, and creates the folder of its deployment.
@@ -89,6 +90,11 @@ func (rec *Record) unlock() {
 	if rec.State.Fresh() {
 		if err := os.RemoveAll(rec.Dir); err != nil {
 			rec.Out.Warning(fmt.Sprintf("cannot remove the folder %s of this run, which may contain secrets: %v", rec.Dir, err))
+		}
+	}
+	if rec.Dir != "" {
+		if sketch := rec.Folder().SketchOf(rec.State.Get()); sketch != nil {
+			rec.State.Attach(versions.Manifest, sketch)
 		}
 	}
 	rec.State.Close()

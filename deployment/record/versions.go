@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bootstrap/state/versions"
 )
 
-// Version is a deployment at the end of a run: its record, and the states of its instances.
+// Version is a deployment at the end of a run: its record, and the states of its instances. Of
+// a deployment without a record it has the state of the only instance, with an empty id.
 type Version struct {
 	Format  int       `json:"format"`
 	Serial  int       `json:"version"`
@@ -31,6 +33,7 @@ type Version struct {
 	// Unreadable are the ids of instances whose states were damaged.
 	Unreadable []string `json:"unreadable,omitempty"`
 
+	Present  bool     `json:"-"` // the deployment is still this version
 	Attached []string `json:"-"` // names of other documents of the version
 	Path     string   `json:"-"`
 	Err      error    `json:"-"` // why it cannot be read
@@ -100,6 +103,37 @@ func DecodeVersion(data []byte, of versions.Version) *Version {
 	}
 	v.Serial, v.Written, v.By, v.Command, v.Only, v.Attached = of.Serial, of.Written.UTC(), of.By, of.Command, of.Only, of.Attached
 	return v
+}
+
+// Part is an instance with a state in a version.
+type Part struct{ ID, Name string } // both are empty without a record
+
+// Parts returns the instances of the version.
+func (v *Version) Parts() []Part {
+	if v.Record == nil {
+		return []Part{{}}
+	}
+	var parts []Part
+	for _, in := range slices.Concat(v.Record.Instances, v.Record.Former) {
+		parts = append(parts, Part{in.ID, in.Name()})
+	}
+	return parts
+}
+
+// Of returns a text about the part: it ends with the name of its instance, if it has one.
+func (p Part) Of(text string) string {
+	if p.Name == "" {
+		return text
+	}
+	return text + " of " + p.Name
+}
+
+// Says returns a text about the part: it begins with the name of its instance, if it has one.
+func (p Part) Says(text string) string {
+	if p.Name == "" {
+		return text
+	}
+	return p.Name + ": " + text
 }
 
 // Encode returns the version in the form that is kept.

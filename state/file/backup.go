@@ -14,15 +14,22 @@ import (
 // backupDir is the folder next to a state file that contains its backups.
 func backupDir(path string) string { return path + ".backups" }
 
-// archiveOf returns the versions of the state file at a path. home is ~/.bosh, where the
-// folder of the installation has documents with secrets; if one of both is empty, none are
-// kept.
 func archiveOf(path, home, installation string) versions.Folder {
 	f := versions.Folder{Dir: backupDir(path), Like: path}
 	if home != "" && installation != "" {
 		f.Private = filepath.Join(home, installation, "versions")
 	}
 	return f
+}
+
+// VersionsAt returns the versions of the state file at a path. Those with secrets are in the
+// folder of its installation below home, which is ~/.bosh; if one of both is empty, none are
+// read.
+func VersionsAt(path, home, installation string) versions.Folder {
+	if resolved, err := Resolve(path); err == nil {
+		path = resolved
+	}
+	return archiveOf(path, home, installation)
 }
 
 // archive returns the versions of the state on this machine. Those of a store have no

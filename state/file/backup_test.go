@@ -193,10 +193,7 @@ func TestBackupsOfWhatWasLost(t *testing.T) {
 	if got := numbers(t, path); !slices.Equal(got, []int{2}) || len(warned) != 1 || !strings.Contains(warned[0], "VM vm-2 was never deleted") {
 		t.Errorf("backups %v, warned %q", got, warned)
 	}
-	r, err := Restore(t.Context(), path, 2, false, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := restored(t, path, 2, Options{})
 	if st := r.Get(); st.CurrentVMCID != "vm-2" || st.Disks[0].CID != "disk-1" {
 		t.Errorf("restored %+v", st)
 	}
@@ -260,43 +257,22 @@ func TestBackupsKeepEveryCID(t *testing.T) {
 	})
 }
 
-func TestRestore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.json")
-	runs(t, path,
-		func(s *state.State) { s.CurrentVMCID = "vm-1" },
-		func(s *state.State) { s.Own.Intents = []state.Intent{{ID: "i", Method: "create_disk"}} },
-		func(s *state.State) { s.Own.Intents = nil; s.Disks = []state.Disk{{ID: "d", CID: "disk-1"}} })
-	var owns *OwnsError
-	if _, err := Restore(t.Context(), path, 2, false, Options{}); !errors.As(err, &owns) || !slices.Equal(owns.Owned, []string{"disk disk-1"}) {
-		t.Fatalf("error %v", err)
-	}
-	if _, err := Restore(t.Context(), path, 9, false, Options{}); err == nil || !strings.Contains(err.Error(), "there are: 3, 2, 1") {
-		t.Errorf("error %v", err)
-	}
-	r, err := Restore(t.Context(), path, 2, true, Options{})
+// restored replaces the state at a path by an earlier version, and returns it open.
+func restored(t *testing.T, path string, serial int, opts Options) *Store {
+	t.Helper()
+	list, err := Versions(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := r.Get()
-	r.Close()
-	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 1 || len(st.Own.Leftovers) != 0 || !slices.ContainsFunc(r.Notes(), func(note string) bool { return strings.Contains(note, "In version 2, create_disk had not ended") }) {
-		t.Errorf("restored %+v, %v", st, r.Notes())
+	i := slices.IndexFunc(list, func(v Version) bool { return v.Serial == serial })
+	s, err := OpenToReplace(t.Context(), path, opts)
+	if err == nil {
+		err = s.Replace(t.Context(), list[i].State, nil)
 	}
-	// A damaged file is replaced, and kept under another name.
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err = Restore(t.Context(), path, 3, false, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	if st := r.Get(); st.Own.Serial != 5 || st.Disks[0].CID != "disk-1" || len(r.Notes()) != 1 {
-		t.Errorf("restored %+v, %v", st, r.Notes())
-	}
-	if data, err := os.ReadFile(path + ".damaged"); err != nil || string(data) != "{" {
-		t.Errorf("damaged file: %s, %v", data, err)
-	}
+	return s
 }
 
 // A named disk of an earlier version may have been detached since then.
@@ -309,10 +285,7 @@ func TestRestoreNamedDisks(t *testing.T) {
 			s.SetNamed("logs", "e", "vm-1")
 		},
 		func(s *state.State) { s.Orphan(s.Disks[0], "not wanted", time.Time{}) })
-	r, err := Restore(t.Context(), path, 1, false, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := restored(t, path, 1, Options{})
 	defer r.Close()
 	if st := r.Get(); st.Named("data") == nil || st.Attached("data") || !st.Attached("logs") {
 		t.Errorf("restored %+v", st.Own.NamedDisks)

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"bootstrap/state"
 )
@@ -111,88 +109,4 @@ func ReadText(path string) ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
-}
-
-// Restore makes an earlier version the present one, under a new serial number, and
-// returns the state, open and locked. The present version may be missing; if it is
-// damaged, it is kept as PATH.damaged. If the present version is the only record of a VM,
-// disk or stemcell, the error is an *OwnsError, unless force is set.
-func Restore(ctx context.Context, path string, serial int, force bool, opts Options) (*Store, error) {
-	resolved, err := Resolve(path)
-	if err != nil {
-		return nil, err
-	}
-	if len(versionsOf(resolved, -1, nil, nil)) == 0 {
-		if _, err := load(resolved, Options{}); isMoved(err) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("there are no backups of the deployment state %s", path)
-	}
-	s, err := lock(ctx, resolved, opts)
-	if err != nil {
-		return nil, err
-	}
-	if opts.Team != nil {
-		if _, err := s.begin(ctx); err != nil {
-			s.Close()
-			return nil, err
-		}
-	}
-	if err := s.restore(ctx, serial, force); err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *Store) restore(ctx context.Context, serial int, force bool) error {
-	list := versionsOf(s.path, -1, nil, nil)
-	i := slices.IndexFunc(list, func(v Version) bool { return v.Serial == serial })
-	if i < 0 {
-		return fmt.Errorf("there is no backup with the serial number %d of the deployment state %s; there are: %s", serial, s.path, serials(list))
-	}
-	old, err := list[i].State, list[i].Err
-	if err != nil {
-		return err
-	}
-	s.loaded, err = load(s.path, Options{Owns: s.opts.Owns})
-	if isMoved(err) { // Otherwise two places would have a state of the same deployment.
-		return err
-	}
-	if err != nil {
-		if err := s.putAside(); err != nil {
-			return err
-		}
-	}
-	s.readGone() // while the present version still exists, on which the list depends
-	var lost []string
-	kept := map[string]bool{} // also a disk that is orphaned in only one of the two
-	for _, owned := range old.Owned() {
-		kept[strings.TrimSuffix(owned, state.Kept)] = true
-	}
-	for _, owned := range s.current.Owned() {
-		if !kept[strings.TrimSuffix(owned, state.Kept)] {
-			lost = append(lost, owned)
-		}
-	}
-	if len(lost) > 0 && !force {
-		return &OwnsError{Path: s.opts.name(s.path), Owned: lost}
-	}
-	for _, in := range old.Own.Intents {
-		// Only later versions show how the call ended.
-		s.note("In version %d, %s had not ended: the next run finds out its result", serial, in.Method)
-	}
-	old.DoubtNamed(s.current)
-	return s.become(ctx, old, list[0].Serial)
-}
-
-func serials(list []Version) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	var all []string
-	for _, v := range list {
-		all = append(all, strconv.Itoa(v.Serial))
-	}
-	return strings.Join(all, ", ")
 }

@@ -290,11 +290,7 @@ func TestTeamHistory(t *testing.T) {
 			t.Errorf("version %d alone records %v, which ann has deleted", v.Serial, v.Only)
 		}
 	}
-	s, err = Restore(t.Context(), opts.Team.StatePath(), list[1].Serial, true, bob.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
+	restored(t, opts.Team.StatePath(), list[1].Serial, bob.options()).Close()
 	s = ann.open()
 	if got := s.Get(); got.CurrentVMCID != "vm-2" {
 		t.Errorf("ann has %+v", got)

@@ -52,9 +52,7 @@ func refuses(t *testing.T, w *world, ann *machine, with []byte, fresh bool) {
 		if len(list) == 0 {
 			t.Fatal("there are no versions")
 		}
-		s, err := file.Restore(t.Context(), ann.path(), list[0].Serial, true, ann.options())
-		check(t, err)
-		s.Close()
+		check(t, ann.restore(t, list[0].Serial, true))
 	} else if did, err := file.Push(t.Context(), true, ann.options()); err != nil || !did {
 		t.Fatalf("the way back: %v, %v", did, err)
 	}
@@ -118,9 +116,7 @@ func missing(t *testing.T, w *world) {
 		if len(list) == 0 {
 			t.Fatal("there are no versions")
 		}
-		s, err := file.Restore(t.Context(), ann.path(), list[0].Serial, false, ann.options())
-		check(t, err)
-		s.Close()
+		check(t, ann.restore(t, list[0].Serial, false))
 		ann.expect("vm-2")
 		return
 	}
@@ -194,9 +190,7 @@ func damagedVersion(t *testing.T, w *world) {
 			serial = v.Serial
 		}
 	}
-	s, err := file.Restore(t.Context(), ann.path(), serial, true, ann.options())
-	check(t, err)
-	s.Close()
+	check(t, ann.restore(t, serial, true))
 	ann.expect("vm-2")
 	bob.expect("vm-2")
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"bootstrap/deployment"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 	"bootstrap/state/team/teamtest"
@@ -208,6 +209,14 @@ func (m *machine) readVersions(t *testing.T) []file.Version {
 	list, err := file.Versions(m.path())
 	check(t, err)
 	return list
+}
+
+// restore restores a version of the state.
+func (m *machine) restore(t *testing.T, serial int, force bool) error {
+	t.Helper()
+	opts := m.options()
+	_, err := deployment.Restore(t.Context(), deployment.Place{Name: m.name(opts), Path: m.path(), Opts: opts, One: true}, serial, force)
+	return err
 }
 
 // isDoubt reports whether a document was refused because it is not trusted.

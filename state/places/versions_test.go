@@ -71,13 +71,13 @@ func restore(t *testing.T, w *world) {
 	if i == len(list) {
 		t.Fatalf("no version has vm-2: %+v", list)
 	}
-	_, err := file.Restore(t.Context(), bob.path(), list[i].Serial, false, bob.options())
+	err := bob.restore(t, list[i].Serial, false)
 	if _, owns := errors.AsType[*file.OwnsError](err); !owns { // vm-3 is nowhere else
 		t.Fatalf("%v", err)
 	}
 	newest := list[0].Serial
-	s, err := file.Restore(t.Context(), bob.path(), list[i].Serial, true, bob.options())
-	check(t, err)
+	check(t, bob.restore(t, list[i].Serial, true))
+	s := bob.open()
 	if got := s.Get(); got.Own.Serial <= newest || got.CurrentVMCID != "vm-2" {
 		t.Errorf("restored %+v", got)
 	}
