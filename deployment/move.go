@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"bootstrap/deployer/instance"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -92,11 +93,22 @@ func (p Place) stateOf(r *record.Record, in *record.Instance) (path, name string
 	return path, opts.Team.Place(), opts, nil
 }
 
-// Move moves the record of a deployment and the states of its instances to another place,
-// and leaves notes in the old one. It first copies all, then writes the record in the new
-// place, and then the notes, that of the record last: after a kill, the same command
-// continues.
+// Move moves the states of a deployment to another place, and leaves notes in the old one:
+// those of its instances, and of compilation VMs that a killed run has left. It first
+// copies all, then writes the record of several instances in the new place, and then the
+// notes, that of the record last: after a kill, the same command continues.
 func Move(ctx context.Context, from, to Place) error {
+	m := &move{from: from, to: to}
+	workers, err := instance.Options{Team: from.Opts.Team, StateFile: from.Path}.WorkersLeft(ctx)
+	if err != nil {
+		return err
+	}
+	if !record.Exists(from.Dir()) && workers == 0 {
+		return file.Move(ctx, from.Path, to.Path, to.Name, from.Opts, to.Opts)
+	}
+	if from.Opts.Team == nil { // The folder may have been only for the states of those VMs.
+		defer instance.Options{StateFile: from.Path}.ForgetWorkers()
+	}
 	for _, p := range []Place{from, to} {
 		unlock, err := p.lock(ctx)
 		if err != nil {
@@ -104,70 +116,174 @@ func Move(ctx context.Context, from, to Place) error {
 		}
 		defer unlock()
 	}
-	old, gone, err := from.load()
+	if err := m.find(workers); err != nil {
+		return err
+	}
+	if err := m.refuse(ctx); err != nil {
+		return err
+	}
+	counted := to.Opts.Team == nil
+	if err := m.each(func(p *part) error {
+		if p.worker && !counted {
+			if err := to.Opts.Team.SaveWorkers(ctx, workers); err != nil {
+				return err
+			}
+			counted = true
+		}
+		return file.Copy(ctx, p.from.path, p.to.path, p.to.name, p.from.opts, p.to.opts)
+	}); err != nil {
+		return err
+	}
+	if m.several && !m.continues {
+		if err := m.moved.Save(); err != nil {
+			return err
+		}
+	}
+	if err := m.leave(ctx); err != nil || !m.several {
+		return err
+	}
+	if err := bringVersions(ctx, from, to); err != nil {
+		return err
+	}
+	return m.old.Move(to.Name)
+}
+
+// move is a move of a deployment.
+type move struct {
+	from, to   Place
+	several    bool // the deployment has a record of several instances
+	old, moved *record.Record
+	returns    bool    // the deployment was in the new place before
+	continues  bool    // the new place has the record already
+	parts      []*part // instances, former ones and compilation VMs
+}
+
+// part is an instance or a compilation VM whose state is moved.
+type part struct {
+	name     string // empty: the only instance
+	worker   bool
+	from, to stateAt
+}
+
+// stateAt is the place of a state: its path, its name, and how it is opened.
+type stateAt struct {
+	path, name string
+	opts       file.Options
+}
+
+// find finds what is moved, and refuses a new place with another deployment.
+func (m *move) find(workers int) error {
+	old, gone, err := m.from.load()
 	if err != nil {
 		return err
 	}
 	if old == nil {
 		return fmt.Errorf("cannot move the deployment: %w", &state.MovedError{To: gone})
 	}
-	there, was, err := to.load()
+	m.old, m.several = old, record.Exists(m.from.Dir())
+	there, was, err := m.to.load()
 	switch {
 	case err != nil:
 		return err
-	case was != "" && was != from.Name:
-		return fmt.Errorf("cannot move the deployment to %s: the one that was there was moved to %s, and nothing was changed", to.Name, was)
+	case was != "" && was != m.from.Name:
+		return fmt.Errorf("cannot move the deployment to %s: the one that was there was moved to %s, and nothing was changed", m.to.Name, was)
 	case there != nil && len(there.Instances) > 0 && !sameRecord(old, there):
-		return fmt.Errorf("cannot move the deployment to %s: there is another one already; nothing was changed", to.Name)
+		return fmt.Errorf("cannot move the deployment to %s: there is another one already; nothing was changed", m.to.Name)
 	}
-	if err := refuseBusy(ctx, from, old); err != nil {
-		return err
-	}
-	moved := old.In(to.Dir(), to.store(), func(in *record.Instance) string {
+	m.returns = was != ""
+	m.moved = old.In(m.to.Dir(), m.to.store(), func(in *record.Instance) string {
 		if in.Beside() {
-			return record.Beside(to.Path)
+			return record.Beside(m.to.Path)
 		}
-		return record.NewState(in, to.store())
+		return record.NewState(in, m.to.store())
 	})
 	if there != nil {
-		moved.Serial = there.Serial
+		m.moved.Serial, m.continues = there.Serial, len(there.Instances) > 0
 	}
-	if err := eachMoved(ctx, from, to, old, moved, file.Copy); err != nil {
-		return err
+	list, targets := slices.Concat(old.Instances, old.Former), slices.Concat(m.moved.Instances, m.moved.Former)
+	if !m.several {
+		list = []*record.Instance{{State: record.Beside(m.from.Path)}}
+		targets = []*record.Instance{{State: record.Beside(m.to.Path)}}
 	}
-	if there == nil || len(there.Instances) == 0 {
-		if err := moved.Save(); err != nil {
-			return err
+	list = append(list, instance.WorkersIn(m.from.Opts.Team, workers)...)
+	targets = append(targets, instance.WorkersIn(m.to.Opts.Team, workers)...)
+	for i, in := range list {
+		p := &part{worker: i >= len(list)-workers}
+		if in.Group != "" {
+			p.name = in.Name()
 		}
-	}
-	if err := eachMoved(ctx, from, to, old, moved, file.Move); err != nil {
-		return err
-	}
-	if from.Opts.Team != nil {
-		if err := from.Opts.Team.RemoveLinks(ctx); err != nil {
-			return err
+		if p.from.path, p.from.name, p.from.opts, err = m.from.stateOf(old, in); err == nil {
+			p.to.path, p.to.name, p.to.opts, err = m.to.stateOf(m.moved, targets[i])
 		}
-	}
-	if err := bringVersions(ctx, from, to); err != nil {
-		return err
-	}
-	return old.Move(to.Name)
-}
-
-// refuseBusy returns an error if a process changes an instance: it may be left by a run
-// that was killed. Copies of the other states would make the next move fail.
-func refuseBusy(ctx context.Context, from Place, old *record.Record) error {
-	for _, in := range slices.Concat(old.Instances, old.Former) {
-		path, _, opts, err := from.stateOf(old, in)
 		if err != nil {
 			return err
 		}
-		by, err := busy(ctx, path, opts.Team)
+		m.parts = append(m.parts, p)
+	}
+	return nil
+}
+
+// refuse returns an error if a process changes a part, which may be left by a run that was
+// killed, or if a part cannot be moved now. Copies of the others would make the next move
+// fail.
+func (m *move) refuse(ctx context.Context) error {
+	return m.each(func(p *part) error {
+		by, err := busy(ctx, p.from.path, p.from.opts.Team)
 		if err != nil {
 			return err
 		}
 		if by != nil {
-			return fmt.Errorf("%s: %w; nothing was moved", in.Name(), by)
+			return fmt.Errorf("%w; nothing was moved", by)
+		}
+		if p.worker && p.from.opts.Team != nil {
+			if err := file.RefreshPart(ctx, p.from.opts.Team); err != nil {
+				return err
+			}
+		}
+		st, _, err := file.Read(p.from.path, p.from.opts.Home)
+		if err != nil {
+			return err
+		}
+		return file.Settled(st)
+	})
+}
+
+// leave leaves notes in place of the states of instances, and removes those of compilation
+// VMs, which the next run there would look for.
+func (m *move) leave(ctx context.Context) error {
+	err := m.each(func(p *part) error {
+		if p.worker {
+			return file.Leave(ctx, p.from.path, p.from.opts)
+		}
+		return file.Move(ctx, p.from.path, p.to.path, p.to.name, p.from.opts, p.to.opts)
+	})
+	t := m.from.Opts.Team
+	if err != nil || t == nil {
+		return err
+	}
+	if m.to.Opts.Team != nil {
+		if err := errors.Join(t.CopyLinks(ctx, m.to.Opts.Team), t.CopyVars(ctx, m.to.Opts.Team, m.returns)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.RemoveLinks(ctx), t.RemoveWorkers(ctx))
+}
+
+// each calls do for each part that has a state which was not moved before a kill.
+func (m *move) each(do func(*part) error) error {
+	for _, p := range m.parts {
+		err := do(p)
+		if note, ok := errors.AsType[*state.MovedError](err); ok && note.To == p.to.name {
+			err = nil
+		}
+		if _, missing := errors.AsType[*file.MissingError](err); missing {
+			err = nil // it was not created yet
+		}
+		if err != nil && p.name != "" {
+			err = fmt.Errorf("%s: %w", p.name, err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -201,31 +317,4 @@ func sameRecord(a, b *record.Record) bool {
 		return slices.Sorted(slices.Values(list))
 	}
 	return slices.Equal(ids(a), ids(b))
-}
-
-// eachMoved calls do for the state of each instance that has one, and was not moved before
-// a kill.
-func eachMoved(ctx context.Context, from, to Place, old, moved *record.Record, do func(ctx context.Context, from, to, name string, fromOpts, toOpts file.Options) error) error {
-	of, target := slices.Concat(old.Instances, old.Former), slices.Concat(moved.Instances, moved.Former)
-	for i, in := range of {
-		path, _, opts, err := from.stateOf(old, in)
-		if err != nil {
-			return err
-		}
-		toPath, toName, toOpts, err := to.stateOf(moved, target[i])
-		if err != nil {
-			return err
-		}
-		err = do(ctx, path, toPath, toName, opts, toOpts)
-		if note, ok := errors.AsType[*state.MovedError](err); ok && note.To == toName {
-			err = nil
-		}
-		if _, missing := errors.AsType[*file.MissingError](err); missing {
-			err = nil // it was not created yet
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", in.Name(), err)
-		}
-	}
-	return nil
 }

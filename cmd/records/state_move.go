@@ -2,7 +2,6 @@ package records
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 
 	"bootstrap/cmd/cli"
@@ -28,30 +27,32 @@ func moveLinks(c *cli.Console, from, to string) error {
 	return deployer.MoveLinks(instance.Config{Home: home, Getenv: c.Getenv}, from, to)
 }
 
-// refuseWorkers returns an error if a killed run may have left compilation VMs: their states
-// are not moved, so no command would delete them.
-func (s stateFile) refuseWorkers(ctx context.Context) error {
-	count, err := instance.Options{Team: s.opts.Team, StateFile: s.path}.WorkersLeft(ctx)
-	if err != nil || count == 0 {
-		return err
-	}
-	return errors.New("cannot move the state, because a run that was killed may have left compilation VMs: the next `bootstrap deploy MANIFEST` or `bootstrap compile MANIFEST` deletes them")
-}
-
 // hasRecord reports whether the place has the record of several instances.
 func (s stateFile) hasRecord() bool { return record.Exists(s.place().Dir()) }
 
-// moveSeveral moves a deployment with several instances to another place.
-func moveSeveral(ctx context.Context, c *cli.Console, from, to stateFile) error {
-	if err := deployment.Move(ctx, from.place(), to.place()); err != nil {
+// move moves the state to another place, or the states of several instances.
+func (s stateFile) move(ctx context.Context, c *cli.Console, to stateFile) error {
+	several, source, target := s.hasRecord(), s.path, to.path
+	to.opts.Unpack = instance.Config{Home: to.opts.Home}.TakeKept
+	if err := deployment.Move(ctx, s.place(), to.place()); err != nil {
 		return err
 	}
-	if err := moveLinks(c, from.place().Dir(), to.place().Dir()); err != nil {
+	what, left := "The state is in ", filepath.Base(s.path)+" has only a note now"
+	if several {
+		source, target = s.place().Dir(), to.place().Dir()
+		what, left = "The states of all instances are in ", "The folder "+filepath.Base(source)+" has only notes now"
+	}
+	if err := moveLinks(c, source, target); err != nil {
 		return err
 	}
-	text := "The states of all instances are in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
-	if from.opts.Team == nil {
-		text += ". The folder " + filepath.Base(from.place().Dir()) + " has only notes now, so that no run uses it any more: if it is in git, commit it for the other machines"
+	text := what + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
+	if s.opts.Team == nil {
+		text += ". " + left + ", so that no run uses it any more: if it is in git, commit it for the other machines"
+	}
+	if from := s.opts.Team; from != nil && to.opts.Team == nil {
+		if vars, err := from.Vars(); err == nil && vars != nil {
+			text += ". Its vars store stays in " + s.name + ": bootstrap secrets decrypt --state " + printable.ShellWord(s.argument) + " prints it"
+		}
 	}
 	return printDone(c, true, text, "")
 }

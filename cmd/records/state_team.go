@@ -15,7 +15,6 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/atomicfile"
-	"bootstrap/internal/printable"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -202,9 +201,10 @@ func newStateMove(c *cli.Console) *cobra.Command {
 		Long: `Move copies the state to a path or to a store: s3://BUCKET/PREFIX,
 postgres://USER@HOST/DATABASE?environment=NAME or https://HOST/PATH. It reads the
 copy back, and replaces the old state by a note that every run refuses, also one of
-create-env. The vars store stays where it is: bootstrap secrets init copies it to the
-store. The states of several instances move together: if it is killed, the same
-command continues.`,
+create-env. From store to store it also copies the vars store and what is encrypted for
+other machines. Otherwise the vars store stays where it is: bootstrap secrets init copies
+a file to a store. The states of several instances, and of compilation VMs that a killed
+run has left, move together: if it is killed, the same command continues.`,
 		Example: "  bootstrap state move manifest.yml s3://team/prod\n  bootstrap state move --state s3://team/prod prod-state.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, rest, err := choice.split(cmd, args, 1, 1)
@@ -229,23 +229,7 @@ command continues.`,
 			if from.path == to.path {
 				return fmt.Errorf("the state is in %s already", to.name)
 			}
-			if err := from.refuseWorkers(cmd.Context()); err != nil {
-				return err
-			}
-			if from.hasRecord() {
-				return moveSeveral(cmd.Context(), c, from, to)
-			}
-			if err := file.Move(cmd.Context(), from.path, to.path, to.name, from.opts, to.opts); err != nil {
-				return err
-			}
-			if err := moveLinks(c, from.path, to.path); err != nil {
-				return err
-			}
-			text := "The state is in " + to.name + " now: use it with --state " + printable.ShellWord(to.argument) + ", BOOTSTRAP_STATE or bootstrap.yml"
-			if from.opts.Team == nil {
-				text += ". " + filepath.Base(from.path) + " has only a note now, so that no run uses it any more: if it is in git, commit it for the other machines"
-			}
-			return printDone(c, true, text, "")
+			return from.move(cmd.Context(), c, to)
 		},
 	}
 	choice.flags(cmd.Flags(), true)

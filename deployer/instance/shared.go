@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 
 	"bootstrap/deployer/kept"
 	"bootstrap/deployment/record"
@@ -123,6 +124,12 @@ func (sh *Shared) fetch(ctx context.Context) error {
 		sh.rec.Out.Warning(fmt.Sprintf("cannot read the record of other machines (kept.json.age); using the manifest: %v", err))
 	}
 	return nil
+}
+
+// TakeKept replaces this machine's record of an installation by the text that a store has
+// for other machines.
+func (c Config) TakeKept(installation string, text []byte) error {
+	return kept.At(filepath.Join(c.Home, installation)).Unpack(text)
 }
 
 func (sh *Shared) take(ctx context.Context) error {

@@ -61,14 +61,30 @@ func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 		w.all.Instances = []*record.Instance{{ID: uuid.NewString(), Group: group, State: record.Beside(path)}}
 	}
 	for n := range count {
-		name := fmt.Sprintf("%s-%d", manifest.CompilationGroup, n)
-		in := &record.Instance{ID: uuid.NewString(), Group: manifest.CompilationGroup, Index: n, Going: record.DeploymentDeleted, State: name + ".json", Temporary: true}
-		if o.Team != nil {
-			in.State = team.WorkerState(n)
-		}
+		in := workerIn(o.Team, n)
+		in.ID, in.Going = uuid.NewString(), record.DeploymentDeleted
 		w.list, w.all.Instances = append(w.list, in), append(w.all.Instances, in)
 	}
 	return w, nil
+}
+
+// workerIn returns a compilation VM whose state is in a store, or in a folder if t is nil.
+func workerIn(t *team.Copy, n int) *record.Instance {
+	in := &record.Instance{Group: manifest.CompilationGroup, Index: n, State: fmt.Sprintf("%s-%d.json", manifest.CompilationGroup, n), Temporary: true}
+	if t != nil {
+		in.State = team.WorkerState(n)
+	}
+	return in
+}
+
+// WorkersIn returns count compilation VMs of the deployment in a store, or in a folder if t
+// is nil. Not all need to have a state.
+func WorkersIn(t *team.Copy, count int) []*record.Instance {
+	list := make([]*record.Instance, count)
+	for n := range list {
+		list[n] = workerIn(t, n)
+	}
+	return list
 }
 
 // workersFolder returns the folder with the states of the VMs.

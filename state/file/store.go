@@ -48,6 +48,10 @@ type Options struct {
 	Waiting func(*LockedError) // called once, before waiting; may be nil
 	Warn    func(error)        // called with errors that do not stop the store; may be nil
 
+	// Unpack replaces this machine's record of an installation by the text that a store has
+	// for other machines, when its state is moved to this machine; nil: it is not moved.
+	Unpack func(installation string, text []byte) error
+
 	// Trace is called before and after each write, or removal, of the file; may be nil.
 	Trace func(moment string)
 }
@@ -60,6 +64,7 @@ type Store struct {
 	lock         *lockfile.Lock  // nil: read-only, or closed
 	installation *lockfile.Lock  // nil until the installation is known
 	written      bool            // true: this run has written the file
+	broughtKept  bool            // a move has copied what a store has for other machines
 	moved        bool            // true: the file only has the text that names the new place
 	gone         map[string]bool // resources that were removed on purpose
 	attached     versions.Documents

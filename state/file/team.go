@@ -1,12 +1,10 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -288,66 +286,6 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	return kept, t.Discard(ctx)
 }
 
-// Move copies a state to another place, which must not have one, and leaves a marker in
-// the old place that runs refuse. from and to are a file, or this machine's copy of a
-// store; name is the place of to.
-func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
-	old, err := copyTo(ctx, from, to, name, fromOpts, toOpts)
-	if err != nil {
-		return err
-	}
-	defer old.Close()
-	old.written = false // the marker is not a version of the state
-	if err := atomicfile.Write(old.path, state.Moved(name)); err != nil {
-		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
-	}
-	old.push()
-	if fromOpts.Team != nil && !fromOpts.Team.LocksDeployment() {
-		old.warn(fromOpts.Team.RemoveLinks(ctx))
-	}
-	if fromOpts.Team == nil {
-		old.moved = true
-		if toOpts.Team != nil {
-			old.warn(old.bringHistory(ctx, toOpts.Team))
-		}
-	}
-	return old.Unsent()
-}
-
-// Copy copies a state to another place, which must not have one, as the first part of
-// Move.
-func Copy(ctx context.Context, from, to, name string, fromOpts, toOpts Options) error {
-	old, err := copyTo(ctx, from, to, name, fromOpts, toOpts)
-	if err == nil {
-		old.Close()
-	}
-	return err
-}
-
-// copyTo copies a state to another place, and returns the old one, open.
-func copyTo(ctx context.Context, from, to, name string, fromOpts, toOpts Options) (_ *Store, err error) {
-	old, err := Open(ctx, from, fromOpts)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			old.Close()
-		}
-	}()
-	if !old.Found() {
-		return nil, Missing(cmp.Or(fromOpts.place(), from), "")
-	}
-	if len(old.current.Own.Intents) > 0 {
-		return nil, fmt.Errorf("cannot move the deployment state: a run was interrupted while the CPI worked (%s): `bootstrap deploy MANIFEST` or `bootstrap delete MANIFEST` settles that first", old.current.Own.Intents[0].Method)
-	}
-	data, err := readWhole(old.path)
-	if err != nil {
-		return nil, err
-	}
-	return old, put(ctx, to, name, cmp.Or(fromOpts.place(), old.path), data, toOpts)
-}
-
 // bringHistory moves the backups of a moved file into the history of the store.
 func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 	list := versionsOf(s.path, -1, nil, nil)
@@ -372,64 +310,6 @@ func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
 		return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, from.Dir)
 	}
 	return errors.Join(versions.Clear(ctx, from, nil), os.RemoveAll(from.Dir))
-}
-
-// put writes a state to a place without a state, or with the same one, and reads it back.
-// A moved state may return to the place that its marker names.
-func put(ctx context.Context, path, name, from string, data []byte, opts Options) error {
-	s, err := lock(ctx, path, opts)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if opts.Team != nil {
-		if _, err := s.begin(ctx); err != nil {
-			return err
-		}
-	}
-	have, err := readWhole(s.path)
-	to, moved := errors.AsType[*state.MovedError](decodes(have))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("cannot move the deployment state to %s: it is unknown whether there is one already: %w", name, err)
-	case moved && to.To != from:
-		return fmt.Errorf("cannot move the deployment state to %s: the state that was there was moved to %s, and nothing was changed; if nobody uses this place for it any more, `bootstrap state rm --force` with --state frees it", name, to.To)
-	case !moved && !bytes.Equal(have, data):
-		return fmt.Errorf("cannot move the deployment state to %s: there is one already; nothing was changed", name)
-	}
-	if err := s.write(data); err != nil {
-		return fmt.Errorf("cannot write the deployment state %s: %w", name, err)
-	}
-	if s.push(); s.unsent != nil {
-		err := fmt.Errorf("cannot move the deployment state to %s: %w; run the same command again", name, errors.Join(s.unsent, s.putBack(have)))
-		s.unsent = nil
-		return err
-	}
-	if s.loaded, err = load(s.path, Options{}); err != nil {
-		return err
-	}
-	if opts.Team != nil {
-		d, err := opts.Team.Load(ctx)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(d.Data, data) {
-			return fmt.Errorf("cannot move the deployment state: %s does not contain what was written there", name)
-		}
-	}
-	s.written = true
-	return nil
-}
-
-// putBack undoes a write to the copy that was not sent to the store. Otherwise the next
-// run would send it, although the state is still in the old place. have is the file
-// before; nil: there was none.
-func (s *Store) putBack(have []byte) error {
-	if have == nil {
-		return os.Remove(s.path)
-	}
-	return s.write(have)
 }
 
 // isMoved reports whether the error is a *state.MovedError.

@@ -260,6 +260,59 @@ func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error
 	return c.SeenKept(version, digest)
 }
 
+// KeptText returns the record of the deployment for all machines; nil: there is none, or
+// this machine has no key that decrypts it.
+func (c *Copy) KeptText(ctx context.Context) ([]byte, error) {
+	d, err := c.load(ctx, keptName)
+	if err != nil || d.Version == "" {
+		return nil, err
+	}
+	text, _, err := c.cfg.Keys.Open(ctx, keptName+" of "+c.Place(), d.Data)
+	if err != nil {
+		return nil, nil
+	}
+	return text, nil
+}
+
+// CopyKept copies the record of the deployment for all machines to another store, encrypted
+// as it is, and shares the key of that store with the machines that can read the record.
+// This run must hold the lock of that store.
+func (c *Copy) CopyKept(ctx context.Context, to *Copy) error {
+	d, err := c.load(ctx, keptName)
+	if err != nil || d.Version == "" {
+		return err
+	}
+	was, err := to.raw(ctx, keptName)
+	if err != nil {
+		return err
+	}
+	if _, readers, err := c.cfg.Keys.Open(ctx, keptName+" of "+c.Place(), d.Data); err == nil && len(readers) > 0 {
+		if err := to.ShareKey(ctx, readers, false); err != nil {
+			return err
+		}
+	}
+	_, err = to.save(ctx, keptName, d.Data, was.Version)
+	return err
+}
+
+// CopyVars copies the vars store to another store, encrypted as it is, unless that has
+// another one and replace is false.
+func (c *Copy) CopyVars(ctx context.Context, to *Copy, replace bool) error {
+	d, err := c.load(ctx, varsName)
+	if err != nil || d.Version == "" {
+		return err
+	}
+	was, err := to.raw(ctx, varsName)
+	if err == nil && (was.Version == "" || replace) {
+		_, err = to.putSigned(ctx, varsName, d.Data, was.Version)
+	}
+	return err
+}
+
+// RemoveKept removes the record of the deployment for all machines. This run must hold the
+// lock.
+func (c *Copy) RemoveKept(ctx context.Context) error { return c.removeNow(ctx, keptName) }
+
 // take writes a document of the store to its file in the copy.
 func (c *Copy) take(name string, d Document) error {
 	path := c.path(name)

@@ -50,6 +50,16 @@ func (c *Copy) RemoveLinks(ctx context.Context) error {
 	return s.removeNow(ctx, linksName)
 }
 
+// CopyLinks copies the links that the deployment shares to another store, encrypted as they
+// are. This run must hold the lock of that deployment.
+func (c *Copy) CopyLinks(ctx context.Context, to *Copy) error {
+	data, err := c.Links(ctx)
+	if err == nil && data != nil {
+		err = to.SaveLinks(ctx, data)
+	}
+	return err
+}
+
 // LocksDeployment reports whether this run holds the lock of a deployment with several
 // instances, and not only that of one of them.
 func (c *Copy) LocksDeployment() bool {
