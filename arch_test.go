@@ -403,6 +403,7 @@ func imports() map[string][]string {
 			"agent",
 			"deployer/timeline",
 			"manifest",
+			"manifest/document",
 			"state",
 		},
 		"deployer/page": {

@@ -52,6 +52,10 @@ func (e *NoWayBackError) Error() string {
 
 func (e *NoWayBackError) Name() string { return "no-way-back" }
 
+func (e *NoWayBackError) Hint() string {
+	return "`bootstrap deploy MANIFEST --version N` deploys a version again that `bootstrap state backups MANIFEST` lists"
+}
+
 // hasPrevious reports whether deploy --previous can put back an earlier deploy
 // to this VM.
 func (j *jobs) hasPrevious() bool {

@@ -46,6 +46,9 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 			file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))
 		}
 		file.Apart, file.Workers = r.compiledApart()
+		if r.artifacts != nil {
+			file.Contents = contentsOf(r.artifacts.Releases)
+		}
 		file.Unchecked = r.unchecked
 		file.Plan, file.Deployment, file.StateFile = r.plan, r.t.About.Name, r.t.From.StateName(r.t.StatePath)
 		if r.t.State.Found() {
@@ -139,6 +142,11 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	})
 	if err != nil || r.t.From.Of != nil {
 		return err
+	}
+	if r.t.From.Team != nil {
+		if err := r.t.From.Team.RemoveInputs(ctx); err != nil {
+			return err
+		}
 	}
 	return UnshareLinks(ctx, r.t.Env.Config, r.t.From.Team, r.t.StatePath)
 }

@@ -147,6 +147,9 @@ func (j *jobs) linkInstance(in *deployed.Instance, main string) links.Instance {
 // fetchAll fetches the artifacts and connects the links, before anything is changed.
 func (r *run) fetchAll(ctx context.Context) error {
 	a, err := r.in.FetchAll(ctx)
+	if err == nil {
+		err = r.refuseChanged(a)
+	}
 	if err != nil {
 		return err
 	}

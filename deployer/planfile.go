@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/kept"
 	"bootstrap/deployer/plan"
 	"bootstrap/internal/failure"
 	"bootstrap/manifest"
@@ -34,6 +35,8 @@ type PlanFile struct {
 	// Workers is how many VMs compile at the same time.
 	Apart   []string `json:"-"`
 	Workers int      `json:"-"`
+	// Contents are the releases that the instance uses.
+	Contents []kept.Release `json:"-"`
 }
 
 // PlanFormat is the format of saved plans. OldPlanFormat is the oldest format that a

@@ -441,6 +441,7 @@ func (r *run) announcePlan(ctx context.Context) error {
 		if err := r.proveRunning(ctx); err != nil {
 			return err
 		}
+		r.keepInputs(ctx)
 		if err := r.shareLinks(ctx); err != nil {
 			return err
 		}

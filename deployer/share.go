@@ -56,11 +56,13 @@ func MoveLinks(cfg instance.Config, from, to string) error {
 	return shared.In(cfg.Home, cfg.Getenv).Move(from, to)
 }
 
-// runAndShare carries out the plan, and then records the links that the deployment shares.
+// runAndShare carries out the plan, and then records the inputs of this deploy and the links
+// that the deployment shares.
 func (r *run) runAndShare(ctx context.Context) error {
 	if err := r.runPlan(ctx); err != nil {
 		return err
 	}
+	r.keepInputs(ctx)
 	return r.shareLinks(ctx)
 }
 

@@ -16,6 +16,14 @@ type EndedError struct {
 	Left        int       // instances that were not started
 	Interrupted int       // instances that a signal ended at a safe step; 0 unless Signal
 	Signal      bool      // a signal ended the run
+	Previous    bool      // a deploy has succeeded before
+}
+
+func (e *EndedError) Hint() string {
+	if !e.Previous || e.Signal {
+		return ""
+	}
+	return `correct the cause and deploy again, or "bootstrap deploy MANIFEST --previous" deploys the last version that succeeded again`
 }
 
 func (e *EndedError) Error() string {

@@ -262,11 +262,11 @@ func (m *move) leave(ctx context.Context) error {
 		return err
 	}
 	if m.to.Opts.Team != nil {
-		if err := errors.Join(t.CopyLinks(ctx, m.to.Opts.Team), t.CopyVars(ctx, m.to.Opts.Team, m.returns)); err != nil {
+		if err := errors.Join(t.CopyShared(ctx, m.to.Opts.Team), t.CopyVars(ctx, m.to.Opts.Team, m.returns)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(t.RemoveLinks(ctx), t.RemoveWorkers(ctx))
+	return errors.Join(t.RemoveShared(ctx), t.RemoveWorkers(ctx))
 }
 
 // each calls do for each part that has a state which was not moved before a kill.

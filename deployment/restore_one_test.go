@@ -31,7 +31,7 @@ func oneOf(t *testing.T, changes ...func(*state.State)) Place {
 	return Place{Name: path, Path: path, One: true}
 }
 
-func stateAt(t *testing.T, at Place) state.State {
+func readState(t *testing.T, at Place) state.State {
 	t.Helper()
 	st, _, err := file.Read(at.Path, "")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestRestoreOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := stateAt(t, at)
+	st := readState(t, at)
 	if st.Own.Serial != 4 || len(st.Disks) != 0 || st.CurrentVMCID != "vm-1" || len(st.Own.Intents) != 1 || len(st.Own.Leftovers) != 0 || !hasNote(done, "In version 2, create_disk had not ended") {
 		t.Errorf("restored %+v, %v", st, done.Notes)
 	}
@@ -74,7 +74,7 @@ func TestRestoreOne(t *testing.T) {
 	if done, err = Restore(t.Context(), at, 3, false); err != nil {
 		t.Fatal(err)
 	}
-	if st := stateAt(t, at); st.Own.Serial != 5 || st.Disks[0].CID != "disk-1" || len(done.Notes) != 1 {
+	if st := readState(t, at); st.Own.Serial != 5 || st.Disks[0].CID != "disk-1" || len(done.Notes) != 1 {
 		t.Errorf("restored %+v, %v", st, done.Notes)
 	}
 	if data, err := os.ReadFile(at.Path + ".damaged"); err != nil || string(data) != "{" {

@@ -168,11 +168,17 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	err = errors.Join(err, r.warnUnnamed())
 	switch {
 	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
-		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
+		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil, Previous: r.goesOn(p)}
 	case err != nil:
 		return err
 	}
 	return r.recordEnd(draft, p)
+}
+
+// goesOn reports whether the plan is that of a deploy after one that has succeeded, and does
+// not go back to that.
+func (r *runner) goesOn(p *Plan) bool {
+	return r.record.Deployed != nil && r.record.Run == nil && p.Count(Create)+p.Count(Change) > 0
 }
 
 // recordEnd records that the run has succeeded, or removes a record that nothing needs any

@@ -85,15 +85,15 @@ func LacksCloudConfig(ctx context.Context, path string, given document.Options) 
 // NameOf returns the name of the deployment of a manifest, without asking the sources of
 // variables; known is false if they may decide it.
 func NameOf(ctx context.Context, path string, given document.Options) (name string, known bool) {
-	if _, ok := regularFile(path); !ok {
-		return "", false
-	}
-	for _, ops := range given.Ops {
-		if _, ok := regularFile(ops); !ok {
-			return "", false
+	opts := document.Options{Recorded: given.Recorded}
+	if given.Recorded == nil {
+		for _, file := range append([]string{path}, given.Ops...) {
+			if _, ok := regularFile(file); !ok {
+				return "", false
+			}
 		}
+		opts = withVariables(given)
 	}
-	opts := withVariables(given)
 	opts.Generate = document.Plan
 	// The command reads the manifest again, and reports problems.
 	_, _ = document.Read(ctx, path, opts, func(top document.Value) {

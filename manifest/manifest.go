@@ -75,6 +75,15 @@ func (m *Manifest) Sketch() ([]byte, error) {
 	return m.document.Sketch()
 }
 
+// Record returns what is needed to read the manifest again, with the values of its variables,
+// which are secrets; nil for a part of another manifest.
+func (m *Manifest) Record() (*document.Recorded, error) {
+	if m.document == nil {
+		return nil, nil
+	}
+	return m.document.Record()
+}
+
 // Unknown returns the texts in the manifest, of values and of keys, that contain a value that
 // is not known yet: a variable without a value, or one that the next deploy generates.
 func (m *Manifest) Unknown() map[string]bool {

@@ -99,6 +99,16 @@ func (d *Deployment) Forget(ctx context.Context, m Member) error {
 	return d.scoped.document.Forget(ctx, m.Values())
 }
 
+// Record returns what is needed to read the manifest again, with the values of its variables
+// and those of its instances, which are secrets.
+func (d *Deployment) Record() (*document.Recorded, error) {
+	if d.scoped != nil {
+		d.scoped.mu.Lock()
+		defer d.scoped.mu.Unlock()
+	}
+	return d.Common.Record()
+}
+
 // OwnWarnings returns the warnings about values of the instances that were identified.
 func (d *Deployment) OwnWarnings() []document.Problem {
 	if d.scoped == nil {

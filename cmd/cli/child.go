@@ -11,7 +11,7 @@ import (
 // for another command of this program, which does a part of the work in a process of its
 // own. Flags that the command does not have and those about the output are left out.
 func (c *Console) ChildFlags(cmd, other *cobra.Command) []string {
-	own := []string{"json", "events", "plain", "color", "tty", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state", "bootstrap-yml", "only", "skip-unreachable"}
+	own := []string{"json", "events", "plain", "color", "tty", "timings", "out", "html", "format", "plan", "yes", "non-interactive", "instance", "record", "state", "bootstrap-yml", "only", "skip-unreachable", "version", "previous"}
 	list, args := []string{"--bootstrap-yml="}, c.line.full.Args
 	if file := c.line.full.File; file != nil {
 		list, args = []string{"--bootstrap-yml=" + file.Path}, c.Args // Only a file can have variables that are not text.

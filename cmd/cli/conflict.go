@@ -18,11 +18,13 @@ type ConflictRule struct{ Commands, One, Others, Why string }
 // --cpi-timeout, is accepted even if it has no effect.
 func ConflictRules() []ConflictRule {
 	const asked = "recreate recreate-persistent-disks fix allow-shrink keep-old-disk adopt-vm"
+	const inputs = "adopt-from adopt-vm ops-file cloud-config cloud-provider runtime-config release stemcell lock-file var var-file vars-file vars-env var-source"
 	const cids = "vm-cid agent-id disk-cid disk-size stemcell-cid stemcell-name stemcell-version"
 	return []ConflictRule{
 		{"deploy", "plan", asked + " skip-drain", "a plan contains the flags that it was made with"},
 		{"deploy", "plan", "previous", "a plan is made from the manifest, and --previous does not use the manifest"},
 		{"deploy plan", "previous", asked + " adopt-from", "--previous puts back what was applied and changes nothing else"},
+		{"deploy plan", "version", "previous " + inputs, "a version has a manifest, operations and values of its own"},
 		{"plan", "previous", "out", "deploy --plan is only for plans made from the manifest"},
 		{"deploy plan", "recreate", "adopt-vm adopt-from", "--recreate creates a new VM"},
 		{"deploy plan", "adopt-vm", "adopt-from", "--adopt-vm accepts the VM as it is, and --adopt-from compares it with a manifest"},
@@ -57,9 +59,12 @@ func (r ConflictRule) Refuses(a, b string) bool {
 }
 
 // checkConflicts returns an error if one of two flags would be ignored.
-func checkConflicts(cmd *cobra.Command) error {
+func (c *Console) checkConflicts(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if c.line.full.Untyped(f.Name) { // A typed flag may make it unneeded.
+			return
+		}
 		if f.Value.Type() != "bool" || f.Value.String() == "true" {
 			given = append(given, f.Name)
 		}

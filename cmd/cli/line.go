@@ -55,7 +55,7 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 			c.line.understood = code != exit.Failed // the exit code does not report a wrong command line
 			return c.line.wrong
 		}
-		if err := errors.Join(refuseBoshFlags(cmd), checkConflicts(cmd)); err != nil {
+		if err := errors.Join(refuseBoshFlags(cmd), c.checkConflicts(cmd)); err != nil {
 			return err
 		}
 		c.line.shown = c.withoutValues(cmd, args)
@@ -77,8 +77,8 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// withoutValues returns the command line for other users: the command, the manifest, and
-// the names of the flags. Every other word may be a secret.
+// withoutValues returns the command line for other users: the command, the manifest, the
+// names of the flags, and numbers. Every other word may be a secret.
 func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 	words := []string{ShortPath(cmd)}
 	if len(args) > 0 && Exists(args[0]) {
@@ -90,7 +90,11 @@ func (c *Console) withoutValues(cmd *cobra.Command, args []string) string {
 			return
 		}
 		word := "--" + f.Name
-		if f.Value.Type() != "bool" {
+		switch f.Value.Type() {
+		case "bool":
+		case "int":
+			word += "=" + f.Value.String()
+		default:
 			word += "=…"
 		}
 		words = append(words, word)

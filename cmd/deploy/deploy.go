@@ -16,6 +16,7 @@ func newDeploy(c *cli.Console) *cobra.Command {
 	var ask cli.Asking
 	var plan string
 	var some someInstances
+	var from earlier
 	cmd := &cobra.Command{
 		Use:        "deploy MANIFEST",
 		SuggestFor: []string{"up", "apply"},
@@ -30,6 +31,9 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Start()
 			opts.Manifest = args[0]
+			if err := from.refused(cmd); err != nil {
+				return err
+			}
 			opts.Confirm = c.Confirm(ask)
 			c.NameTarget(&opts)
 			s, err := severalOf(c, cmd, &opts, ask)
@@ -40,6 +44,7 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 				if err := some.choose(s); err != nil {
 					return err
 				}
+				s.earlier = from
 				return s.deploy(plan)
 			}
 			if err := some.refused(cmd); err != nil {
@@ -54,7 +59,7 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return c.Deployment(cmd.Context(), opts, instances.SendingNames(c, cmd, deployer.Deploy))
+			return c.Deployment(cmd.Context(), opts, from.before(instances.SendingNames(c, cmd, deployer.Deploy)))
 		},
 	}
 	c.DeployFlags(cmd.Flags(), &opts)
@@ -74,7 +79,8 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 	f.BoolVar(&opts.SkipPostDeploy, "skip-post-deploy", false, "leave out the post-deploy scripts")
 	f.Lookup("skip-post-deploy").Hidden = true // a deploy of several instances runs them at the end
 	f.BoolVar(&opts.Probe, "probe-addresses", false, "warn of newly reserved addresses that answer already")
-	f.BoolVar(&opts.Previous, "previous", false, "go back to the last version that worked, or the one before it")
+	f.BoolVar(&opts.Previous, previousFlag, false, "go back to the last version that worked, or the one before it")
+	from.flags(f, "deploy version `N` of state backups again, with its inputs")
 	f.StringVar(&plan, "plan", "", "do exactly the plan in this `FILE` of plan --out, or refuse")
 	return cmd
 }

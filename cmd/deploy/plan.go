@@ -25,6 +25,7 @@ func newPlan(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var out, format, html string
 	var some someInstances
+	var from earlier
 	cmd := &cobra.Command{
 		Use:   "plan MANIFEST",
 		Short: "Print what deploy would do, and why",
@@ -49,6 +50,9 @@ that a template makes, such as a hash, are shown.`,
 				c.ReportOnly(report.Planned) // On a terminal, the plan is part of the text.
 			}
 			opts.Manifest = args[0]
+			if err := from.refused(cmd); err != nil {
+				return err
+			}
 			s, err := severalOf(c, cmd, &opts, cli.Asking{})
 			if err != nil {
 				return err
@@ -57,6 +61,7 @@ that a template makes, such as a hash, are shown.`,
 				if err := some.choose(s); err != nil {
 					return err
 				}
+				s.earlier = from
 				return s.runPlan(planOutput{format, out, html})
 			}
 			if err := some.refused(cmd); err != nil {
@@ -65,7 +70,7 @@ that a template makes, such as a hash, are shown.`,
 			if opts.Instance != "" {
 				keepOldDisk(cmd, &opts)
 			}
-			return planOne(cmd.Context(), c, opts, planOutput{format, out, html})
+			return planOne(cmd.Context(), c, opts, from, planOutput{format, out, html})
 		},
 	}
 	f := cmd.Flags()
@@ -77,7 +82,8 @@ that a template makes, such as a hash, are shown.`,
 	cli.WidthFlags(f, &opts)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
 	createdFlag(f, &opts)
-	f.BoolVar(&opts.Previous, "previous", false, "show what deploy --previous would do")
+	f.BoolVar(&opts.Previous, previousFlag, false, "show what deploy --previous would do")
+	from.flags(f, "show what deploy --version `N` would do")
 	templatesFlag(f, &opts)
 	f.Var(values.Choice{To: &format, Of: []string{"text", markdown}}, "format", "print text, or md: markdown for pull requests")
 	f.StringVar(&out, "out", "", "write the plan to this `FILE`, for deploy --plan")
@@ -87,9 +93,9 @@ that a template makes, such as a hash, are shown.`,
 }
 
 // planOne plans one instance, and prints and saves the plan.
-func planOne(ctx context.Context, c *cli.Console, opts deployer.Options, shown planOutput) error {
+func planOne(ctx context.Context, c *cli.Console, opts deployer.Options, from earlier, shown planOutput) error {
 	var made deployer.PlanFile
-	err := c.Deployment(ctx, opts, func(ctx context.Context, opts deployer.Options) (err error) {
+	err := c.Deployment(ctx, opts, from.before(func(ctx context.Context, opts deployer.Options) (err error) {
 		if made, err = deployer.MakePlan(ctx, opts); err != nil || shown.html == "" {
 			return err
 		}
@@ -98,7 +104,7 @@ func planOne(ctx context.Context, c *cli.Console, opts deployer.Options, shown p
 			return err
 		}
 		return page.Write(shown.html, r, c.Redactor.Shown)
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ type several struct {
 	skip   bool                 // leave out unreachable instances
 	failed bool                 // leave out instances that run
 
+	earlier  earlier     // deploy, plan: the earlier deploy whose inputs are used
+	goesBack *record.Run // the deploy of the previous version that runs or is planned; nil: it is another one
+
 	recreates *record.Run        // the recreate that runs or is planned; nil: it is no recreate
 	changes   *instances.Command // set by command
 }
@@ -55,7 +58,12 @@ func severalOf(c *cli.Console, cmd *cobra.Command, opts *deployer.Options, ask c
 	if err := c.OpenStateStore(cmd.Context(), opts); err != nil {
 		return nil, err
 	}
-	dir, found := instances.Looks(cmd.Context(), &opts.Options)
+	dir, found := opts.RecordFolder(), false
+	if isGiven(cmd) { // The present manifest is not used.
+		found = record.Exists(dir)
+	} else {
+		dir, found = instances.Looks(cmd.Context(), &opts.Options)
+	}
 	if !found {
 		return nil, nil
 	}
@@ -131,26 +139,12 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
-	if f := s.cmd.Flags().Lookup("previous"); f != nil && f.Changed {
-		return cli.WrongUsage(s.cmd, fmt.Errorf("--previous is for one instance: `bootstrap %s MANIFEST --instance %s --previous`, and then the others in the same way; for all together, deploy the earlier version of the manifest", s.cmd.Name(), s.example()))
-	}
 	for _, name := range []string{"templates", "adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
 		}
 	}
 	return nil
-}
-
-// example returns the name of the first selected instance that is deployed, for a next
-// command.
-func (s *several) example() string {
-	if all, err := record.Load(s.dir); err == nil {
-		if list, _ := all.Select(s.only); len(list) > 0 {
-			return list[0].Name()
-		}
-	}
-	return "GROUP/INDEX"
 }
 
 // planOutput is how a plan is printed, and the files that it is also written to.
@@ -190,6 +184,9 @@ func (s *several) runPlan(shown planOutput) error {
 	s.shown, s.opts.Inputs.Generate = shown, document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
 		old, err := deployment.Load(s.dir, opts)
+		if err == nil {
+			err = s.useEarlier(ctx, &opts, old)
+		}
 		if err != nil {
 			return err
 		}
@@ -260,6 +257,9 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err == nil {
 		err = s.command().Await(ctx, opts, old)
 	}
+	if err == nil {
+		err = s.useEarlier(ctx, &opts, old)
+	}
 	var gone []string
 	if err == nil {
 		gone, err = deployer.DeleteWorkers(ctx, opts)
@@ -284,7 +284,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 		if err := draft.Settle(); err != nil {
 			return err
 		}
-		return s.share(ctx, opts, draft.Record)
+		return s.keep(ctx, opts, draft, p)
 	}
 	if p.Count(deployment.Change)+p.Count(deployment.Delete) > 0 {
 		if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
@@ -294,9 +294,19 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err := s.beginRecreate(ctx, draft.Record); err != nil {
 		return err
 	}
+	if s.goesBack != nil {
+		draft.Record.Run = s.goesBack
+	}
 	if err := s.run(ctx, opts, draft, p); err != nil {
 		return err
 	}
+	return s.keep(ctx, opts, draft, p)
+}
+
+// keep keeps the inputs of the deploy, and records the links that the deployment shares, after
+// all instances were deployed.
+func (s *several) keep(ctx context.Context, opts deployer.Options, draft *deployment.Draft, p *deployment.Plan) error {
+	deployment.KeepInputs(ctx, opts, draft, p)
 	return s.share(ctx, opts, draft.Record)
 }
 
@@ -421,7 +431,7 @@ func (s *several) delete() error {
 			err = instances.DeleteKept(ctx, opts, old)
 		}
 		if err == nil && len(old.Instances) == 0 {
-			err = deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir)
+			err = errors.Join(deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir), deployer.ForgetInputs(ctx, opts, s.dir))
 		}
 		return err
 	})

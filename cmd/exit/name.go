@@ -36,7 +36,7 @@ func Name(err error) string {
 func Names() []string {
 	return strings.Fields(`
 		interrupted stopped-at-once defect disk-full
-		previous-put-back no-way-back protected needs-yes plan-outdated plan-format
+		previous-put-back no-way-back version-not-deployable release-changed protected needs-yes plan-outdated plan-format
 		vm-unrecorded vm-none disk-gone disk-shrinks disk-second disk-zone
 		state-missing state-unwritable state-foreign state-exchanged fleet-locked state-locked state-lock-lost state-unsent state-conflict state-proof state-moved state-owns newer-version
 		jobs-not-running jobs-lost health-check script-failed package-compile compile-apart compile-local compile-export agent-settings agent-foreign agent-busy

@@ -80,7 +80,8 @@ func newStateTrust(c *cli.Console) *cobra.Command {
 document without a signature, as earlier versions wrote it, with a wrong one, or older
 than one that this machine has seen. It also shows a state key that has changed. It
 asks, and then this machine trusts the key and signs the doubtful documents unchanged.
-A doubtful kept.json.age or links.json.age is removed: the next deploy makes it again.
+A doubtful kept.json.age, links.json.age or inputs.json.age is removed: the next deploy
+makes it again.
 
 Anybody who can write to the store can have changed it: compare the state with the
 cloud, and the fingerprint with that of a colleague.`,

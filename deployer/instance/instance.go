@@ -42,6 +42,9 @@ type Options struct {
 	// Deployment is the manifest with several instances, if it was read already; nil: it
 	// was not. Several runs may share it.
 	Deployment *manifest.Deployment
+	// Repeats are the inputs of an earlier deploy from which this one is made; nil: those of the
+	// manifest and its files.
+	Repeats *kept.Deploy
 	// AdoptFrom is the path of the manifest from which another tool created the VM;
 	// empty: not given.
 	AdoptFrom string

@@ -56,7 +56,7 @@ func (e *NewerError) Name() string { return "newer-version" }
 // Check returns a *NewerError if a newer version of bootstrap has written files in the
 // folder: this version would lose their unknown keys.
 func (f Folder) Check() error {
-	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, eventsFile, errandsFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
+	for _, name := range []string{agentFile, deploymentFile, secondDiskFile, timesFile, timelineFile, eventsFile, errandsFile, inputsFile, filepath.Join("applied", whichFile), filepath.Join("applied", filepath.Base(f.appliedDir(Current)), appliedFile)} {
 		path := filepath.Join(f.dir, name)
 		data, err := regular.Read(path)
 		if err != nil {
@@ -82,6 +82,10 @@ func (f Folder) write(name string, v any) error {
 	if err != nil {
 		return err
 	}
+	return f.writeBytes(name, data)
+}
+
+func (f Folder) writeBytes(name string, data []byte) error {
 	path := filepath.Join(f.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the deployment: %w", err)
@@ -105,7 +109,7 @@ func withFormat(v any) ([]byte, error) {
 
 // RemoveStale removes temporary files that interrupted writes left behind.
 func (f Folder) RemoveStale() {
-	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile, eventsFile, errandsFile} {
+	for _, name := range []string{agentFile, deploymentFile, timesFile, timelineFile, eventsFile, errandsFile, inputsFile} {
 		atomicfile.RemoveStale(filepath.Join(f.dir, name))
 	}
 }

@@ -32,7 +32,7 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 			old.warn(t.RemoveKept(ctx))
 		}
 		if !t.LocksDeployment() {
-			old.warn(t.RemoveLinks(ctx))
+			old.warn(t.RemoveShared(ctx))
 		}
 	} else {
 		old.moved = true
@@ -168,7 +168,7 @@ func (old *Store) bringSealed(ctx context.Context, to Options, returns bool) err
 	if to.Team != nil {
 		err := t.CopyKept(ctx, to.Team)
 		if err == nil && !t.LocksDeployment() {
-			err = errors.Join(t.CopyLinks(ctx, to.Team), t.CopyVars(ctx, to.Team, returns))
+			err = errors.Join(t.CopyShared(ctx, to.Team), t.CopyVars(ctx, to.Team, returns))
 		}
 		old.broughtKept = err == nil
 		return err

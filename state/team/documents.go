@@ -106,6 +106,7 @@ var kinds = []kind{
 	{name: varsName, scope: whole, sealed: true},
 	{name: keptName, scope: whole | ofOne, sealed: true, remade: true, removed: true},
 	{name: linksName, scope: whole, sealed: true, remade: true},
+	{name: inputsName, scope: whole, sealed: true, remade: true},
 	{name: workersName, scope: whole, parts: workersIn},
 	{name: historyName, scope: everyPart, documents: versionsIn},
 	{name: historyFolder, scope: everyPart, fixed: true},

@@ -1,6 +1,9 @@
 package team
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // linksName is the document with the links that the deployment shares with others. It is
 // encrypted, because it has secrets, and belongs to the whole store: a deployment may grow
@@ -30,34 +33,61 @@ func (s *Store) LinksOfOther(ctx context.Context) ([]byte, error) {
 // SaveLinks replaces the encrypted links that the deployment shares. This run must hold the
 // lock of the deployment.
 func (c *Copy) SaveLinks(ctx context.Context, sealed []byte) error {
-	s := c.locked()
-	d, err := s.raw(ctx, linksName)
-	if err != nil {
-		return err
-	}
-	_, err = s.save(ctx, linksName, sealed, d.Version)
-	return err
+	return c.saveWhole(ctx, linksName, sealed)
 }
 
 // RemoveLinks removes the links that the deployment shares, if there are any. This run must
 // hold the lock of the deployment.
-func (c *Copy) RemoveLinks(ctx context.Context) error {
+func (c *Copy) RemoveLinks(ctx context.Context) error { return c.removeWhole(ctx, linksName) }
+
+// saveWhole replaces a document of the whole store.
+func (c *Copy) saveWhole(ctx context.Context, name string, data []byte) error {
 	s := c.locked()
-	d, err := s.raw(ctx, linksName)
+	d, err := s.raw(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = s.save(ctx, name, data, d.Version)
+	return err
+}
+
+// removeWhole removes a document of the whole store, if there is one.
+func (c *Copy) removeWhole(ctx context.Context, name string) error {
+	s := c.locked()
+	d, err := s.raw(ctx, name)
 	if err != nil || d.Version == "" {
 		return err
 	}
-	return s.removeNow(ctx, linksName)
+	return s.removeNow(ctx, name)
 }
 
-// CopyLinks copies the links that the deployment shares to another store, encrypted as they
-// are. This run must hold the lock of that deployment.
-func (c *Copy) CopyLinks(ctx context.Context, to *Copy) error {
-	data, err := c.Links(ctx)
-	if err == nil && data != nil {
-		err = to.SaveLinks(ctx, data)
+// shared calls do for each encrypted document of the whole store that a deploy makes again:
+// the links that the deployment shares, and the inputs of its deploys.
+func shared(do func(name string) error) error {
+	var errs []error
+	for _, k := range kinds {
+		if k.scope == whole && k.remade {
+			errs = append(errs, do(k.name))
+		}
 	}
-	return err
+	return errors.Join(errs...)
+}
+
+// CopyShared copies the links and inputs of the deployment to another store, encrypted as
+// they are. This run must hold the lock of that deployment.
+func (c *Copy) CopyShared(ctx context.Context, to *Copy) error {
+	return shared(func(name string) error {
+		d, err := c.load(ctx, name)
+		if err == nil && d.Version != "" {
+			err = to.saveWhole(ctx, name, d.Data)
+		}
+		return err
+	})
+}
+
+// RemoveShared removes the links and inputs of the deployment. This run must hold its lock.
+func (c *Copy) RemoveShared(ctx context.Context) error {
+	return shared(func(name string) error { return c.removeWhole(ctx, name) })
 }
 
 // LocksDeployment reports whether this run holds the lock of a deployment with several

@@ -1,0 +1,219 @@
+package deployer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"bootstrap/artifact"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployer/kept"
+	"bootstrap/deployer/report"
+	deployed "bootstrap/deployment/record"
+	"bootstrap/internal/failure"
+	"bootstrap/manifest"
+	"bootstrap/manifest/document"
+	"bootstrap/state"
+	"bootstrap/state/file"
+)
+
+// Again makes the options those of a deploy that is made from the inputs of an earlier one.
+// name is the earlier one in messages.
+func (o *Options) Again(in kept.Deploy, name string) {
+	in.Manifest.Name = name
+	o.Repeats, o.Inputs.Recorded = &in, in.Manifest
+}
+
+// ReadInputs reads the inputs of the last deploys of a deployment: those that this machine
+// has made, and those in the store of its state.
+func ReadInputs(ctx context.Context, opts Options) (kept.Deploys, error) {
+	in, err := inputsFolder(opts)
+	if err != nil {
+		return nil, err
+	}
+	all, err := in.Inputs()
+	if err != nil || opts.Team == nil {
+		return all, err
+	}
+	return withStored(ctx, newRun(opts).t.Shared, all)
+}
+
+// withStored adds the inputs that the store has.
+func withStored(ctx context.Context, sh *instance.Shared, all kept.Deploys) (kept.Deploys, error) {
+	text, err := sh.ReadInputs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := kept.ParseInputs(text)
+	return all.With(stored...), err
+}
+
+// inputsFolder returns the folder of this machine for the inputs of a deployment.
+func inputsFolder(opts Options) (kept.Folder, error) {
+	if dir := opts.RecordFolder(); deployed.Exists(dir) {
+		return kept.OfSeveral(opts.Home, dir), nil
+	}
+	path, err := file.Path(opts.Manifest, opts.StateFile)
+	if err != nil {
+		return kept.Folder{}, err
+	}
+	st, found, err := file.Read(path, opts.Home)
+	if err != nil || !found {
+		return kept.At(filepath.Join(opts.Home, "none")), err
+	}
+	return kept.At(filepath.Join(opts.Home, st.InstallationID)), nil
+}
+
+// KeepInputs keeps the inputs of a deploy of several instances that has succeeded. states are
+// those of all instances, and contents the releases that they use.
+func KeepInputs(ctx context.Context, opts Options, d *manifest.Deployment, states []state.State, contents []kept.Release) error {
+	in, err := inputsFolder(opts)
+	if err != nil {
+		return err
+	}
+	t := newRun(opts).t
+	k := keeping{folder: in, shared: t.Shared, out: t.Out, team: opts.Team != nil, readers: d.Common.StoreReaders}
+	return k.keep(ctx, states, contents, d.Record)
+}
+
+// keepInputs keeps the inputs of a deploy of the only instance that has succeeded. If that
+// fails, the deploy cannot be repeated with --version.
+func (r *run) keepInputs(ctx context.Context) {
+	if r.t.From.Of != nil { // The run of all instances keeps them.
+		return
+	}
+	m := r.in.Manifest
+	k := keeping{folder: r.t.Folder(), shared: r.t.Shared, out: r.t.Out, team: r.t.From.Team != nil, readers: m.StoreReaders}
+	if err := k.keep(ctx, []state.State{r.t.State.Get()}, contentsOf(r.artifacts.Releases), m.Record); err != nil {
+		r.t.Out.Warning(fmt.Sprintf("%v; deploy --version cannot make this deploy again", err))
+	}
+}
+
+// keeping is where the inputs of deploys are kept.
+type keeping struct {
+	folder  kept.Folder
+	shared  *instance.Shared
+	out     *report.Output
+	team    bool     // true: the state is in the store of a team, which gets them, too
+	readers []string // recipients of the vars store; nil: it is not encrypted
+}
+
+// keep adds a deploy to those on this machine and in the store, unless it is there.
+func (k keeping) keep(ctx context.Context, states []state.State, contents []kept.Release, record func() (*document.Recorded, error)) error {
+	next := kept.Deploy{Key: kept.Key(states), Written: time.Now().UTC().Truncate(time.Second), Releases: contents}
+	if next.Key == "" {
+		return nil
+	}
+	var err error
+	if next.Manifest, err = record(); err != nil {
+		return err
+	}
+	all, err := k.folder.Inputs()
+	if err != nil {
+		return err
+	}
+	if old, found := all.Find(next.Key); found && old.Same(next) {
+		return nil
+	}
+	if k.team {
+		if all, err = withStored(ctx, k.shared, all); err != nil {
+			return err
+		}
+	}
+	all = all.With(next)
+	if err := k.folder.SetInputs(all); err != nil || !k.team {
+		return err
+	}
+	text, err := all.Encode()
+	if err != nil {
+		return err
+	}
+	sent, err := k.shared.SendInputs(ctx, text, k.readers)
+	if err == nil && !sent {
+		k.out.Info("Only this machine can deploy this version again, with deploy --version: the store has no recipients for whom its values are encrypted")
+	}
+	return err
+}
+
+// ForgetInputs removes the inputs of the deploys of a deployment that was deleted. dir is the
+// folder of its record, if it had several instances.
+func ForgetInputs(ctx context.Context, opts Options, dir string) error {
+	if opts.Team != nil {
+		if err := opts.Team.RemoveInputs(ctx); err != nil {
+			return err
+		}
+	}
+	return kept.OfSeveral(opts.Home, dir).ForgetInputs()
+}
+
+// contentsOf returns the contents of releases.
+func contentsOf(releases map[string]*artifact.Release) []kept.Release {
+	var list []kept.Release
+	for _, rel := range releases {
+		of := kept.Release{Name: rel.Name, Version: rel.Version, Parts: map[string]string{}}
+		for _, job := range rel.Jobs {
+			of.Parts["job "+job.Name] = job.Fingerprint
+		}
+		for _, p := range rel.Packages {
+			of.Parts["package "+p.Name] = p.Fingerprint
+		}
+		list = append(list, of)
+	}
+	slices.SortFunc(list, func(a, b kept.Release) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// ReleaseChangedError says that the content of a release is another one than that of the
+// deploy that is to be repeated.
+type ReleaseChangedError struct {
+	Release, URL string
+	Part         string // such as "job web"
+	Of           string // the deploy that is to be repeated
+}
+
+func (e *ReleaseChangedError) Error() string {
+	return fmt.Sprintf("cannot deploy %s again: the release %s at %s has changed since: its %s is another one; nothing was changed", e.Of, e.Release, e.URL, e.Part)
+}
+
+func (e *ReleaseChangedError) Name() string { return "release-changed" }
+
+func (e *ReleaseChangedError) ExitCode() failure.Code { return failure.Moved }
+
+func (e *ReleaseChangedError) Hint() string {
+	return "put back the release as it was, for example from git, and run the same command again; or deploy the manifest as it is now"
+}
+
+// refuseChanged returns a *ReleaseChangedError if a release does not have the content that it
+// had in the deploy that is repeated.
+func (r *run) refuseChanged(a *instance.Artifacts) error {
+	was := r.t.From.Repeats
+	if was == nil {
+		return nil
+	}
+	now := contentsOf(a.Releases)
+	for _, old := range was.Releases {
+		i := slices.IndexFunc(now, func(of kept.Release) bool { return of.Name == old.Name })
+		if i < 0 {
+			continue
+		}
+		for _, part := range slices.Sorted(maps.Keys(now[i].Parts)) {
+			if had, has := old.Parts[part]; has && had != now[i].Parts[part] {
+				return &ReleaseChangedError{Release: old.Name, URL: r.urlOf(old.Name), Part: part, Of: was.Manifest.Name}
+			}
+		}
+	}
+	return nil
+}
+
+// urlOf returns the URL of a release of the manifest.
+func (r *run) urlOf(release string) string {
+	i := slices.IndexFunc(r.in.Manifest.Releases, func(of manifest.Release) bool { return of.Name == release })
+	if i < 0 {
+		return ""
+	}
+	return r.in.Manifest.Releases[i].URL
+}

@@ -1,0 +1,166 @@
+package kept
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"bootstrap/internal/regular"
+	"bootstrap/manifest/document"
+	"bootstrap/state"
+)
+
+// inputsFile has the inputs of the last deploys, with their secrets.
+const inputsFile = "inputs.json"
+
+// mostInputs is how many deploys have their inputs kept, and mostInputBytes limits the size of
+// all: older ones are removed.
+const (
+	mostInputs     = 20
+	mostInputBytes = 16 << 20
+)
+
+// Deploy is a deploy that has succeeded, and what it was made from: another deploy can be made
+// from that.
+type Deploy struct {
+	// Key identifies what it has made: Key of the states after it.
+	Key      string             `json:"key"`
+	Written  time.Time          `json:"written"`
+	Manifest *document.Recorded `json:"manifest"`
+	Releases []Release          `json:"releases,omitempty"` // in the order of their names
+}
+
+// Release is the content of a release.
+type Release struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Parts are the fingerprints of jobs and packages that the deploy has used, by names such as "job
+	// web".
+	Parts map[string]string `json:"parts"`
+}
+
+// Same reports whether a deploy of both makes the same.
+func (in Deploy) Same(other Deploy) bool {
+	return reflect.DeepEqual(in.Releases, other.Releases) && in.Manifest != nil && other.Manifest != nil &&
+		in.Manifest.Document == other.Manifest.Document && reflect.DeepEqual(in.Manifest.Values, other.Manifest.Values) && reflect.DeepEqual(in.Manifest.Found, other.Manifest.Found)
+}
+
+// Deploys are the last deploys, the newest first.
+type Deploys []Deploy
+
+// allInputs is the form in which they are kept.
+type allInputs struct {
+	Inputs Deploys `json:"inputs"`
+}
+
+// ParseInputs reads what Encode returns; nil data has none.
+func ParseInputs(data []byte) (Deploys, error) {
+	if data == nil {
+		return nil, nil
+	}
+	var head struct{ Format int }
+	var all allInputs
+	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &all)); err != nil {
+		return nil, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+	}
+	if head.Format > Format {
+		return nil, &NewerError{Path: "the inputs of earlier deploys", Format: head.Format}
+	}
+	return slices.DeleteFunc(all.Inputs, func(in Deploy) bool { return in.Manifest == nil }), nil
+}
+
+// Encode returns the inputs in the form that is kept, without the oldest if they are too many.
+func (all Deploys) Encode() ([]byte, error) {
+	all = all[:min(len(all), mostInputs)]
+	for {
+		data, err := withFormat(allInputs{all})
+		if err != nil || len(data) <= mostInputBytes || len(all) <= 1 {
+			return data, err
+		}
+		all = all[:len(all)-1]
+	}
+}
+
+// Find returns the inputs with the key.
+func (all Deploys) Find(key string) (in Deploy, found bool) {
+	i := slices.IndexFunc(all, func(in Deploy) bool { return key != "" && in.Key == key })
+	if i < 0 {
+		return Deploy{}, false
+	}
+	return all[i], true
+}
+
+// With returns the inputs together with others, the newest first. Of those with the same key,
+// the newest one is in it.
+func (all Deploys) With(others ...Deploy) Deploys {
+	list := slices.Concat(Deploys(others), all)
+	slices.SortStableFunc(list, func(a, b Deploy) int { return b.Written.Compare(a.Written) })
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(in Deploy) bool {
+		had := seen[in.Key]
+		seen[in.Key] = true
+		return had
+	})
+}
+
+// Inputs returns the inputs of the last deploys.
+func (f Folder) Inputs() (Deploys, error) {
+	data, err := regular.Read(filepath.Join(f.dir, inputsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+	}
+	return ParseInputs(data)
+}
+
+// SetInputs replaces the inputs of the last deploys.
+func (f Folder) SetInputs(all Deploys) error {
+	data, err := all.Encode()
+	if err != nil {
+		return err
+	}
+	return f.writeBytes(inputsFile, data)
+}
+
+// ForgetInputs removes the inputs of all deploys.
+func (f Folder) ForgetInputs() error {
+	err := os.Remove(filepath.Join(f.dir, inputsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the kept inputs of earlier deploys: %w", err)
+	}
+	return nil
+}
+
+// Key identifies what a deploy has made by the states of all instances after it; empty: the
+// deploy of one has not finished. Commands that change nothing that is deployed, such as stop
+// and start, do not change it.
+func Key(states []state.State) string {
+	var parts []string
+	for _, st := range states {
+		if st.CurrentManifestSHA == "" {
+			return ""
+		}
+		applied, err := json.Marshal(st.Own.Applied) // which sorts the keys
+		if err != nil {
+			return ""
+		}
+		parts = append(parts, st.InstallationID+" "+st.CurrentManifestSHA+" "+string(applied))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:16])
+}
