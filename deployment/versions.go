@@ -97,7 +97,7 @@ func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *recor
 	if err != nil {
 		return nil, err
 	}
-	v := versions.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Only: now.Only}
+	v := versions.Version{Serial: now.Serial, Written: now.Written, By: now.By, Command: now.Command, Record: now.Record.Serial, Only: now.Only}
 	docs := versions.Documents{versions.Manifest: vs.manifest(now)}
 	if how.docs != nil {
 		docs = maps.Clone(how.docs)

@@ -62,8 +62,11 @@ func (e *StrayStateError) Hint() string {
 		version = fmt.Sprint(e.Version)
 	}
 	back := `put its own state back: "bootstrap state backups MANIFEST" lists the kept versions of all states, and "bootstrap state restore MANIFEST ` + version + `" restores one`
-	if e.Link {
+	switch {
+	case e.Link:
 		back = "remove the link; " + back
+	case e.Stored:
+		back = `"bootstrap state pull MANIFEST" discards what only this machine has; if the store has it, ` + back
 	}
 	return back
 }

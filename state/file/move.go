@@ -11,6 +11,7 @@ import (
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state"
+	"bootstrap/state/team"
 )
 
 // Move copies a state to another place, which must not have one, and leaves a marker in
@@ -125,6 +126,15 @@ func (old *Store) put(ctx context.Context, path, name string, opts Options) erro
 	}
 	have, err := readWhole(s.path)
 	to, moved := errors.AsType[*state.MovedError](decodes(have))
+	newest := s.newest // maybe of a deployment that was deleted there
+	if err == nil && !moved {
+		newest = team.SerialOf(s.path, have) - 1
+	}
+	raised, wrong := team.Raise(s.path, data, newest)
+	if wrong != nil {
+		return fmt.Errorf("cannot move the deployment state to %s: %w", name, wrong)
+	}
+	data = raised
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

@@ -327,6 +327,7 @@ func (s *Store) Update(change func(*state.State) error) error {
 	var refused error
 	next, err := s.current.Change(func(st *state.State) error {
 		refused = change(st)
+		st.Own.Serial = max(st.Own.Serial, s.newest) // A person may have trusted an old one.
 		return refused
 	})
 	if refused != nil {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -243,13 +244,13 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err != nil || !unsent {
 		return false, err
 	}
-	if !t.IsRecord() {
-		if s.loaded, err = load(s.path, Options{}); err != nil {
+	if force {
+		if err := s.overwrite(ctx); err != nil {
 			return false, err
 		}
 	}
-	if force {
-		if err := t.Overwrite(ctx); err != nil {
+	if !t.IsRecord() {
+		if s.loaded, err = load(s.path, Options{}); err != nil {
 			return false, err
 		}
 	}
@@ -258,6 +259,28 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	}
 	s.written = !t.IsRecord()
 	return true, nil
+}
+
+// overwrite makes this machine's copy replace any version in the store. It gets a serial number
+// above those of the history: other machines would take it for an old one.
+func (s *Store) overwrite(ctx context.Context) error {
+	t := s.opts.Team
+	newest, err := t.Newest(ctx)
+	if _, doubt := errors.AsType[*team.ProofError](err); err != nil && !doubt { // The history may be forged, too.
+		return err
+	}
+	data, err := readWhole(s.path)
+	if err != nil {
+		return err
+	}
+	raised, err := team.Raise(s.path, data, newest)
+	if err == nil && !bytes.Equal(raised, data) {
+		err = s.write(raised)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the deployment state %s: %w", s.path, err)
+	}
+	return t.Overwrite(ctx)
 }
 
 // Pull copies the state from the store. It keeps changes that were not sent as a backup.

@@ -186,6 +186,7 @@ const (
 	OtherKey   Doubt = "other key"   // it is signed with a key that this machine does not trust
 	Forged     Doubt = "forged"      // the proof does not fit the document
 	Older      Doubt = "older"       // this machine has seen a newer version
+	Behind     Doubt = "behind"      // the history of the store has a newer version
 	NotGiven   Doubt = "not given"   // the key of the store is not the given one
 	Unvouched  Doubt = "unvouched"   // only the store itself vouches for its key
 )
@@ -196,7 +197,7 @@ type ProofError struct {
 	Document        string
 	Why             Doubt
 	Trusted, Found  string // fingerprints, or ids of keys
-	Is, Seen        uint64 // generations
+	Is, Seen        uint64 // generations; of a document that is behind, serial numbers
 }
 
 func (e *ProofError) Error() string {
@@ -214,6 +215,8 @@ func (e *ProofError) Error() string {
 		return fmt.Sprintf("%s: only the store itself vouches for its state key %s, and anybody who may write there could have put it there", what, e.Found)
 	case Older:
 		return fmt.Sprintf("%s: it is of %s, and this machine has seen the one of %s: somebody has put an old one back", what, at(e.Is), at(e.Seen))
+	case Behind:
+		return fmt.Sprintf("%s: it has the serial number %d, and the history of the store has number %d: somebody has put an old one back", what, e.Is, e.Seen)
 	}
 	return what + ": its proof is not that of this document. Somebody without the state key has changed, shortened or exchanged it"
 }

@@ -245,6 +245,7 @@ func testRenewedKey(t *testing.T, address string) {
 	if _, err := anna.open(address, "").Load(t.Context()); !isDoubt(err, team.OtherKey) {
 		t.Errorf("the old key: %v", err)
 	}
+	put(t, b, "history.json", team.Sign(key, "history.json", 1<<50, "anna@here", []byte("{}")))
 	if _, err := newPerson(t, "ci").open(address, old).Load(t.Context()); err != nil {
 		t.Errorf("the test signs nothing that is believed: %v", err)
 	}

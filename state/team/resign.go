@@ -145,7 +145,7 @@ func (s *Store) Examine(ctx context.Context) (*Examined, error) {
 }
 
 func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
-	return walk(func(name string, k kind) ([]byte, error) {
+	err := walk(func(name string, k kind) ([]byte, error) {
 		if k.unsigned {
 			return nil, nil
 		}
@@ -161,12 +161,16 @@ func (s *Store) examine(ctx context.Context, e *Examined, judge *trust) error {
 		e.Documents = append(e.Documents, seen)
 		return seen.Content, nil
 	})
+	if err != nil {
+		return err
+	}
+	return e.findBehind(judge)
 }
 
 // Trust makes this machine trust the key and the examined documents. It signs doubtful
-// documents unchanged, except those that are encrypted for machines, which the person has
-// not seen: it removes the record for machines and the links for other deployments. If any
-// document is doubtful, this run must hold the lease.
+// documents unchanged, but a state that is older than its history gets a serial number above
+// it. It removes those that are encrypted for machines, which the person has not seen, and
+// that a deploy makes again. If any document is doubtful, this run must hold the lease.
 func (s *Store) Trust(ctx context.Context, e *Examined) error {
 	t := s.trust
 	t.key, t.former, t.first, t.ready = &e.key, nil, false, true
@@ -191,6 +195,11 @@ func (s *Store) Trust(ctx context.Context, e *Examined) error {
 			}
 		case d.Remade:
 			err = s.removeNow(ctx, d.Name)
+		case d.Doubt.Why == Behind:
+			var content []byte
+			if content, err = Raise(d.Name, d.Content, int(d.Doubt.Seen)); err == nil {
+				_, err = s.save(ctx, d.Name, content, d.version)
+			}
 		default:
 			_, err = s.save(ctx, d.Name, d.Content, d.version)
 		}

@@ -166,13 +166,35 @@ func (s *Store) Load(ctx context.Context) (Document, error) {
 }
 
 // load reads a document that need not exist. The error is a *ProofError if its proof is
-// not valid.
+// not valid, or if it is a state or record that is older than its history. Another run may
+// write both in the meantime: then it reads the document again.
 func (s *Store) load(ctx context.Context, name string) (Document, error) {
-	d, err := s.raw(ctx, name)
-	if err == nil && d.Version != "" {
-		d.Data, err = s.trust.check(ctx, s.full(name), d.Data)
+	refused := Document{}
+	for {
+		d, err := s.raw(ctx, name)
+		if err != nil || d.Version == "" {
+			return d, err
+		}
+		content, p, err := s.trust.check(ctx, s.full(name), d.Data)
+		if err != nil {
+			return Document{}, err
+		}
+		if name == stateName && p.generation > s.trust.pin.Seen[s.full(name)] {
+			old, err := s.behind(ctx, content)
+			if err == nil && old != nil && d.Version != refused.Version {
+				refused = d
+				continue
+			}
+			if old != nil {
+				err = old
+			}
+			if err != nil {
+				return Document{}, err
+			}
+		}
+		d.Data = content
+		return d, s.trust.saw(ctx, s.full(name), p)
 	}
-	return d, err
 }
 
 // raw reads a document that need not exist, without any check.

@@ -56,7 +56,7 @@ func TestStores(t *testing.T) {
 		"end of the lease": testLeaseEnds, "renewal": testRenewal, "dead holder": testDeadHolder, "break": testBreak,
 		"damaged lease": testDamagedLease,
 		"history":       testHistory, "probe": testProbe, "copy": testCopy, "dead connections": testDeadConnections,
-		"sleep": testSleep, "proofs": testProofs, "renewed key": testRenewedKey, "trust": testTrust,
+		"sleep": testSleep, "proofs": testProofs, "renewed key": testRenewedKey, "trust": testTrust, "behind": testBehind,
 	}
 	for name, start := range places {
 		t.Run(name, func(t *testing.T) {

@@ -79,17 +79,17 @@ func (t *trust) doubt(name string, e ProofError) *ProofError {
 	return &e
 }
 
-// check returns the content of a document with a valid proof. Otherwise the error is a
-// *ProofError.
-func (t *trust) check(ctx context.Context, name string, data []byte) ([]byte, error) {
+// check returns the content and the proof of a document with a valid proof, for saw. Otherwise
+// the error is a *ProofError.
+func (t *trust) check(ctx context.Context, name string, data []byte) ([]byte, proof, error) {
 	if err := t.find(ctx); err != nil {
-		return nil, err
+		return nil, proof{}, err
 	}
 	p, content, doubt := t.judge(name, data)
 	if doubt != nil {
-		return nil, doubt
+		return nil, p, doubt
 	}
-	return content, t.saw(ctx, name, p)
+	return content, p, nil
 }
 
 // judge returns the proof and the content of a document, or why its proof is not valid.

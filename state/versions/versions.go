@@ -31,6 +31,9 @@ type Version struct {
 	Written time.Time `json:"written"` // UTC, by the clock of its writer
 	By      string    `json:"by"`      // user@host; empty: unknown
 	Command string    `json:"command"` // without the values of flags
+	// Record is the serial number of the record in the snapshot; 0: it has none, or an earlier
+	// program has written it.
+	Record int `json:"record_serial,omitempty"`
 	// Only lists resources of which a restore has made this version the only record.
 	Only []string `json:"only_here,omitempty"`
 	// Attached are the names of the documents besides the snapshot.
