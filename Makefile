@@ -65,7 +65,8 @@ test: image ## all tests, with the race detector; see .ci/test for flaky ones
 
 full: image ## all tests again and again, every kill and fault, and the fuzzers for minutes each
 	$(GO) test -race -count=3 -timeout 90m ./...
-	CRASH=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 DEPLOYMENT=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestDeploymentCrash|TestErrandCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos|TestDeploymentChaos|TestWorkersChaos' ./e2e
+	PLACES=all $(GO) test -count=1 -v -timeout 2h ./state/places
+	CRASH=all REMOVED=all MATRIX=300 SOAK=200 ROTATE=60 FLEET=600 DEPLOYMENT=600 $(GO) test -count=1 -v -timeout 12h -run 'TestCrash|TestRemoved|TestDeploymentCrash|TestErrandCrash|TestFaults|TestPlanIsWhatIsDone|TestDowntime|TestSoak|TestRotateRandom|TestFleetChaos|TestDeploymentChaos|TestWorkersChaos' ./e2e
 	$(MAKE) fuzz FUZZTIME=2m
 	$(MAKE) check-image CHECK=-profile
 
