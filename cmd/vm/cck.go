@@ -138,10 +138,11 @@ type inspected struct {
 // inspections is the number of instances that are looked at at the same time: each has a CPI.
 const inspections = 8
 
-// lookAtAll looks at the selected instances. One that cannot be inspected is a problem.
+// lookAtAll looks at the selected instances. One that cannot be inspected is a problem, unless
+// a document of the store is not believed: then the error says so.
 func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts deployer.Options) ([]inspected, error) {
 	each := make([]inspected, len(several.List))
-	left := make([]string, len(several.List))
+	left, doubts := make([]string, len(several.List)), make([]error, len(several.List))
 	err := guard.Each(ctx, inspections, len(each), func(i int) {
 		one, err := several.Options(opts, i)
 		if err == nil {
@@ -151,6 +152,9 @@ func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts 
 			each[i].opts = k.options(one) // reports only warnings, with the name of the instance
 			each[i].problems, err = deployer.Inspect(ctx, each[i].opts)
 			each[i].opts.Report = k.part(opts.Report)
+		}
+		if isDoubt(err) {
+			doubts[i] = fmt.Errorf("%s: %w", several.List[i].Name(), err)
 		}
 		if err != nil {
 			each[i].problems = append(each[i].problems, report.Problem{
@@ -164,6 +168,9 @@ func (k *cck) lookAtAll(ctx context.Context, several *instances.Selection, opts 
 	}
 	if ctx.Err() != nil {
 		return nil, cli.Stopped()
+	}
+	if err := errors.Join(doubts...); err != nil {
+		return nil, err
 	}
 	var looked []inspected
 	for i, why := range left {

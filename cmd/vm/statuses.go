@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"slices"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/exit"
@@ -11,6 +12,12 @@ import (
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/observe"
 )
+
+// isDoubt reports whether a document of a store is not believed.
+func isDoubt(err error) bool {
+	code, _ := exit.Judge(err)
+	return err != nil && code == exit.NotBelieved
+}
 
 // statusOfAll prints the states of several instances.
 func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, opts deployer.Options, ps, vitals bool) error {
@@ -44,6 +51,8 @@ func statusOfAll(ctx context.Context, c *cli.Console, of *instances.Selection, o
 	switch {
 	case all.Well:
 		return exit.Code(exit.Done)
+	case slices.ContainsFunc(errs, isDoubt):
+		return exit.Code(exit.NotBelieved)
 	case silent:
 		return exit.Code(exit.Agent)
 	}
