@@ -114,7 +114,7 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	if opts.Team == nil {
-		if err := owner.LookAtStates(filepath.Join(opts.RecordFolder(), record.FileName), opts.Manifest, c.Getenv); err != nil {
+		if err := c.LookAtStates(opts.RecordFolder(), opts.Manifest); err != nil {
 			return err
 		}
 	}
@@ -126,6 +126,17 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	err = run(ctx, opts)
 	c.KeepChanges(began, err)
 	return err
+}
+
+// LookAtStates refuses the states and the record of several instances in a folder, and their
+// versions, if another user has made them or may have changed them.
+func (c *Console) LookAtStates(dir, manifest string) error {
+	for _, folder := range []string{dir, record.VersionsIn(dir)} {
+		if err := owner.LookAtStates(filepath.Join(folder, record.FileName), manifest, c.Getenv); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkStates refuses states that are not those of the instances that the options select,

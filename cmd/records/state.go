@@ -49,8 +49,9 @@ type stateChoice struct {
 	wait time.Duration    // --lock-wait
 	one  instance.Options // --instance, for some of these commands
 	// selects is true if the command has --instance.
-	selects bool
-	all     bool // the command is about all instances without --instance
+	selects  bool
+	all      bool   // the command is about all instances without --instance
+	manifest string // set by split; empty: none was given
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -105,6 +106,7 @@ func (s *stateChoice) split(cmd *cobra.Command, args []string, min, max int) (pa
 	case len(others) > max:
 		return "", nil, cli.TooMany(cmd, args)
 	}
+	s.manifest = manifest
 	s.c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: manifest, StateFile: s.file, Instance: s.one.Instance}})
 	if team.IsAddress(s.file) { // The record of instances is in it.
 		s.one.Manifest = manifest
@@ -134,9 +136,21 @@ func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error)
 	return s.at(cmd.Context(), path)
 }
 
+// recordFolder returns the folder of the record of several instances, which need not exist. path is
+// that of the state.
+func (s *stateChoice) recordFolder(path string) string {
+	if s.one.Of != nil {
+		return s.one.Of.Record.Dir()
+	}
+	return record.DirOf("", path)
+}
+
 // at finds the state at a path or in a store, or that of the selected instance there.
 func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 	at, err := stateAt(ctx, s.c, path, s.wait)
+	if err == nil && at.opts.Team == nil {
+		err = s.c.LookAtStates(s.recordFolder(path), s.manifest)
+	}
 	if err != nil || at.opts.Team == nil || !s.selects {
 		s.one.OwnState(&at.opts)
 		return at, err
