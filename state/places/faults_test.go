@@ -34,6 +34,9 @@ func lostAnswers(t *testing.T, w *world) { eachRequest(t, w, lose) }
 // cutRequests is like lostAnswers, for requests that are not carried out.
 func cutRequests(t *testing.T, w *world) { eachRequest(t, w, cut) }
 
+// failedAnswers is like lostAnswers, for a server that answers that it has failed.
+func failedAnswers(t *testing.T, w *world) { eachRequest(t, w, fail) }
+
 func eachRequest(t *testing.T, w *world, what verdict) {
 	ann, bob := w.machine("ann"), w.machine("bob")
 	ann.deploy("vm-0") // the first run also checks the server, and fails if it cannot

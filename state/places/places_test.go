@@ -46,6 +46,7 @@ var cases = []conformance{
 	{name: "damaged lock", run: damagedLock},
 	{name: "kill at every request or write", run: killEverywhere},
 	{name: "lost answers", run: lostAnswers, without: noServer},
+	{name: "wrong answers", run: failedAnswers, without: onlyHTTP},
 	{name: "lost answer, then outage", run: lostThenDown, without: noServer},
 	{name: "cut requests", run: cutRequests, without: noServer},
 	{name: "outage", run: outage, without: noServer},

@@ -121,7 +121,7 @@ func relay(conn, up net.Conn, w *world) error {
 			continue
 		case cut:
 			return errKilled
-		case lose:
+		case lose, fail:
 			to = io.Discard
 		case slow:
 			time.Sleep(50 * time.Millisecond) // this is the fault

@@ -44,6 +44,7 @@ const (
 	cut                 // the connection ends before it is carried out
 	lose                // the connection ends after it was carried out
 	lie                 // answered like a success, and not carried out
+	fail                // carried out, and answered with an error that may pass
 	careless            // carried out without its conditions
 	slow                // carried out late
 )
@@ -143,6 +144,10 @@ func (w *world) serve(t *testing.T, good http.Handler, prefix string) string {
 		case lose:
 			good.ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
+		case fail:
+			good.ServeHTTP(httptest.NewRecorder(), r)
+			out.WriteHeader(http.StatusInternalServerError)
+			return
 		case lie:
 			if r.Method != http.MethodGet {
 				_, _ = io.Copy(io.Discard, r.Body)
