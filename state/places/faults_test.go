@@ -76,6 +76,9 @@ func outage(t *testing.T, w *world) {
 	s := ann.open()
 	ann.set(s, "vm-1")
 	w.faulty(func(request) verdict { return unavailable })
+	if err := s.Confirm(t.Context()); err != nil {
+		t.Errorf("an outage ends the lock: %v", err)
+	}
 	check(t, s.Update(toVM("vm-2")))
 	unsent, ok := errors.AsType[*file.UnsentError](s.Unsent())
 	if !ok || !strings.Contains(unsent.Error(), unsent.Path) {
