@@ -10,11 +10,13 @@ import (
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
+	"bootstrap/deployment"
 	"bootstrap/state/file"
 )
 
 func newStateRm(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c}
+	choice := stateChoice{c: c, all: true}
 	var force bool
 	var ask cli.Asking
 	cmd := &cobra.Command{
@@ -24,19 +26,26 @@ func newStateRm(c *cli.Console) *cobra.Command {
 records something or is damaged: then VM, disks and stemcells stay in the cloud
 without a record. On a terminal it asks first. The backups stay, and bootstrap state
 restore brings the file back. To delete what a state file records, use bootstrap
-delete.`,
+delete. Of several instances it removes the record and all states, with those of
+compilation VMs that a killed run has left, or with --instance one state.`,
 		Example: "  bootstrap state rm manifest.yml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.open(cmd, args)
 			if err != nil {
 				return err
 			}
-			if force {
-				if err := confirmForgotten(cmd.Context(), c, s, c.Confirm(ask)); err != nil {
+			many := false
+			if choice.one.Instance == "" {
+				if many, err = s.hasParts(cmd.Context()); err != nil {
 					return err
 				}
 			}
-			if err := file.Discard(cmd.Context(), s.path, force, s.opts); err != nil {
+			if many {
+				err = discardAll(cmd.Context(), s, force, c.Confirm(ask))
+			} else {
+				err = discardOne(cmd.Context(), s, force, c.Confirm(ask))
+			}
+			if err != nil {
 				return err
 			}
 			if c.JSON() {
@@ -59,8 +68,43 @@ type RemovedView struct {
 	Path string `json:"path"`
 }
 
+// hasParts reports whether the place has more than one state: those of several instances, or
+// of compilation VMs.
+func (s stateFile) hasParts(ctx context.Context) (bool, error) {
+	if s.hasRecord() {
+		return true, nil
+	}
+	count, err := instance.Options{Team: s.opts.Team, StateFile: s.path}.WorkersLeft(ctx)
+	return count > 0, err
+}
+
+// discardAll removes the record and the states of a deployment.
+func discardAll(ctx context.Context, s stateFile, force bool, confirm func(context.Context, deployer.Question) (bool, error)) error {
+	var agree func([]string) error
+	if force {
+		agree = func(owned []string) error {
+			if confirm == nil || len(owned) == 0 {
+				return nil
+			}
+			what := "all states in " + s.name + " are removed; these stay in the cloud without a record: " + strings.Join(owned, ", ")
+			return cli.Agreed(ctx, confirm, deployer.Question{What: []string{what}})
+		}
+	}
+	return deployment.Discard(ctx, s.place(), agree)
+}
+
+// discardOne removes one state.
+func discardOne(ctx context.Context, s stateFile, force bool, confirm func(context.Context, deployer.Question) (bool, error)) error {
+	if force {
+		if err := confirmForgotten(ctx, s, confirm); err != nil {
+			return err
+		}
+	}
+	return file.Discard(ctx, s.path, force, s.opts)
+}
+
 // confirmForgotten asks before the only record of a VM or disk is removed.
-func confirmForgotten(ctx context.Context, c *cli.Console, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
+func confirmForgotten(ctx context.Context, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
 	if confirm == nil {
 		return nil // the state need not be readable
 	}
