@@ -35,12 +35,9 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 		if !t.LocksDeployment() {
 			old.warn(t.RemoveShared(ctx))
 		}
-	} else {
-		old.moved = true
-		if toOpts.Team != nil {
-			old.warn(old.bringHistory(ctx, toOpts.Team))
-		}
 	}
+	old.moved = fromOpts.Team == nil
+	old.warn(old.bringHistory(ctx, to, name, toOpts))
 	return old.Unsent()
 }
 

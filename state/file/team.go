@@ -309,30 +309,52 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	return kept, t.Discard(ctx)
 }
 
-// bringHistory moves the backups of a moved file into the history of the store.
-func (s *Store) bringHistory(ctx context.Context, to *team.Copy) (err error) {
-	list := versionsOf(s.path, -1, nil, nil)
-	if len(list) == 0 {
-		return nil
+// bringHistory copies the versions of a moved state to its new place, and removes those of a
+// file. Versions that cannot be read stay.
+func (s *Store) bringHistory(ctx context.Context, to, name string, opts Options) (err error) {
+	var from, target versions.Archive = archiveOf(s.path, "", ""), archiveOf(to, "", "")
+	if s.opts.Team != nil {
+		if err := PullHistory(ctx, s.opts.Team); err != nil {
+			return err
+		}
+		from = s.opts.Team.Versions()
 	}
-	if _, err := to.Lock(ctx); err != nil {
+	there, err := lock(ctx, to, opts)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, to.Unlock(ctx)) }()
-	gone := goneList(s.readGone())
-	present := s.current.Resources()
-	for _, v := range list {
+	defer there.Close()
+	if opts.Team != nil {
+		if _, err := opts.Team.Lock(ctx); err != nil {
+			return err
+		}
+		target = opts.Team.Versions()
+	}
+	gone, present := goneList(s.readGone()), s.current.Resources()
+	damaged := map[int]error{}
+	for _, v := range versionsOf(s.path, -1, nil, nil) {
 		if v.Err != nil {
-			return v.Err
+			damaged[v.Serial] = v.Err
 		}
 		present = append(present, v.State.Resources()...)
 	}
 	present = slices.DeleteFunc(present, func(r string) bool { return slices.Contains(gone, r) })
-	from := s.archive()
-	if err := versions.Copy(ctx, from, to.Versions(), versions.Rules{Present: present, Gone: gone}); err != nil {
-		return fmt.Errorf("cannot send the backups of %s to %s: %w; they stay in %s", s.path, to.Place(), err, from.Dir)
+	rules := versions.Rules{Present: present, Gone: gone, Leave: func(v versions.Version, _ []byte) bool {
+		if damaged[v.Serial] != nil {
+			s.warn(fmt.Errorf("cannot move version %d of the deployment state to %s: %w; it stays", v.Serial, name, damaged[v.Serial]))
+		}
+		return damaged[v.Serial] != nil
+	}}
+	if err := versions.Copy(ctx, from, target, rules); err != nil {
+		return fmt.Errorf("cannot send the versions of %s to %s: %w; they stay in %s", s.path, name, err, backupDir(s.path))
 	}
-	return errors.Join(versions.Clear(ctx, from, nil), os.RemoveAll(from.Dir))
+	if s.opts.Team != nil {
+		return nil
+	}
+	if err := versions.Clear(ctx, from, slices.Collect(maps.Keys(damaged))); err != nil || len(damaged) > 0 {
+		return err
+	}
+	return os.RemoveAll(backupDir(s.path))
 }
 
 // isMoved reports whether the error is a *state.MovedError.

@@ -113,7 +113,7 @@ func Keep(ctx context.Context, a Archive, v Version, docs Documents, rules Rules
 		l.Gone = []string{} // It is known that nothing is gone.
 	}
 	_, has := l.Find(v.Serial)
-	if !has {
+	if v.Attached = nil; !has {
 		if l, err = add(ctx, a, l, v, docs); err != nil {
 			return err
 		}
@@ -137,9 +137,8 @@ func Keep(ctx context.Context, a Archive, v Version, docs Documents, rules Rules
 	return nil
 }
 
-// add writes the documents of a version and adds it to a list, which it returns.
+// add writes documents of a version and adds it to a list, which it returns.
 func add(ctx context.Context, a Archive, l List, v Version, docs Documents) (List, error) {
-	v.Attached = nil
 	for name, data := range docs {
 		if data == nil {
 			continue
@@ -148,10 +147,9 @@ func add(ctx context.Context, a Archive, l List, v Version, docs Documents) (Lis
 			return l, err
 		}
 		if name != Snapshot {
-			v.Attached = append(v.Attached, name)
+			v.Attached = union(v.Attached, []string{name})
 		}
 	}
-	slices.Sort(v.Attached)
 	l.Versions = append(slices.Clone(l.Versions), v)
 	slices.SortStableFunc(l.Versions, func(a, b Version) int { return b.Serial - a.Serial })
 	return l, nil
@@ -297,11 +295,10 @@ func remove(ctx context.Context, a Archive, v Version) error {
 // Copy copies the versions of an archive with their documents to another one that lacks them,
 // and the list of what is gone.
 func Copy(ctx context.Context, from, to Archive, rules Rules) error {
-	same := func(Version, Version) bool { return true }
-	return transfer(ctx, from, to, rules, same, func(v Version) (Documents, error) {
+	return transfer(ctx, from, to, rules, func(v Version, here *Version) (Version, Documents, error) {
 		docs, err := ReadAll(ctx, from, v)
 		if err != nil || rules.Leave != nil && rules.Leave(v, docs[Snapshot]) {
-			return nil, err
+			return v, nil, err
 		}
 		if inputs, has := docs[Inputs]; has {
 			delete(docs, Inputs)
@@ -309,7 +306,13 @@ func Copy(ctx context.Context, from, to Archive, rules Rules) error {
 				docs[Inputs], err = rules.Inputs(inputs)
 			}
 		}
-		return docs, err
+		if v.Attached = nil; here == nil {
+			return v, docs, err
+		}
+		for _, name := range append([]string{Snapshot}, here.Attached...) {
+			delete(docs, name)
+		}
+		return *here, docs, err
 	})
 }
 
@@ -317,13 +320,19 @@ func Copy(ctx context.Context, from, to Archive, rules Rules) error {
 // are read where they are. A copy that is not the version of that number is replaced: same
 // reports whether it is.
 func Pull(ctx context.Context, from Archive, to Folder, same func(there, here Version) bool) error {
-	return transfer(ctx, from, to, Rules{}, same, func(v Version) (Documents, error) {
+	return transfer(ctx, from, to, Rules{}, func(v Version, here *Version) (Version, Documents, error) {
+		if v.Attached = nil; here != nil && same(v, *here) {
+			v.Attached = here.Attached
+			return v, Documents{}, nil
+		}
 		data, err := from.Read(ctx, v.Serial, Snapshot)
-		return Documents{Snapshot: data}, err
+		return v, Documents{Snapshot: data}, err
 	})
 }
 
-func transfer(ctx context.Context, from, to Archive, rules Rules, same func(there, here Version) bool, read func(Version) (Documents, error)) error {
+// transfer copies versions. choose returns how the other archive describes a version, of which
+// it has here, and the documents that are written; nil: the version is left out.
+func transfer(ctx context.Context, from, to Archive, rules Rules, choose func(v Version, here *Version) (Version, Documents, error)) error {
 	l, err := from.List(ctx)
 	if err != nil {
 		return err
@@ -333,22 +342,18 @@ func transfer(ctx context.Context, from, to Archive, rules Rules, same func(ther
 		return err
 	}
 	for _, v := range slices.Backward(l.Versions) {
-		i := slices.IndexFunc(have.Versions, func(o Version) bool { return o.Serial == v.Serial })
-		if i >= 0 && same(v, have.Versions[i]) {
-			v.Attached = have.Versions[i].Attached
-			have.Versions[i] = v
-			continue
+		var here *Version
+		if found, has := have.Find(v.Serial); has {
+			here = &found
 		}
-		docs, err := read(v)
+		v, docs, err := choose(v, here)
 		if err != nil {
 			return err
 		}
 		if docs == nil {
 			continue
 		}
-		if i >= 0 {
-			have.Versions = slices.Delete(have.Versions, i, i+1)
-		}
+		have.Versions = slices.DeleteFunc(slices.Clone(have.Versions), func(o Version) bool { return o.Serial == v.Serial })
 		if have, err = add(ctx, to, have, v, docs); err != nil {
 			return err
 		}
