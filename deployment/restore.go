@@ -234,7 +234,7 @@ func (r *restore) stateName(in *record.Instance) string {
 // Without a present record, it reads the states that the version replaces.
 func (r *restore) lost() []string {
 	kept := map[string]bool{}
-	for _, st := range r.states() {
+	for _, st := range statesIn(r.version) {
 		for _, what := range st.Owned() {
 			kept[resourceOf(what)] = true
 		}
@@ -254,17 +254,6 @@ func (r *restore) lost() []string {
 		}
 	}
 	return lost
-}
-
-// states returns the states of the version by the ids of their instances.
-func (r *restore) states() map[string]state.State {
-	all := map[string]state.State{}
-	for id, data := range r.version.States {
-		if st, err := file.Parse(data); err == nil {
-			all[id] = st
-		}
-	}
-	return all
 }
 
 // resourceOf returns an item of state.Owned without its use: an orphaned disk of one version
@@ -311,7 +300,7 @@ func (r *restore) write(ctx context.Context) error {
 // deleted lists the resources of the version that were deleted since.
 func (r *restore) deleted() []string {
 	var list []string
-	states := r.states()
+	states := statesIn(r.version)
 	for _, in := range r.wanted {
 		st := states[in.ID]
 		gone := r.open[in.ID].Deleted()

@@ -1,7 +1,6 @@
 package records
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,13 +16,16 @@ import (
 
 func newStateDiff(c *cli.Console) *cobra.Command {
 	choice := stateChoice{c: c, all: true}
+	var raw bool
 	cmd := &cobra.Command{
 		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",
 		Short: "Show how two versions of the state differ",
-		Long: `Diff shows how the state differs from an earlier version, or two earlier versions from
-each other. Bootstrap state backups lists them. With --json, there is one object per
-line. With several instances, it compares the record and all states, or the state of
---instance.`,
+		Long: `Diff shows how the deployment differs from an earlier version, or two earlier versions
+from each other: VMs, disks, addresses, stemcells, releases, and values of the
+manifest. Of secrets, and of values that come from variables, it says only that they
+changed. Bootstrap state backups lists the versions. With --raw, it prints the paths and
+values of the state instead, as --json does with one object per line. With several
+instances, it compares the record and all states, or the state of --instance.`,
 		Example: "  bootstrap state diff manifest.yml 12\n  bootstrap state diff manifest.yml 12 15",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			most := 2
@@ -36,24 +38,32 @@ line. With several instances, it compares the record and all states, or the stat
 			if err != nil {
 				return err
 			}
-			before, after, err := versionsOf(cmd.Context(), place, serials)
+			list, err := place.Versions(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return printDifferences(c, before, after)
+			before, after, err := versionsOf(place, list, serials)
+			if err != nil {
+				return err
+			}
+			if raw || c.JSON() {
+				return printDifferences(c, before, after)
+			}
+			sides, err := place.Sides(cmd.Context(), list, before, after)
+			if err != nil {
+				return err
+			}
+			return printExplained(c, sides[0], sides[1])
 		},
 	}
 	choice.flags(cmd.Flags(), false)
 	choice.instanceFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the paths and values of the state, also digests")
 	return cmd
 }
 
 // versionsOf returns the versions with two numbers, or with one number and the present one.
-func versionsOf(ctx context.Context, place deployment.Place, serials []int) (before, after *record.Version, err error) {
-	list, err := place.Versions(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+func versionsOf(place deployment.Place, list []*record.Version, serials []int) (before, after *record.Version, err error) {
 	if before, err = place.Find(list, serials[0]); err != nil {
 		return nil, nil, err
 	}
@@ -63,6 +73,45 @@ func versionsOf(ctx context.Context, place deployment.Place, serials []int) (bef
 		after, err = place.Present()
 	}
 	return before, after, err
+}
+
+// printExplained prints how two versions differ, for people.
+func printExplained(c *cli.Console, before, after deployment.Side) error {
+	lines, err := deployment.Explain(before, after)
+	if err != nil {
+		return err
+	}
+	if len(lines) == 0 {
+		raw, err := deployment.Compare(before.Version, after.Version)
+		if err != nil {
+			return err
+		}
+		if lines = []string{"There is no difference"}; len(raw) > 0 {
+			lines = []string{"There is no difference that matters to you: --raw prints what the states record"}
+		}
+	}
+	c.Print(func(out *ui.Writer) {
+		fmt.Fprintf(out, "%s -> %s\n", headOf(before.Version), headOf(after.Version))
+		for _, line := range lines {
+			ui.Say(out, line)
+		}
+	})
+	return nil
+}
+
+// headOf describes a version on one line.
+func headOf(v *record.Version) string {
+	if v.Serial == 0 {
+		return "now"
+	}
+	parts := []string{fmt.Sprintf("version %d", v.Serial)}
+	var by []string
+	for _, part := range []string{v.By, v.Command, ui.Moment(v.Written)} {
+		if part != "" {
+			by = append(by, part)
+		}
+	}
+	return strings.Join(append(parts, "("+strings.Join(by, ", ")+")"), " ")
 }
 
 // DifferenceView is a value that two versions do not share, as --json prints it.
