@@ -35,16 +35,30 @@ func ReadInputs(ctx context.Context, opts Options) (kept.Deploys, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := in.Inputs()
+	all, _, err := in.Inputs()
 	if err != nil || opts.Team == nil {
 		return all, err
 	}
-	return withStored(ctx, newRun(opts).t.Shared, all)
+	return withStored(ctx, opts.Options, all)
+}
+
+// TakeInputs adds inputs to those that this machine has of a deployment, after its state was
+// moved.
+func TakeInputs(opts Options, more kept.Deploys) error {
+	in, err := inputsFolder(opts)
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	all, _, err := in.Inputs()
+	if err != nil {
+		return err
+	}
+	return in.SetInputs(all.With(more...), "")
 }
 
 // withStored adds the inputs that the store has.
-func withStored(ctx context.Context, sh *instance.Shared, all kept.Deploys) (kept.Deploys, error) {
-	text, err := sh.ReadInputs(ctx)
+func withStored(ctx context.Context, from instance.Options, all kept.Deploys) (kept.Deploys, error) {
+	text, err := instance.ReadInputs(ctx, from.Team, from.Inputs.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +90,7 @@ func KeepInputs(ctx context.Context, opts Options, d *manifest.Deployment, state
 		return err
 	}
 	t := newRun(opts).t
-	k := keeping{folder: in, shared: t.Shared, out: t.Out, team: opts.Team != nil, readers: d.Common.StoreReaders}
+	k := keeping{folder: in, from: opts.Options, shared: t.Shared, out: t.Out, readers: d.Common.StoreReaders}
 	return k.keep(ctx, states, contents, d.Record)
 }
 
@@ -87,7 +101,7 @@ func (r *run) keepInputs(ctx context.Context) {
 		return
 	}
 	m := r.in.Manifest
-	k := keeping{folder: r.t.Folder(), shared: r.t.Shared, out: r.t.Out, team: r.t.From.Team != nil, readers: m.StoreReaders}
+	k := keeping{folder: r.t.Folder(), from: r.t.From, shared: r.t.Shared, out: r.t.Out, readers: m.StoreReaders}
 	if err := k.keep(ctx, []state.State{r.t.State.Get()}, contentsOf(r.artifacts.Releases), m.Record); err != nil {
 		r.t.Out.Warning(fmt.Sprintf("%v; deploy --version cannot make this deploy again", err))
 	}
@@ -96,9 +110,9 @@ func (r *run) keepInputs(ctx context.Context) {
 // keeping is where the inputs of deploys are kept.
 type keeping struct {
 	folder  kept.Folder
+	from    instance.Options // a store of the state gets them, too
 	shared  *instance.Shared
 	out     *report.Output
-	team    bool     // true: the state is in the store of a team, which gets them, too
 	readers []string // recipients of the vars store; nil: it is not encrypted
 }
 
@@ -112,31 +126,35 @@ func (k keeping) keep(ctx context.Context, states []state.State, contents []kept
 	if next.Manifest, err = record(); err != nil {
 		return err
 	}
-	all, err := k.folder.Inputs()
+	all, store, err := k.folder.Inputs()
 	if err != nil {
 		return err
 	}
-	if old, found := all.Find(next.Key); found && old.Same(next) {
+	t, place := k.from.Team, ""
+	if t != nil {
+		place = t.Place()
+	}
+	if old, found := all.Find(next.Key); found && old.Same(next) && store == place {
 		return nil
 	}
-	if k.team {
-		if all, err = withStored(ctx, k.shared, all); err != nil {
+	if t != nil {
+		if all, err = withStored(ctx, k.from, all); err != nil {
 			return err
 		}
 	}
 	all = all.With(next)
-	if err := k.folder.SetInputs(all); err != nil || !k.team {
+	if err := k.folder.SetInputs(all, ""); err != nil || t == nil {
 		return err
 	}
-	text, err := all.Encode()
+	text, err := all.Encode("")
 	if err != nil {
 		return err
 	}
 	sent, err := k.shared.SendInputs(ctx, text, k.readers)
-	if err == nil && !sent {
-		k.out.Info("Only this machine can deploy this version again, with deploy --version: the store has no recipients for whom its values are encrypted")
+	if err != nil || !sent { // Without recipients, only this machine has them.
+		return err
 	}
-	return err
+	return k.folder.SetInputs(all, place)
 }
 
 // ForgetInputs removes the inputs of the deploys of a deployment that was deleted. dir is the

@@ -1,12 +1,15 @@
 package records
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/printable"
@@ -30,12 +33,23 @@ func moveLinks(c *cli.Console, from, to string) error {
 // hasRecord reports whether the place has the record of several instances.
 func (s stateFile) hasRecord() bool { return record.Exists(s.place().Dir()) }
 
+// deployed returns the options of a deployment with the state.
+func (s stateFile) deployed(c *cli.Console) deployer.Options {
+	from := instance.Options{StateFile: s.path, Team: s.opts.Team}
+	from.Inputs.Keys = c.Keys()
+	return deployer.Options{Config: instance.Config{Home: s.opts.Home}, Options: from}
+}
+
 // move moves the state to another place, or the states of several instances.
 func (s stateFile) move(ctx context.Context, c *cli.Console, to stateFile) error {
 	several, source, target := s.hasRecord(), s.path, to.path
 	to.opts.Unpack = instance.Config{Home: to.opts.Home}.TakeKept
+	inputs, unread := deployer.ReadInputs(ctx, s.deployed(c))
 	if err := deployment.Move(ctx, s.place(), to.place()); err != nil {
 		return err
+	}
+	if err := cmp.Or(unread, deployer.TakeInputs(to.deployed(c), inputs)); err != nil {
+		c.Say(report.Warning, fmt.Sprintf("%v; deploy --version cannot deploy the earlier versions again", err))
 	}
 	what, left := "The state is in ", filepath.Base(s.path)+" has only a note now"
 	if several {

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 
+	"bootstrap/internal/sealed"
 	"bootstrap/state/team"
 )
 
@@ -30,13 +31,12 @@ func (sh *Shared) SendInputs(ctx context.Context, text []byte, readers []string)
 	return true, t.SaveInputs(ctx, data)
 }
 
-// ReadInputs reads the inputs of the last deploys from the store; nil: it has none.
-func (sh *Shared) ReadInputs(ctx context.Context) ([]byte, error) {
-	t := sh.rec.From.Team
+// ReadInputs reads the inputs of the last deploys from a store; nil: it has none.
+func ReadInputs(ctx context.Context, t *team.Copy, keys *sealed.Keys) ([]byte, error) {
 	data, err := t.Inputs(ctx)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	text, _, err := sh.rec.From.Inputs.Keys.Open(ctx, inputsOf(t), data)
+	text, _, err := keys.Open(ctx, inputsOf(t), data)
 	return text, err
 }

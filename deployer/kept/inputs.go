@@ -60,29 +60,37 @@ type Deploys []Deploy
 // allInputs is the form in which they are kept.
 type allInputs struct {
 	Inputs Deploys `json:"inputs"`
+	// Store is the place that has got the same inputs; empty: none.
+	Store string `json:"store,omitempty"`
 }
 
 // ParseInputs reads what Encode returns; nil data has none.
 func ParseInputs(data []byte) (Deploys, error) {
+	all, err := parseInputs(data)
+	return all.Inputs, err
+}
+
+func parseInputs(data []byte) (all allInputs, err error) {
 	if data == nil {
-		return nil, nil
+		return all, nil
 	}
 	var head struct{ Format int }
-	var all allInputs
 	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &all)); err != nil {
-		return nil, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+		return all, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
 	}
 	if head.Format > Format {
-		return nil, &NewerError{Path: "the inputs of earlier deploys", Format: head.Format}
+		return all, &NewerError{Path: "the inputs of earlier deploys", Format: head.Format}
 	}
-	return slices.DeleteFunc(all.Inputs, func(in Deploy) bool { return in.Manifest == nil }), nil
+	all.Inputs = slices.DeleteFunc(all.Inputs, func(in Deploy) bool { return in.Manifest == nil })
+	return all, nil
 }
 
 // Encode returns the inputs in the form that is kept, without the oldest if they are too many.
-func (all Deploys) Encode() ([]byte, error) {
+// store is the place that has got the same; empty: none.
+func (all Deploys) Encode(store string) ([]byte, error) {
 	all = all[:min(len(all), mostInputs)]
 	for {
-		data, err := withFormat(allInputs{all})
+		data, err := withFormat(allInputs{all, store})
 		if err != nil || len(data) <= mostInputBytes || len(all) <= 1 {
 			return data, err
 		}
@@ -112,21 +120,24 @@ func (all Deploys) With(others ...Deploy) Deploys {
 	})
 }
 
-// Inputs returns the inputs of the last deploys.
-func (f Folder) Inputs() (Deploys, error) {
+// Inputs returns the inputs of the last deploys, and the place of the store that has got the
+// same; empty: none.
+func (f Folder) Inputs() (all Deploys, store string, err error) {
 	data, err := regular.Read(filepath.Join(f.dir, inputsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+		return nil, "", fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
 	}
-	return ParseInputs(data)
+	in, err := parseInputs(data)
+	return in.Inputs, in.Store, err
 }
 
-// SetInputs replaces the inputs of the last deploys.
-func (f Folder) SetInputs(all Deploys) error {
-	data, err := all.Encode()
+// SetInputs replaces the inputs of the last deploys. store is the place that has got the same;
+// empty: none.
+func (f Folder) SetInputs(all Deploys, store string) error {
+	data, err := all.Encode(store)
 	if err != nil {
 		return err
 	}
