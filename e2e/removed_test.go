@@ -83,7 +83,6 @@ func either(a, b func(string) bool) func(string) bool {
 func (s *site) removals() (list []removal) {
 	every := func(string) bool { return true }
 	folder := s.kind == "folder"
-	first := s.names[slices.IndexFunc(s.names, isState)]
 	list = []removal{
 		{name: "everything", chosen: every, needed: true, lost: folder},
 		{name: "all but the history", chosen: not(isHistory), needed: true, aside: folder},
@@ -97,7 +96,7 @@ func (s *site) removals() (list []removal) {
 		list = append(list,
 			removal{name: "the record", chosen: isRecord, needed: true},
 			removal{name: "record and history", chosen: either(isRecord, isHistory), needed: true, lost: folder},
-			removal{name: "one state", chosen: func(name string) bool { return name == first }, needed: true},
+			removal{name: "one state", chosen: func(name string) bool { return name == s.names[slices.IndexFunc(s.names, isState)] }, needed: true},
 		)
 	}
 	if folder {
@@ -109,7 +108,7 @@ func (s *site) removals() (list []removal) {
 		removal{name: "what machines remember", chosen: base("kept.json.age")},
 		removal{name: "the copy", machine: []string{copied}},
 		removal{name: "versions of the copy", machine: []string{versions}},
-		removal{name: "all but the history, and the copy", chosen: not(isHistory), machine: []string{copied, "*-*-*-*-*"}, needed: true},
+		removal{name: "states, record and the copy", chosen: either(isState, isRecord), machine: []string{copied, "*-*-*-*-*"}, needed: true},
 	)
 }
 
@@ -316,7 +315,7 @@ func (r *removals) expectSame(line string, before, after parts, out string) {
 }
 
 // commandNamed finds the commands that a message names.
-var commandNamed = regexp.MustCompile("bootstrap (?:state|secrets|deploy|status|cck) [^\"`\n;:(,]*")
+var commandNamed = regexp.MustCompile("bootstrap (?:state|secrets|deploy|status|cck)(?: [^\"`\\s;(,]+)*")
 
 // follow runs the commands that messages name until all is well, at most four. out is
 // what the last command has printed, with its exit code.
@@ -365,11 +364,11 @@ func (r *removals) next(out string) string {
 		message = failed
 	}
 	for _, command := range commandNamed.FindAllString(message, -1) {
-		command = strings.TrimPrefix(strings.TrimRight(command, " .)'"), "bootstrap ")
+		command = strings.TrimPrefix(strings.TrimRight(command, " :.)"), "bootstrap ")
 		if !regexp.MustCompile(`^(state (push|restore|trust)|secrets rekey)`).MatchString(command) {
 			continue
 		}
-		command = strings.NewReplacer("MANIFEST", "page.yml", "SERIAL", r.version, " N", " "+r.version).Replace(command)
+		command = strings.NewReplacer("MANIFEST", "page.yml", "SERIAL", r.version, "VERSION", r.version, " N", " "+r.version).Replace(command)
 		if strings.HasPrefix(command, "state trust") {
 			command += " --yes"
 		}
