@@ -417,8 +417,7 @@ func (p Place) archive() versions.Archive {
 	case p.Opts.Team != nil:
 		return p.Opts.Team.Versions()
 	}
-	st, _, _ := file.Read(p.Path, "") // A damaged state has no inputs that can be read.
-	return file.VersionsAt(p.Path, p.Opts.Home, st.InstallationID)
+	return file.VersionsAt(p.Path)
 }
 
 // documents returns the documents of a version besides its states.

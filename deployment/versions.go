@@ -30,15 +30,11 @@ type archived struct {
 func archivedOf(dir string, opts file.Options) archived {
 	vs := archived{dir: dir, opts: opts}
 	if opts.Team != nil {
-		vs.here = record.VersionsAt(record.CopiesIn(dir), "", "")
+		vs.here = record.VersionsAt(record.CopiesIn(dir), "")
 		vs.archive = opts.Team.Record().Versions()
 		return vs
 	}
-	private := ""
-	if opts.Home != "" {
-		private = kept.OfSeveral(opts.Home, dir).Versions()
-	}
-	vs.here = record.VersionsAt(record.VersionsIn(dir), filepath.Join(dir, record.FileName), private)
+	vs.here = record.VersionsAt(record.VersionsIn(dir), filepath.Join(dir, record.FileName))
 	vs.archive = vs.here
 	return vs
 }
@@ -394,9 +390,6 @@ func bringVersions(ctx context.Context, from, to Place) error {
 		}
 		return true
 	}}
-	if from.Opts.Team == nil && to.Opts.Team == nil {
-		rules.Inputs = func(data []byte) ([]byte, error) { return data, nil }
-	}
 	if err := versions.Copy(ctx, old.archive, new.archive, rules); err != nil {
 		return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.here.Dir)
 	}

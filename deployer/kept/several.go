@@ -16,6 +16,3 @@ func OfSeveral(home, record string) Folder {
 	sum := sha256.Sum256([]byte(record))
 	return At(filepath.Join(home, "deployments", hex.EncodeToString(sum[:6])))
 }
-
-// Versions returns the folder for documents with secrets of the deployment's versions.
-func (f Folder) Versions() string { return filepath.Join(f.dir, "versions") }

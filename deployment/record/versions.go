@@ -48,9 +48,9 @@ func VersionsIn(dir string) string { return dir + ".backups" }
 func CopiesIn(dir string) string { return filepath.Join(dir, "history") }
 
 // VersionsAt returns the archive of the versions in a folder. like is a file with their owner;
-// empty: they are this user's. private is a folder for documents with secrets; empty: none.
-func VersionsAt(folder, like, private string) versions.Folder {
-	return versions.Folder{Dir: folder, Like: like, Private: private, Describe: describe}
+// empty: they are this user's.
+func VersionsAt(folder, like string) versions.Folder {
+	return versions.Folder{Dir: folder, Like: like, Describe: describe}
 }
 
 // describe writes the description of a version into it. One that cannot be read stays as it
@@ -66,7 +66,7 @@ func describe(data []byte, of versions.Version) ([]byte, error) {
 
 // Versions reads the versions in a folder, the newest first.
 func Versions(folder string) []*Version {
-	archive := VersionsAt(folder, "", "")
+	archive := VersionsAt(folder, "")
 	l, _ := archive.List(context.Background()) // A folder that cannot be read has none.
 	var list []*Version
 	for _, of := range l.Versions {
@@ -165,7 +165,7 @@ func removeVersions(dir string) {
 			keep = append(keep, v.Serial)
 		}
 	}
-	_ = versions.Clear(context.Background(), VersionsAt(VersionsIn(dir), "", ""), keep)
+	_ = versions.Clear(context.Background(), VersionsAt(VersionsIn(dir), ""), keep)
 	_ = os.Remove(VersionsIn(dir)) // It stays if versions are left.
 }
 

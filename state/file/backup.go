@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"bootstrap/internal/atomicfile"
 	"bootstrap/state/versions"
@@ -14,32 +13,21 @@ import (
 // backupDir is the folder next to a state file that contains its backups.
 func backupDir(path string) string { return path + ".backups" }
 
-func archiveOf(path, home, installation string) versions.Folder {
-	f := versions.Folder{Dir: backupDir(path), Like: path}
-	if home != "" && installation != "" {
-		f.Private = filepath.Join(home, installation, "versions")
-	}
-	return f
+// archiveOf returns the versions of the state file at a path without links.
+func archiveOf(path string) versions.Folder {
+	return versions.Folder{Dir: backupDir(path), Like: path}
 }
 
-// VersionsAt returns the versions of the state file at a path. Those with secrets are in the
-// folder of its installation below home, which is ~/.bosh; if one of both is empty, none are
-// read.
-func VersionsAt(path, home, installation string) versions.Folder {
+// VersionsAt returns the versions of the state file at a path.
+func VersionsAt(path string) versions.Folder {
 	if resolved, err := Resolve(path); err == nil {
 		path = resolved
 	}
-	return archiveOf(path, home, installation)
+	return archiveOf(path)
 }
 
-// archive returns the versions of the state on this machine. Those of a store have no
-// documents with secrets here: the store has them, encrypted.
-func (s *Store) archive() versions.Folder {
-	if s.opts.Team != nil {
-		return archiveOf(s.path, "", "")
-	}
-	return archiveOf(s.path, s.opts.Home, s.current.InstallationID)
-}
+// archive returns the versions of the state on this machine.
+func (s *Store) archive() versions.Folder { return archiveOf(s.path) }
 
 // Attach makes Close keep a document with the version that this run has written.
 func (s *Store) Attach(name string, data []byte) {

@@ -68,7 +68,7 @@ func damaged(err error) error { return failure.Named("state-damaged", err) }
 func (l *loaded) start(path string, opts Options) error {
 	// It starts above the serial numbers of backups; otherwise its own backups would be
 	// pruned as the oldest.
-	kept, err := archiveOf(path, "", "").List(context.Background())
+	kept, err := archiveOf(path).List(context.Background())
 	if err != nil {
 		return err
 	}

@@ -312,7 +312,7 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 // bringHistory copies the versions of a moved state to its new place, and removes those of a
 // file. Versions that cannot be read stay.
 func (s *Store) bringHistory(ctx context.Context, to, name string, opts Options) (err error) {
-	var from, target versions.Archive = archiveOf(s.path, "", ""), archiveOf(to, "", "")
+	var from, target versions.Archive = archiveOf(s.path), archiveOf(to)
 	if s.opts.Team != nil {
 		if err := PullHistory(ctx, s.opts.Team); err != nil {
 			return err

@@ -48,7 +48,7 @@ func Versions(path string) ([]Version, error) {
 // versionsOf reads the versions of a state file. present is the serial number of the file,
 // resources are what it records.
 func versionsOf(path string, present int, resources []string, gone map[string]bool) []Version {
-	a := archiveOf(path, "", "")
+	a := archiveOf(path)
 	l, _ := a.List(context.Background()) // A folder that cannot be read has none.
 	l.Gone = goneList(gone)
 	list := make([]Version, len(l.Versions))
@@ -123,7 +123,7 @@ func (s *Store) neededBackups() (serials []int) {
 // readGone reads the list of resources that were removed on purpose; a damaged one counts as
 // empty.
 func readGone(path string) map[string]bool {
-	l, _ := archiveOf(path, "", "").List(context.Background())
+	l, _ := archiveOf(path).List(context.Background())
 	gone := map[string]bool{}
 	for _, resource := range l.Gone {
 		gone[resource] = true
@@ -143,7 +143,7 @@ func (s *Store) readGone() map[string]bool {
 		return s.gone
 	}
 	s.gone = readGone(s.path)
-	if l, _ := archiveOf(s.path, "", "").List(context.Background()); l.Gone == nil && s.found {
+	if l, _ := archiveOf(s.path).List(context.Background()); l.Gone == nil && s.found {
 		for _, v := range versionsOf(s.path, s.current.Own.Serial, s.current.Resources(), nil) {
 			for _, resource := range v.Only {
 				s.gone[resource] = true

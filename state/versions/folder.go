@@ -25,8 +25,6 @@ type Folder struct {
 	Dir string
 	// Like is a file with the owner and mode of the versions; empty: this user's.
 	Like string
-	// Private is a folder for documents with secrets; empty: they are not kept.
-	Private string
 	// Describe returns a snapshot with the description of its version in it, in place of
 	// writers.json, gone.json and the time of the file; nil: snapshots have none.
 	Describe func(snapshot []byte, v Version) ([]byte, error)
@@ -62,11 +60,7 @@ type dropped struct {
 
 // Path returns the path of a document.
 func (f Folder) Path(serial int, name string) string {
-	dir := f.Dir
-	if name == Inputs {
-		dir = f.Private
-	}
-	return filepath.Join(dir, strconv.Itoa(serial)+"."+cmp.Or(name, "json"))
+	return filepath.Join(f.Dir, strconv.Itoa(serial)+"."+cmp.Or(name, "json"))
 }
 
 // Most is the number of versions that the folder keeps.
@@ -80,7 +74,7 @@ func (f Folder) List(context.Context) (List, error) {
 		return l, nil
 	}
 	writers := f.writers()
-	attached := f.attached(entries)
+	others := attached(entries)
 	for _, e := range entries {
 		serial, name := parse(e.Name())
 		info, err := e.Info()
@@ -88,7 +82,7 @@ func (f Folder) List(context.Context) (List, error) {
 			continue
 		}
 		by := writers[serial]
-		v := Version{Serial: serial, Written: info.ModTime(), By: by.By, Command: by.Command, Attached: attached[serial]}
+		v := Version{Serial: serial, Written: info.ModTime(), By: by.By, Command: by.Command, Attached: others[serial]}
 		if f.Describe != nil {
 			v.described(f.Path(serial, Snapshot))
 		}
@@ -112,26 +106,19 @@ func parse(file string) (serial int, name string) {
 		return -1, file
 	case name == "json":
 		return serial, Snapshot
-	case name == Manifest || name == Inputs:
+	case name == Manifest:
 		return serial, name
 	}
 	return -1, file
 }
 
 // attached returns the names of other documents by the number of their version.
-func (f Folder) attached(entries []fs.DirEntry) map[int][]string {
+func attached(entries []fs.DirEntry) map[int][]string {
 	all := map[int][]string{}
-	add := func(entries []fs.DirEntry, private bool) {
-		for _, e := range entries {
-			if serial, name := parse(e.Name()); name != Snapshot && serial >= 0 && (name == Inputs) == private {
-				all[serial] = union(all[serial], []string{name})
-			}
+	for _, e := range entries {
+		if serial, name := parse(e.Name()); name != Snapshot && serial >= 0 {
+			all[serial] = append(all[serial], name)
 		}
-	}
-	add(entries, false)
-	if f.Private != "" {
-		private, _ := os.ReadDir(f.Private) // The folder need not exist.
-		add(private, true)
 	}
 	return all
 }
@@ -238,32 +225,24 @@ func (f Folder) writeList(name string, list any) error {
 
 // Read returns a document of a version.
 func (f Folder) Read(_ context.Context, serial int, name string) ([]byte, error) {
-	if name == Inputs && f.Private == "" {
-		return nil, fmt.Errorf("version %d has no document %s: %w", serial, name, fs.ErrNotExist)
-	}
 	return regular.Read(f.Path(serial, name))
 }
 
-// Write writes a document of a version. It does not write a document with secrets without a
-// folder for them.
+// Write writes a document of a version.
 func (f Folder) Write(_ context.Context, serial int, name string, data []byte) error {
-	if name == Inputs && f.Private == "" {
-		return nil
-	}
 	return f.write(f.Path(serial, name), data)
 }
 
 func (f Folder) write(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
 	}
 	atomicfile.RemoveStale(path)
 	if err := atomicfile.Write(path, data); err != nil {
 		return err
 	}
-	if f.Like != "" && dir == f.Dir {
-		atomicfile.Match(dir, f.Like)
+	if f.Like != "" {
+		atomicfile.Match(f.Dir, f.Like)
 		atomicfile.Match(path, f.Like)
 	}
 	return nil
@@ -271,9 +250,6 @@ func (f Folder) write(path string, data []byte) error {
 
 // Remove removes a document of a version.
 func (f Folder) Remove(_ context.Context, serial int, name string) error {
-	if name == Inputs && f.Private == "" {
-		return nil
-	}
 	err := os.Remove(f.Path(serial, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -6,7 +6,6 @@ package versions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"time"
@@ -20,9 +19,6 @@ const Kept = 20
 const (
 	Snapshot = ""             // what the version is a version of: the states, and the record of several
 	Manifest = "manifest.yml" // the applied manifest without its secrets
-	// Inputs are the inputs of the deploy, with secrets. In a store they must be encrypted;
-	// a folder beside the manifest does not keep them.
-	Inputs = "inputs"
 )
 
 // Version describes a version.
@@ -80,7 +76,7 @@ type Archive interface {
 	Most() int
 }
 
-// Documents are the documents of a version, by their names.
+// Documents are the documents of a version, by their names. None has a secret.
 type Documents map[string][]byte
 
 // Rules say what Keep does besides.
@@ -96,9 +92,6 @@ type Rules struct {
 	Records func(snapshot []byte) ([]string, error)
 	// Leave reports whether Copy leaves out a version; nil: it copies all.
 	Leave func(v Version, snapshot []byte) bool
-	// Inputs returns inputs as the other place may have them: a store only encrypted ones.
-	// nil: Copy leaves them out.
-	Inputs func(data []byte) ([]byte, error)
 }
 
 // Keep adds a version to an archive, unless it has the number, and removes the oldest ones.
@@ -153,26 +146,6 @@ func add(ctx context.Context, a Archive, l List, v Version, docs Documents) (Lis
 	l.Versions = append(slices.Clone(l.Versions), v)
 	slices.SortStableFunc(l.Versions, func(a, b Version) int { return b.Serial - a.Serial })
 	return l, nil
-}
-
-// Attach adds documents to a version that an archive has, or replaces them.
-func Attach(ctx context.Context, a Archive, serial int, docs Documents) error {
-	l, err := a.List(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(l.Versions, func(v Version) bool { return v.Serial == serial })
-	if i < 0 {
-		return fmt.Errorf("cannot keep a document with version %d: there is no such version: %w", serial, fs.ErrNotExist)
-	}
-	v := &l.Versions[i]
-	for name, data := range docs {
-		if err := a.Write(ctx, serial, name, data); err != nil {
-			return err
-		}
-		v.Attached = union(v.Attached, []string{name})
-	}
-	return a.SetList(ctx, l)
 }
 
 // surplus returns the versions that are too many.
@@ -299,12 +272,6 @@ func Copy(ctx context.Context, from, to Archive, rules Rules) error {
 		docs, err := ReadAll(ctx, from, v)
 		if err != nil || rules.Leave != nil && rules.Leave(v, docs[Snapshot]) {
 			return v, nil, err
-		}
-		if inputs, has := docs[Inputs]; has {
-			delete(docs, Inputs)
-			if rules.Inputs != nil {
-				docs[Inputs], err = rules.Inputs(inputs)
-			}
 		}
 		if v.Attached = nil; here == nil {
 			return v, docs, err

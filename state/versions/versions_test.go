@@ -1,11 +1,8 @@
 package versions
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +17,7 @@ func words(snapshot []byte) ([]string, error) { return strings.Fields(string(sna
 func keep(t *testing.T, a Archive, serial int, text string, rules Rules) {
 	t.Helper()
 	v := Version{Serial: serial, Written: time.Unix(int64(serial), 0).UTC(), By: "anna@here", Command: "deploy"}
-	docs := Documents{Snapshot: []byte(text), Manifest: fmt.Appendf(nil, "name: %d\n", serial), Inputs: fmt.Appendf(nil, "secret %d", serial)}
+	docs := Documents{Snapshot: []byte(text), Manifest: fmt.Appendf(nil, "name: %d\n", serial)}
 	if err := Keep(t.Context(), a, v, docs, rules); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +55,7 @@ func files(t *testing.T, dir string) (names []string) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f := Folder{Dir: filepath.Join(dir, "backups"), Private: filepath.Join(dir, "private")}
+	f := Folder{Dir: filepath.Join(dir, "backups")}
 	rules := Rules{Present: []string{"a"}, Gone: []string{"gone"}, Records: words}
 	for serial := range Kept + 5 {
 		text := "a gone"
@@ -74,13 +71,10 @@ func TestKeep(t *testing.T) {
 	if len(got) != Kept+1 || got[0] != Kept+4 || got[Kept] != 2 || !slices.Equal(l.Gone, []string{"gone"}) {
 		t.Errorf("%v, gone %v", got, l.Gone)
 	}
-	if v := l.Versions[0]; v.By != "anna@here" || v.Command != "deploy" || !v.Written.Equal(time.Unix(int64(v.Serial), 0)) || !slices.Equal(v.Attached, []string{Inputs, Manifest}) {
+	if v := l.Versions[0]; v.By != "anna@here" || v.Command != "deploy" || !v.Written.Equal(time.Unix(int64(v.Serial), 0)) || !slices.Equal(v.Attached, []string{Manifest}) {
 		t.Errorf("%+v", v)
 	}
 	if names := files(t, f.Dir); len(names) != 2*(Kept+1)+2 {
-		t.Errorf("%v", names)
-	}
-	if names := files(t, f.Private); len(names) != Kept+1 {
 		t.Errorf("%v", names)
 	}
 	if err := Clear(t.Context(), f, []int{2}); err != nil {
@@ -91,35 +85,17 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Documents with secrets are never beside the versions of a folder.
-func TestSecretsStayPrivate(t *testing.T) {
-	t.Parallel()
-	f := Folder{Dir: t.TempDir()}
-	keep(t, f, 1, "a", Rules{})
-	if l, _ := list(t, f); !slices.Equal(l.Versions[0].Attached, []string{Manifest}) {
-		t.Errorf("%+v", l)
-	}
-	if _, err := f.Read(t.Context(), 1, Inputs); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if data, err := os.ReadFile(f.Path(1, Manifest)); err != nil || bytes.Contains(data, []byte("secret")) {
-		t.Error(string(data), err)
-	}
-}
-
 // Versions move with their documents, their writers and what is gone.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	from := Folder{Dir: filepath.Join(dir, "a"), Private: filepath.Join(dir, "a-private")}
-	to := Folder{Dir: filepath.Join(dir, "b"), Private: filepath.Join(dir, "b-private")}
+	from, to := Folder{Dir: filepath.Join(dir, "a")}, Folder{Dir: filepath.Join(dir, "b")}
 	for serial := range 3 {
 		keep(t, from, serial, "a", Rules{Gone: []string{"x", "y"}})
 	}
 	keep(t, to, 1, "other", Rules{})
-	sealed := func(data []byte) ([]byte, error) { return append([]byte("sealed "), data...), nil }
 	leave := func(v Version, _ []byte) bool { return v.Serial == 0 }
-	if err := Copy(t.Context(), from, to, Rules{Present: []string{"y"}, Inputs: sealed, Leave: leave}); err != nil {
+	if err := Copy(t.Context(), from, to, Rules{Present: []string{"y"}, Leave: leave}); err != nil {
 		t.Fatal(err)
 	}
 	l, got := list(t, to)
@@ -127,18 +103,11 @@ func TestCopy(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	docs, err := ReadAll(t.Context(), to, l.Versions[0])
-	if err != nil || string(docs[Manifest]) != "name: 2\n" || string(docs[Inputs]) != "sealed secret 2" {
+	if err != nil || string(docs[Manifest]) != "name: 2\n" {
 		t.Errorf("%q, %v", docs, err)
 	}
 	if data, err := to.Read(t.Context(), 1, Snapshot); err != nil || string(data) != "other" {
 		t.Errorf("%s, %v", data, err)
-	}
-	open := Folder{Dir: filepath.Join(dir, "d"), Private: filepath.Join(dir, "d-private")}
-	if err := Copy(t.Context(), from, open, Rules{}); err != nil {
-		t.Fatal(err)
-	}
-	if l, _ := list(t, open); slices.Contains(l.Versions[0].Attached, Inputs) {
-		t.Errorf("inputs were copied as they are: %+v", l)
 	}
 	copies := Folder{Dir: filepath.Join(dir, "c")}
 	same := func(there, here Version) bool { return there.By == here.By }
@@ -173,11 +142,5 @@ func TestDescribed(t *testing.T) {
 	}
 	if names := files(t, f.Dir); !slices.Equal(names, []string{"0.json", "0.manifest.yml", "1.json", "1.manifest.yml"}) {
 		t.Errorf("%v", names)
-	}
-	if err := Attach(t.Context(), f, 7, Documents{Manifest: nil}); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := Attach(t.Context(), f, 1, Documents{Manifest: []byte("other")}); err != nil {
-		t.Error(err)
 	}
 }
