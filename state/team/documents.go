@@ -200,7 +200,11 @@ func versionsIn(content []byte) (documents []string) {
 		return nil
 	}
 	for _, v := range h.Versions[:min(len(h.Versions), mostVersions)] {
-		documents = append(documents, documentsOf(v)...)
+		for _, name := range documentsOf(v) {
+			if !notInName.MatchString(strings.TrimPrefix(name, historyFolder)) { // it may be forged
+				documents = append(documents, name)
+			}
+		}
 	}
 	return documents
 }

@@ -16,7 +16,7 @@ import (
 // vars store.
 var left = []string{
 	"state.json", "kept.json.age", "links.json.age", "compilation.json", "history.json", "history/00000001.json",
-	"deployment/deployment.json", "deployment/history.json", "deployment/history/00000001.json",
+	"deployment/deployment.json", "deployment/history.json", "deployment/history/00000001.json", "deployment/history/00000001.manifest.yml",
 	"deployment/web-6ba7b810/state.json", "deployment/web-6ba7b810/kept.json.age", "deployment/web-6ba7b810/history.json", "deployment/web-6ba7b810/history/00000001.json",
 	"deployment/old-6ba7b810/state.json", "deployment/old-6ba7b810/kept.json.age",
 	"deployment/compilation-0/state.json", "deployment/compilation-1/state.json", "deployment/compilation-1/kept.json.age",
@@ -26,7 +26,7 @@ var left = []string{
 var contents = map[string]string{
 	"compilation.json":                       `{"vms":2}`,
 	"history.json":                           `{"versions":[{"serial":1}]}`,
-	"deployment/history.json":                `{"versions":[{"serial":1,"only_here":["VM vm-1"]}]}`,
+	"deployment/history.json":                `{"versions":[{"serial":1,"only_here":["VM vm-1"],"attached":["manifest.yml","/../../x"]}]}`,
 	"deployment/web-6ba7b810/history.json":   `{"versions":[{"serial":1}]}`,
 	"deployment/deployment.json":             `{"serial":1,"instances":[{"state":"../state.json"},{"state":"web-6ba7b810/state.json"}],"former_instances":[{"state":"old-6ba7b810/state.json"}]}`,
 	"deployment/history/00000001.json":       `{"record":{}}`,
