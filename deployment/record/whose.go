@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/google/uuid"
@@ -192,4 +193,32 @@ func (r *Record) CheckStates(list []*Instance, home string) error {
 		}
 	}
 	return nil
+}
+
+// forgotten returns an error if the folder of a record without instances has states: a deploy
+// would create their VMs again.
+func forgotten(dir string) error {
+	name, err := stateIn(dir)
+	if err != nil || name == "" {
+		return err
+	}
+	return unusable("the record of the deployment, %s, has no instances, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), name, restore(dir))
+}
+
+// stateIn returns the name of a state of an instance in a folder, which need not exist;
+// empty: it has none.
+func stateIn(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot look for the record of the deployment in %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() && stateFile.MatchString(e.Name()) {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
 }
