@@ -400,13 +400,17 @@ func (r *runner) delete(ctx context.Context, row *Row) error {
 			return err
 		}
 	}
-	return r.save(func() {
+	err = r.save(func() {
 		if kept {
 			r.record.Retire(row.ID)
 		} else {
 			r.record.Remove(row.ID)
 		}
 	})
+	if err == nil && !kept {
+		err = r.Base.ForgetDeleted(ctx, row.in)
+	}
+	return err
 }
 
 // releaseUnused releases the addresses of a new instance for which no command was started.

@@ -67,6 +67,9 @@ func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *recor
 		return nil, err
 	}
 	newest, err := vs.newest(ctx)
+	if err == nil && newest != nil {
+		err = vs.sendLost(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +127,34 @@ func (vs archived) manifest(v *record.Version) (sketch []byte) {
 	return sketch
 }
 
+// sendLost writes this machine's copies of versions to a store that has lost its history.
+func (vs archived) sendLost(ctx context.Context) error {
+	list, err := vs.copies(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	l, err := vs.archive.List(ctx)
+	if err != nil || len(l.Versions) > 0 {
+		return err
+	}
+	return versions.Copy(ctx, vs.here, vs.archive, versions.Rules{Leave: func(of versions.Version, snapshot []byte) bool {
+		return record.DecodeVersion(snapshot, of).Err != nil
+	}})
+}
+
+// copies returns this machine's copies of the versions of a store that has none itself: none
+// for a folder, and if the deployment was deleted there.
+func (vs archived) copies(ctx context.Context) ([]*record.Version, error) {
+	if vs.opts.Team == nil {
+		return nil, nil
+	}
+	deleted, err := vs.opts.Team.Record().Deleted(ctx)
+	if err != nil || deleted != nil {
+		return nil, err
+	}
+	return record.Versions(vs.here.Dir), nil
+}
+
 // present returns the record and the states as they are; nil: there is no record, or a
 // restore has changed a part of them.
 func (vs archived) present() (*record.Version, error) {
@@ -163,9 +194,16 @@ func (vs archived) present() (*record.Version, error) {
 // newest returns the newest version; nil: there is none.
 func (vs archived) newest(ctx context.Context) (*record.Version, error) {
 	l, err := vs.archive.List(ctx)
-	of, has := l.Newest()
-	if err != nil || !has {
+	if err != nil {
 		return nil, err
+	}
+	of, has := l.Newest()
+	if !has {
+		list, err := vs.copies(ctx)
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		return list[0], nil
 	}
 	data, err := vs.archive.Read(ctx, of.Serial, versions.Snapshot)
 	v := record.DecodeVersion(data, of)
@@ -193,6 +231,9 @@ func (vs archived) list(ctx context.Context) ([]*record.Version, error) {
 	l, err := vs.archive.List(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if len(l.Versions) == 0 {
+		return vs.copies(ctx)
 	}
 	var list []*record.Version
 	for _, of := range l.Versions {

@@ -525,7 +525,7 @@ func TestCopiesOfVersions(t *testing.T) {
 	}
 	had := copies()
 	_, l := lockStored(t, a.Opts.Team)
-	if err := a.Opts.Team.Record().Remove(t.Context()); err != nil {
+	if err := a.Opts.Team.Record().Remove(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	unlockStored(t, l)

@@ -26,11 +26,12 @@ import (
 // STATE to its address, which contains a password for private and postgres. For web, the
 // script controls the server: "store down" makes it fail, "store down-after N" makes it
 // fail at the write of the state after N other writes, and "store up" ends that. "store
-// has NAME" prints a document of it, "! store has NAME" expects that there is none, and
-// "store put NAME FILE" replaces one, like anybody who may write there.
+// has NAME" prints a document of it, "! store has NAME" expects that there is none,
+// "store put NAME FILE" replaces one, like anybody who may write there, and "store empty"
+// removes all.
 func store(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 || neg && args[0] != "has" || len(args) != map[string]int{"down-after": 2, "has": 2, "put": 3}[args[0]] && len(args) != 1 {
-		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE}")
+		ts.Fatalf("usage: store {s3 | web | private | postgres | down | down-after N | up | has NAME | put NAME FILE | empty}")
 	}
 	down, _ := ts.Value(storeDown).(*downAfter)
 	switch args[0] {
@@ -52,7 +53,7 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("STATE", "s3://"+teamtest.Bucket+"/env/prod?endpoint="+url)
 	case "web":
 		web := &teamtest.Web{Locks: true}
-		web.Before = down.before
+		web.Before, down.web = down.before, web
 		server := httptest.NewServer(web)
 		ts.Defer(server.Close)
 		ts.Setenv("STATE", server.URL+"/prod")
@@ -77,6 +78,16 @@ func store(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Defer(server.Close)
 		// The server asks for no password, but the address contains one.
 		ts.Setenv("STATE", strings.Replace(server.URL(), "bootstrap@", "bootstrap:"+teamSpelled+"@", 1)+"&environment=prod")
+	case "empty":
+		client := http.Client{Timeout: 10 * time.Second}
+		defer client.CloseIdleConnections()
+		for _, name := range down.web.Names() {
+			request, err := http.NewRequest(http.MethodDelete, strings.TrimSuffix(ts.Getenv("STATE"), "prod")+name, nil)
+			ts.Check(err)
+			answer, err := client.Do(request)
+			ts.Check(err)
+			ts.Check(answer.Body.Close())
+		}
 	case "down":
 		down.writes.Store(0)
 		down.armed.Store(true)
@@ -122,6 +133,7 @@ const storesKey = "bootstrap-state-key-5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5
 // downAfter makes a store fail.
 type downAfter struct {
 	armed, all atomic.Bool
+	web        *teamtest.Web
 	writes     atomic.Int64 // writes of the state that succeed before; all: every request fails
 }
 

@@ -106,7 +106,7 @@ func (c *Console) targetArgs(command []string, t *deployer.Options) string {
 		args = append(args, printable.ShellWord(line.Typed))
 	case t.Manifest != "":
 		args = append(args, printable.ShellWord(t.Manifest))
-	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state FILE}"):
+	case t.StateFile == "" || !strings.Contains(cmd.Use, "{MANIFEST | --state "):
 		args = append(args, "MANIFEST")
 	}
 	if line.Own != nil && cmd.Flags().Lookup(environment.FlagName) != nil {

@@ -38,7 +38,7 @@ func Names() []string {
 		interrupted stopped-at-once defect disk-full
 		previous-put-back no-way-back version-not-deployable release-changed protected needs-yes plan-outdated plan-format
 		vm-unrecorded vm-none disk-gone disk-shrinks disk-second disk-zone
-		state-missing state-unwritable state-foreign state-exchanged fleet-locked state-locked state-lock-lost state-unsent state-conflict state-proof state-moved state-owns newer-version
+		state-missing state-lost state-unwritable state-foreign state-exchanged fleet-locked state-locked state-lock-lost state-unsent state-conflict state-proof state-moved state-owns newer-version
 		jobs-not-running jobs-lost health-check script-failed package-compile compile-apart compile-local compile-export agent-settings agent-foreign agent-busy
 		agent-task-timeout agent-task-lost ssh-host-key agent-certificate agent-password agent-tunnel agent-refused
 		agent-silent agent-unreachable

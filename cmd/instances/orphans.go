@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
 	"bootstrap/state"
@@ -103,7 +104,7 @@ func OnStates(ctx context.Context, opts deployer.Options, all *record.Record, li
 			err = do(ctx, one)
 		}
 		if err == nil {
-			err = release(all, in)
+			err = release(ctx, opts.Options, all, in)
 		}
 		if err != nil {
 			return err
@@ -114,7 +115,7 @@ func OnStates(ctx context.Context, opts deployer.Options, all *record.Record, li
 
 // release removes a former instance without a state from the record, and the record if
 // nothing is left in it.
-func release(all *record.Record, in *record.Instance) error {
+func release(ctx context.Context, of instance.Options, all *record.Record, in *record.Instance) error {
 	if kept, err := file.Exists(all.StatePath(in)); kept || err != nil {
 		return err
 	}
@@ -122,8 +123,12 @@ func release(all *record.Record, in *record.Instance) error {
 		return nil
 	}
 	all.Release(in.ID)
-	if all.Needed() {
-		return all.Save()
+	save := all.Save
+	if !all.Needed() {
+		save = all.Forget
 	}
-	return all.Forget()
+	if err := save(); err != nil {
+		return err
+	}
+	return of.ForgetDeleted(ctx, in)
 }

@@ -52,6 +52,8 @@ type stateChoice struct {
 	selects  bool
 	all      bool   // the command is about all instances without --instance
 	manifest string // set by split; empty: none was given
+	// putsBack is true if the command puts back what a store has lost.
+	putsBack bool
 }
 
 func (s *stateChoice) flags(f *pflag.FlagSet, locks bool) {
@@ -147,7 +149,7 @@ func (s *stateChoice) recordFolder(path string) string {
 
 // at finds the state at a path or in a store, or that of the selected instance there.
 func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
-	at, err := stateAt(ctx, s.c, path, s.wait)
+	at, err := stateIn(ctx, s.c, path, instance.Config{LockWait: s.wait}, s.putsBack)
 	if err == nil && at.opts.Team == nil {
 		err = s.c.LookAtStates(s.recordFolder(path), s.manifest)
 	}
@@ -158,6 +160,9 @@ func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 	from := s.one
 	from.Team, from.StateFile = at.opts.Team, at.path
 	if from.Instance == "" && s.all {
+		return at, nil
+	}
+	if from.Instance == "" && at.lost != nil {
 		return at, nil
 	}
 	if from.Instance == "" {
@@ -182,7 +187,7 @@ func (s *stateChoice) openStore(cmd *cobra.Command, args []string) (stateFile, e
 	if !team.IsAddress(path) {
 		return stateFile{}, cli.ErrNoStore
 	}
-	return stateIn(cmd.Context(), s.c, path, instance.Config{LockWait: s.wait, KeepCopy: true})
+	return stateIn(cmd.Context(), s.c, path, instance.Config{LockWait: s.wait, KeepCopy: true}, true)
 }
 
 // stateFile is the state of a command.
@@ -190,20 +195,24 @@ type stateFile struct {
 	path           string // path of the file, or of this machine's copy of a store
 	name, argument string // path or store, for people and for --state
 	opts           file.Options
+	lost           *team.DocumentsLostError // what the store has lost; nil: nothing
 }
 
 // stateAt finds the state at a path or in a store, for a command that prints its
 // result to standard output: messages go to standard error.
 func stateAt(ctx context.Context, c *cli.Console, path string, wait time.Duration) (stateFile, error) {
-	return stateIn(ctx, c, path, instance.Config{LockWait: wait})
+	return stateIn(ctx, c, path, instance.Config{LockWait: wait}, false)
 }
 
-func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Config) (_ stateFile, err error) {
+func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Config, putsBack bool) (_ stateFile, err error) {
 	if cfg.Home, err = c.BoshHome(); err != nil {
 		return stateFile{}, err
 	}
 	c.ResultOnly()
 	s := stateFile{path: path, name: path, argument: path}
+	if putsBack {
+		cfg.Lost = func(lost *team.DocumentsLostError) { s.lost = lost }
+	}
 	if team.IsAddress(path) {
 		t, err := c.OpenTeam(ctx, cfg, path, &instance.Options{})
 		if err != nil {
@@ -216,12 +225,13 @@ func stateIn(ctx context.Context, c *cli.Console, path string, cfg instance.Conf
 		return s, err
 	}
 	s.opts = file.Options{
-		Holder:  c.Holder(),
-		Wait:    cfg.LockWait,
-		Home:    cfg.Home,
-		Team:    s.opts.Team,
-		Waiting: func(l *file.LockedError) { c.Say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
-		Warn:    func(err error) { c.Say(report.Warning, err.Error()) },
+		Holder:   c.Holder(),
+		Wait:     cfg.LockWait,
+		Home:     cfg.Home,
+		Team:     s.opts.Team,
+		PutsBack: putsBack,
+		Waiting:  func(l *file.LockedError) { c.Say(report.Info, fmt.Sprintf("Waiting up to %v: %v", cfg.LockWait, l)) },
+		Warn:     func(err error) { c.Say(report.Warning, err.Error()) },
 	}
 	return s, nil
 }

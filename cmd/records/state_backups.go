@@ -18,7 +18,7 @@ import (
 )
 
 func newStateBackups(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c, all: true}
+	choice := stateChoice{c: c, all: true, putsBack: true}
 	cmd := &cobra.Command{
 		Use:     "backups {MANIFEST | --state FILE}",
 		Aliases: []string{"history"},
@@ -103,7 +103,7 @@ func backupView(v *record.Version) ui.Backup {
 }
 
 func newStateRestore(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c, all: true}
+	choice := stateChoice{c: c, all: true, putsBack: true}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "restore {MANIFEST | --state FILE} SERIAL",

@@ -15,7 +15,7 @@ import (
 )
 
 func newStateDiff(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c, all: true}
+	choice := stateChoice{c: c, all: true, putsBack: true}
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "diff {MANIFEST | --state FILE} SERIAL [SERIAL]",

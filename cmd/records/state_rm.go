@@ -16,7 +16,7 @@ import (
 )
 
 func newStateRm(c *cli.Console) *cobra.Command {
-	choice := stateChoice{c: c, all: true}
+	choice := stateChoice{c: c, all: true, putsBack: true}
 	var force bool
 	var ask cli.Asking
 	cmd := &cobra.Command{
@@ -34,16 +34,22 @@ compilation VMs that a killed run has left, or with --instance one state.`,
 			if err != nil {
 				return err
 			}
+			if s.lost != nil && (!force || s.lost.OnlyVars) {
+				return s.lost
+			}
 			many := false
 			if choice.one.Instance == "" {
 				if many, err = s.hasParts(cmd.Context()); err != nil {
 					return err
 				}
 			}
-			if many {
-				err = discardAll(cmd.Context(), s, force, c.Confirm(ask))
-			} else {
-				err = discardOne(cmd.Context(), s, force, c.Confirm(ask))
+			switch confirm := c.Confirm(ask); {
+			case s.lost != nil && s.lost.Record() && choice.one.Instance == "":
+				err = forgetLost(cmd.Context(), s, confirm)
+			case many:
+				err = discardAll(cmd.Context(), s, force, confirm)
+			default:
+				err = discardOne(cmd.Context(), s, force, confirm)
 			}
 			if err != nil {
 				return err
@@ -66,6 +72,17 @@ compilation VMs that a killed run has left, or with --instance one state.`,
 // RemovedView is a removed state file, in the form of --json.
 type RemovedView struct {
 	Path string `json:"path"`
+}
+
+// forgetLost records that a deployment is deleted whose record the store has lost.
+func forgetLost(ctx context.Context, s stateFile, confirm func(context.Context, deployer.Question) (bool, error)) error {
+	if confirm != nil {
+		what := "the record of the instances in " + s.name + " is not put back; VMs and disks that exist stay in the cloud"
+		if err := cli.Agreed(ctx, confirm, deployer.Question{What: []string{what}}); err != nil {
+			return err
+		}
+	}
+	return deployment.ForgetLost(ctx, s.place())
 }
 
 // hasParts reports whether the place has more than one state: those of several instances, or

@@ -14,7 +14,6 @@ import (
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
 	"bootstrap/deployment/record"
-	"bootstrap/internal/atomicfile"
 	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
@@ -27,24 +26,19 @@ func newStatePush(c *cli.Console) *cobra.Command {
 		Short: "Send this machine's state to the store, if a run could not",
 		Long: `Push sends this machine's copy of the state to its store, after a run that could not
 send it. It refuses if the store has changed since. Every other command that writes
-the state does the same first.`,
+the state does the same first.
+
+If the store has lost documents, push puts back what this machine has: the state or
+the record and the states of all instances, the vars store, the state key, and the
+versions; or the newest version that the history of the store still has. A state that
+a delete has removed is put back only with --force.`,
 		Example: "  bootstrap state push manifest.yml --state s3://team/prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := choice.openStore(cmd, args)
 			if err != nil {
 				return err
 			}
-			did := false
-			if force {
-				if did, err = s.putBackRecord(cmd.Context()); err != nil {
-					return err
-				}
-			}
-			err = s.eachPart(cmd.Context(), func(opts file.Options) error {
-				pushed, err := file.Push(cmd.Context(), force, opts)
-				did = did || pushed
-				return err
-			})
+			did, err := s.push(cmd.Context(), c, force)
 			if err != nil {
 				return err
 			}
@@ -174,23 +168,6 @@ func (s stateFile) eachPart(ctx context.Context, do func(file.Options) error) er
 		}
 	}
 	return nil
-}
-
-// putBackRecord puts back the record of several instances if this machine has no copy of it,
-// and it was removed from the store.
-func (s stateFile) putBackRecord(ctx context.Context) (did bool, err error) {
-	if record.Exists(s.opts.Team.RecordFolder()) {
-		return false, nil
-	}
-	if lost, err := s.opts.Team.IsRecordLost(ctx); err != nil || !lost {
-		return false, err
-	}
-	opts := s.opts
-	opts.Team = opts.Team.Record()
-	if err := atomicfile.MkdirAll(s.opts.Team.RecordFolder(), 0o700); err != nil {
-		return false, fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", s.name, err)
-	}
-	return file.Push(ctx, true, opts)
 }
 
 func newStateMove(c *cli.Console) *cobra.Command {

@@ -12,6 +12,7 @@ import (
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/environment"
+	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
@@ -105,6 +106,7 @@ func (c commands) fromEnvironment(args []string, address string, keys *sealed.Ke
 
 // find returns the vars store in the store of a team.
 func (c commands) find(ctx context.Context, address string, wait time.Duration, keys *sealed.Keys) (Place, error) {
+	c.NameTarget(&deployer.Options{Options: instance.Options{StateFile: address}})
 	t, err := c.OpenStore(ctx, address, instance.Config{LockWait: wait}, &instance.Options{Inputs: document.Options{Keys: keys}})
 	if err != nil {
 		return Place{}, err

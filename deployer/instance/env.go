@@ -43,8 +43,11 @@ type Config struct {
 	Database      string   // path or postgres:// URL of the address ledger; empty: addresses.db below Home
 	Offline       bool     // fetch nothing, and read only local files of the manifest
 
-	LockWait     time.Duration // how long to wait for another run with the same state
-	KeepCopy     bool          // do not update the copy of a store
+	LockWait time.Duration // how long to wait for another run with the same state
+	KeepCopy bool          // do not update the copy of a store
+	// Lost is called with what a store has lost, for a command that puts that back; nil:
+	// the command fails.
+	Lost         func(*team.DocumentsLostError)
 	StateKey     team.Given    // the state key of a store, as the person gave it
 	AgentTimeout time.Duration // how long a new VM's agent may take
 	CPITimeout   time.Duration // how long one CPI call may take

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 
 	"bootstrap/deployer/kept"
 	"bootstrap/deployment/record"
@@ -29,7 +31,12 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 	}
 	copied := team.CopyOf(c.Home, s)
 	if !c.KeepCopy {
-		if err := refresh(ctx, copied, from); err != nil {
+		err := refresh(ctx, copied, from)
+		if lost, _ := team.Lost(err); lost != nil && c.Lost != nil {
+			c.Lost(lost)
+			err = nil
+		}
+		if err != nil {
 			s.Close()
 			return nil, err
 		}
@@ -45,17 +52,41 @@ func (c Config) OpenTeam(ctx context.Context, address string, from *Options, wai
 // refresh copies the state of a deployment from its store, and those of all instances. A
 // run that is about one instance copies its state when it locks it.
 func refresh(ctx context.Context, t *team.Copy, from *Options) error {
-	if err := file.Refresh(ctx, t); err != nil {
+	var lost *team.DocumentsLostError // all that are missing, for one message
+	steps := []func() error{
+		func() error { return file.Refresh(ctx, t) },
+		func() error { return file.RefreshPart(ctx, t.Record()) },
+		func() error { return vanished(ctx, t, lost) },
+	}
+	if from.RecordDir == "" {
+		steps = append(steps, func() error { return RefreshInstances(ctx, t) })
+	}
+	for _, step := range steps {
+		more, err := team.Lost(step())
+		if err != nil {
+			return err
+		}
+		lost = lost.With(more)
+	}
+	return lost.Err()
+}
+
+// vanished returns a *team.DocumentsLostError if a store has lost the state of a deployment
+// of which this machine has no copy.
+func vanished(ctx context.Context, t *team.Copy, lost *team.DocumentsLostError) error {
+	found, err := file.Exists(t.StatePath())
+	if err != nil || found || lost != nil || record.Exists(t.RecordFolder()) {
 		return err
 	}
-	if err := file.RefreshPart(ctx, t.Record()); err != nil || from.RecordDir != "" {
+	if err := t.Record().Vanished(ctx); err != nil {
 		return err
 	}
-	return RefreshInstances(ctx, t)
+	return t.Vanished(ctx)
 }
 
 // RefreshInstances copies the states of all instances of a deployment from its store,
-// except those that another process of this machine uses.
+// except those that another process of this machine uses. The error is a
+// *team.DocumentsLostError if the store has lost some.
 func RefreshInstances(ctx context.Context, t *team.Copy) error {
 	dir := t.RecordFolder()
 	if !record.Exists(dir) {
@@ -71,12 +102,31 @@ func RefreshInstances(ctx context.Context, t *team.Copy) error {
 	if err != nil {
 		return err
 	}
-	return t.EachInstance(ctx, all.States(), func(ctx context.Context, one *team.Copy) error {
-		if one == t {
-			return nil
+	var mu sync.Mutex
+	var lost *team.DocumentsLostError
+	err = t.EachInstance(ctx, all.States(), func(ctx context.Context, one *team.Copy) error {
+		var err error
+		if one != t { // That was copied before.
+			err = file.RefreshPart(ctx, one)
 		}
-		return file.RefreshPart(ctx, one)
+		if found, failed := file.Exists(one.StatePath()); err == nil && failed == nil && !found {
+			err = one.Vanished(ctx)
+		}
+		missing, err := team.Lost(err)
+		if missing == nil || err != nil {
+			return err
+		}
+		in := all.OfState(one.StatePath())
+		if in == nil || in.Going != "" {
+			return nil // A run that was killed while it deleted the instance is continued.
+		}
+		missing.Instance = in.Name()
+		mu.Lock()
+		defer mu.Unlock()
+		lost = lost.With(missing)
+		return nil
 	})
+	return cmp.Or(err, lost.Err())
 }
 
 // StateName returns the place of the state, for people: the path of the file, or the
@@ -254,6 +304,41 @@ func rekeyKept(ctx context.Context, text []byte, keys *sealed.Keys, to []string)
 		}
 		return keys.Seal(ctx, secretsName, values, to)
 	})
+}
+
+// ForgetDeleted removes the note in the store that the state of an instance was removed,
+// after the record has been written without the instance.
+func (o Options) ForgetDeleted(ctx context.Context, in *record.Instance) error {
+	if o.Team == nil {
+		return nil
+	}
+	one, err := o.Team.Instance(in.State)
+	if err != nil {
+		return err
+	}
+	return one.ForgetDeleted(ctx)
+}
+
+// PutBackSecrets writes this machine's copy of the vars store and the state key to a store
+// that has lost them. did is false if it has both, or this machine has neither.
+func PutBackSecrets(ctx context.Context, t *team.Copy, keys *sealed.Keys, warn func(string)) (did bool, err error) {
+	if did, err = t.PushVars(ctx); err != nil {
+		return did, err
+	}
+	shared, err := t.HasKey(ctx)
+	if err != nil || shared {
+		return did, err
+	}
+	data, err := t.Vars()
+	if err != nil || !sealed.IsSealed(data) {
+		return did, err // Nobody is known who may read it.
+	}
+	_, to, err := keys.Open(ctx, "the vars store of "+t.Place(), data)
+	if err != nil {
+		warn(fmt.Sprintf("cannot put back the state key, because this machine cannot decrypt the vars store to learn its recipients: %v", err))
+		return did, nil
+	}
+	return true, t.ShareKey(ctx, to, true)
 }
 
 func digestOf(text []byte) string {

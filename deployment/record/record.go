@@ -462,6 +462,16 @@ func (r *Record) ByID(id string) (*Instance, bool) {
 	return r.Instances[i], true
 }
 
+// OfState returns the instance with the state at a path; nil: none.
+func (r *Record) OfState(path string) *Instance {
+	for _, in := range slices.Concat(r.Instances, r.Former) {
+		if r.StatePath(in) == path {
+			return in
+		}
+	}
+	return nil
+}
+
 // StatePath returns the path of the state of an instance.
 func (r *Record) StatePath(in *Instance) string {
 	if filepath.IsAbs(in.State) {

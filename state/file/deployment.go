@@ -1,10 +1,12 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -42,7 +44,7 @@ func (r RecordStore) Remove(ctx context.Context) error {
 			keep = append(keep, v.Serial)
 		}
 	}
-	return r.copied.Remove(ctx, keep...)
+	return r.copied.Remove(ctx, "", keep...)
 }
 
 // Removed records that this machine's copy is removed, too.
@@ -105,7 +107,7 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 	if err := l.copied.Probe(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.copied.Pull(ctx); err != nil {
+	if err := pull(ctx, l.copied, opts); err != nil {
 		return nil, err
 	}
 	unsent, err := l.copied.Unsent()
@@ -126,14 +128,14 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 // taken the lock.
 func (l *RecordLock) Confirm(ctx context.Context) error { return l.copied.Confirm(ctx) }
 
-// recordAt returns the record at a path, and its serial number.
-func recordAt(path string) (serial int, data []byte) {
+// recordAt returns the serial number of the record at a path.
+func recordAt(path string) int {
 	var r struct{ Serial int }
 	data, err := readWhole(path)
 	if err != nil || json.Unmarshal(data, &r) != nil {
-		return 0, nil
+		return 0
 	}
-	return r.Serial, data
+	return r.Serial
 }
 
 // Unlock gives up the lock. warn is called with errors.
@@ -156,4 +158,50 @@ func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 	l.lock.Remove()
 	l.run.Remove()
 	report(l.copied.Clean())
+}
+
+// ForgetRecord records in a store that the deployment is deleted, whose record the store has
+// lost, and renames this machine's copy of the record. lock is the path of the file that a
+// run locks on this machine. first is called while the deployment is locked. kept is the new
+// path of the copy; empty: there was none.
+func ForgetRecord(ctx context.Context, t *team.Copy, lock string, opts Options, first func() error) (kept string, err error) {
+	run, err := LockDeployment(ctx, lock, opts.Holder)
+	if err != nil {
+		return "", err
+	}
+	defer run.Remove()
+	of := t.Record()
+	if _, err := of.Lock(ctx); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, of.Unlock(context.WithoutCancel(ctx))) }()
+	err = of.Pull(ctx)
+	if lost, other := team.Lost(err); lost == nil {
+		return "", cmp.Or(other, error(&MissingError{Path: of.Place()}))
+	}
+	if err := first(); err != nil {
+		return "", err
+	}
+	if fileExists(of.StatePath()) {
+		if kept, err = keepAside(of.StatePath()); err != nil {
+			return "", err
+		}
+	}
+	if err := of.Forget(ctx, ""); err != nil {
+		return kept, err
+	}
+	return kept, of.Removed()
+}
+
+// keepAside renames a file of a copy, because it may be the only record of something, and
+// returns its new path.
+func keepAside(path string) (string, error) {
+	kept := path + ".unsent"
+	for i := 2; fileExists(kept); i++ {
+		kept = fmt.Sprintf("%s.unsent-%d", path, i)
+	}
+	if err := os.Rename(path, kept); err != nil {
+		return "", fmt.Errorf("cannot keep this machine's copy of the record: %w", err)
+	}
+	return kept, nil
 }

@@ -54,7 +54,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		if err == nil { // the file can be read
 			s.keepVersion(ctx)
 		}
-		if err := opts.Team.Forget(ctx); err != nil {
+		if err := opts.Team.Forget(ctx, s.current.InstallationID); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func Leave(ctx context.Context, from string, opts Options) error {
 	}
 	defer old.Close()
 	if opts.Team != nil {
-		if err := opts.Team.Remove(ctx); err != nil {
+		if err := opts.Team.Remove(ctx, old.current.InstallationID); err != nil {
 			return err
 		}
 	}

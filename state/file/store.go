@@ -44,6 +44,9 @@ type Options struct {
 
 	// Team is the store whose copy the file is; nil: none.
 	Team *team.Copy
+	// PutsBack makes the command continue with the newest known version of a state that the
+	// store has lost. Others fail.
+	PutsBack bool
 
 	Waiting func(*LockedError) // called once, before waiting; may be nil
 	Warn    func(error)        // called with errors that do not stop the store; may be nil
@@ -405,7 +408,7 @@ func (s *Store) Remove() error {
 	if s.opts.Team != nil {
 		// The store's copy is removed first, so that after a kill the next run removes
 		// both.
-		if err := s.opts.Team.Remove(context.Background(), s.neededBackups()...); err != nil {
+		if err := s.opts.Team.Remove(context.Background(), s.current.InstallationID, s.neededBackups()...); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	if err := t.Probe(ctx); err != nil {
 		return taken, err
 	}
-	if err := t.Pull(ctx); err != nil {
+	if err := pull(ctx, t, s.opts); err != nil {
 		return taken, err
 	}
 	err = s.pullGone(ctx)
@@ -99,6 +99,27 @@ func (s *Store) begin(ctx context.Context) (taken bool, err error) {
 	}
 	s.note("The changes that an earlier run on this machine could not send are in %s now", t.Place())
 	return taken, nil
+}
+
+// pull copies the state from the store. This run must hold the lease.
+func pull(ctx context.Context, t *team.Copy, opts Options) error {
+	err := t.Pull(ctx)
+	if lost, _ := team.Lost(err); lost != nil && opts.PutsBack {
+		_, err = t.PutBack(ctx, serialOf(t), false)
+	}
+	return err
+}
+
+// serialOf returns the serial number of the copy of a state or a record; 0: there is none.
+func serialOf(t *team.Copy) int {
+	if t.IsRecord() {
+		return recordAt(t.StatePath())
+	}
+	l, err := load(t.StatePath(), Options{})
+	if err != nil || !l.found {
+		return 0
+	}
+	return l.current.Own.Serial
 }
 
 // push writes the file to the store, after a write that removed the records of dropped.
@@ -176,8 +197,12 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 		return err
 	}
 	err = t.Pull(ctx)
-	if _, conflict := errors.AsType[*team.ConflictError](err); err == nil || conflict {
-		err = errors.Join(err, t.PullVars(ctx))
+	lost, other := team.Lost(err)
+	if _, conflict := errors.AsType[*team.ConflictError](err); other == nil || conflict {
+		vars, failed := team.Lost(t.PullVars(ctx))
+		if err = errors.Join(other, failed); err == nil {
+			err = lost.With(vars).Err()
+		}
 	}
 	if found, failed := Exists(path); failed == nil && !found { // there is no state at all
 		lock.Remove()
@@ -203,9 +228,10 @@ func PullHistory(ctx context.Context, t *team.Copy) error {
 	return s.pullGone(ctx)
 }
 
-// Push writes the copy of this machine to the store, after a run that could not. If the
-// store has changed since the copy was made, the error wraps team.ErrChanged, unless
-// force is set. did is false if the store had the state already.
+// Push writes the copy of this machine to the store, after a run that could not, or if the
+// store has lost it, with the versions that this machine has kept. If the store has changed
+// since the copy was made, the error wraps team.ErrChanged, unless force is set. did is false
+// if the store had the state already.
 func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	t := opts.Team
 	s, err := lock(ctx, t.StatePath(), opts)
@@ -219,12 +245,10 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 	if err := t.Probe(ctx); err != nil {
 		return false, err
 	}
-	unsent, err := t.Unsent()
-	if err == nil && force && t.IsRecord() {
-		serial, _ := recordAt(s.path)
-		if unsent, err = t.PutBack(ctx, serial); err == nil && !unsent {
-			unsent, err = t.Unsent()
-		}
+	back, err := t.PutBack(ctx, serialOf(t), force)
+	unsent := back
+	if err == nil && !unsent {
+		unsent, err = t.Unsent()
 	}
 	if err == nil && !unsent && force && fileExists(s.path) { // the store may contain a forged state
 		_, doubt := t.Load(ctx)
@@ -247,6 +271,9 @@ func Push(ctx context.Context, force bool, opts Options) (did bool, err error) {
 		return false, &UnsentError{Place: t.Place(), Path: s.path, Err: err}
 	}
 	s.written = !t.IsRecord()
+	if back && s.written {
+		s.warn(s.sendBackups(ctx, t))
+	}
 	return true, nil
 }
 
@@ -297,8 +324,31 @@ func (s *Store) bringHistory(ctx context.Context, to, name string, opts Options)
 		}
 		target = opts.Team.Versions()
 	}
+	damaged, err := s.copyVersions(ctx, from, target, name)
+	if err != nil {
+		return err
+	}
+	if s.opts.Team != nil {
+		return nil
+	}
+	if err := versions.Clear(ctx, from, slices.Collect(maps.Keys(damaged))); err != nil || len(damaged) > 0 {
+		return err
+	}
+	return os.RemoveAll(backupDir(s.path))
+}
+
+// sendBackups copies the versions of a state to the history of a store, whose lease this run
+// holds.
+func (s *Store) sendBackups(ctx context.Context, to *team.Copy) error {
+	_, err := s.copyVersions(ctx, archiveOf(s.path), to.Versions(), to.Place())
+	return err
+}
+
+// copyVersions copies the versions of the state from one archive to another one, which has a
+// name for people. It leaves out damaged versions, which it returns.
+func (s *Store) copyVersions(ctx context.Context, from, to versions.Archive, name string) (damaged map[int]error, err error) {
 	gone, present := goneList(s.readGone()), s.current.Resources()
-	damaged := map[int]error{}
+	damaged = map[int]error{}
 	for _, v := range versionsOf(s.path, -1, nil, nil) {
 		if v.Err != nil {
 			damaged[v.Serial] = v.Err
@@ -312,16 +362,10 @@ func (s *Store) bringHistory(ctx context.Context, to, name string, opts Options)
 		}
 		return damaged[v.Serial] != nil
 	}}
-	if err := versions.Copy(ctx, from, target, rules); err != nil {
-		return fmt.Errorf("cannot send the versions of %s to %s: %w; they stay in %s", s.path, name, err, backupDir(s.path))
+	if err := versions.Copy(ctx, from, to, rules); err != nil {
+		return nil, fmt.Errorf("cannot send the versions of %s to %s: %w; they stay in %s", s.path, name, err, backupDir(s.path))
 	}
-	if s.opts.Team != nil {
-		return nil
-	}
-	if err := versions.Clear(ctx, from, slices.Collect(maps.Keys(damaged))); err != nil || len(damaged) > 0 {
-		return err
-	}
-	return os.RemoveAll(backupDir(s.path))
+	return damaged, nil
 }
 
 // isMoved reports whether the error is a *state.MovedError.

@@ -157,7 +157,9 @@ func (c *Copy) Unsent() (bool, error) {
 
 // Pull copies the state from the store. If the copy has changes that did not reach the
 // store, Pull keeps them: Push writes them to the store. The error is a *ConflictError
-// if the store has changed since, too.
+// if the store has changed since, too. If the store does not have the state that this
+// machine has seen there, and no command has removed it, the error is a
+// *DocumentsLostError.
 func (c *Copy) Pull(ctx context.Context) error {
 	d, err := c.Load(ctx)
 	if err != nil {
@@ -168,8 +170,9 @@ func (c *Copy) Pull(ctx context.Context) error {
 		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	}
 	last := c.last.Same[stateName]
-	if d.Version == "" && last.Version != "" {
-		if err := c.recordLost(ctx); err != nil {
+	// A run that holds the lease may create something.
+	if d.Version == "" && (last.Version != "" || digest == "" && c.lease != nil) {
+		if err := c.vanished(ctx); err != nil {
 			return err
 		}
 	}
@@ -187,7 +190,8 @@ func (c *Copy) Pull(ctx context.Context) error {
 }
 
 // PullVars copies the vars store from the store. The copy has no changes of its own,
-// because they are written to the store first.
+// because they are written to the store first. No command removes a vars store from a
+// store: if it is missing there, the error is a *DocumentsLostError, and the copy stays.
 func (c *Copy) PullVars(ctx context.Context) error {
 	d, err := c.load(ctx, varsName)
 	if err != nil {
@@ -199,6 +203,8 @@ func (c *Copy) PullVars(ctx context.Context) error {
 		return fmt.Errorf("cannot read this machine's copy of %s: %w", c.Place(), err)
 	case digest == digestText(d.Data):
 		return c.remember(varsName, d.Version, digest)
+	case d.Version == "":
+		return &DocumentsLostError{Place: c.place, Documents: []string{varsName}, Copied: true, OnlyVars: true}
 	}
 	return c.take(varsName, d)
 }
@@ -403,9 +409,12 @@ func (c *Copy) Overwrite(ctx context.Context) error {
 }
 
 // Discard removes the record of changes that were not sent to the store. The caller keeps
-// a copy of the file.
+// a copy of the file. The error is a *DocumentsLostError if the store has lost the state.
 func (c *Copy) Discard(ctx context.Context) error {
 	d, err := c.Load(ctx)
+	if err == nil && d.Version == "" {
+		err = c.vanished(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -416,8 +425,12 @@ func (c *Copy) Discard(ctx context.Context) error {
 // file.
 func (c *Copy) Removed() error { return c.remember(stateName, "", "") }
 
-// Clean removes the folder of a copy without a state, a vars store and backups.
+// Clean removes the folder of a copy without a state, a vars store and backups, unless the
+// store has lost its state.
 func (c *Copy) Clean() error {
+	if c.last.Same[stateName].Version != "" {
+		return nil
+	}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != recordName }) {
 		if errors.Is(err, fs.ErrNotExist) {

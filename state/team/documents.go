@@ -101,6 +101,7 @@ type kind struct {
 // kinds describes all documents of a store. The state is removed last: while it exists, the
 // same command can finish a removal that was killed.
 var kinds = []kind{
+	{name: deletedName, scope: everyPart}, // It is signed again before the state, which is newer.
 	{name: stateName, scope: whole | ofOne, removed: true},
 	{name: recordDocument, scope: ofRecord, removed: true, parts: instancesIn},
 	{name: varsName, scope: whole, sealed: true},

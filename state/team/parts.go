@@ -16,7 +16,6 @@ import (
 
 	"bootstrap/internal/guard"
 	"bootstrap/internal/wait"
-	"bootstrap/state/versions"
 )
 
 // A deployment with several instances has parts in its store, each with a lock and a
@@ -246,85 +245,6 @@ func (s *Store) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error
 // IsRecord reports whether the store has the record of a deployment with several
 // instances, and no state.
 func (s *Store) IsRecord() bool { return s.folder == deploymentFolder }
-
-// RecordLostError says that the record of a deployment with several instances was removed
-// from its store, but not by a run.
-type RecordLostError struct {
-	Place string
-	Last  versions.Version // in the history of the record
-}
-
-func (e *RecordLostError) Error() string {
-	return fmt.Sprintf("the record of the deployment, %s of %s, is missing, but its history has versions of it, the last one of %s by %s: somebody has removed it. Without it, a deploy would create all VMs again; nothing was changed",
-		deploymentFolder+recordDocument, e.Place, e.Last.Written.UTC().Format("2006-01-02 15:04 UTC"), e.Last.By)
-}
-
-func (e *RecordLostError) Name() string { return "record-lost" }
-
-func (e *RecordLostError) Hint() string {
-	return `"bootstrap state push MANIFEST --force" puts back the newest version that this machine or the history has`
-}
-
-// recordLost returns a *RecordLostError if the store has versions of a record: a run that
-// removes a record removes its history first, except versions that are the only record of
-// something.
-func (s *Store) recordLost(ctx context.Context) error {
-	if !s.IsRecord() {
-		return nil
-	}
-	h, err := s.History(ctx)
-	i := slices.IndexFunc(h.Versions, func(v versions.Version) bool { return len(v.Only) == 0 })
-	if err != nil || i < 0 {
-		return err
-	}
-	return &RecordLostError{Place: s.Place(), Last: h.Versions[i]}
-}
-
-// IsRecordLost reports whether the record of a deployment with several instances was
-// removed from the store, but not by a run.
-func (c *Copy) IsRecordLost(ctx context.Context) (bool, error) {
-	lost, err := c.lostRecord(ctx)
-	return lost != nil, err
-}
-
-func (c *Copy) lostRecord(ctx context.Context) (*RecordLostError, error) {
-	of := c.Store
-	if !c.IsRecord() {
-		of = c.Record().Store
-	}
-	d, err := of.load(ctx, stateName)
-	if _, doubt := errors.AsType[*ProofError](err); doubt || err == nil && d.Version != "" {
-		return nil, nil
-	}
-	if err == nil {
-		err = of.recordLost(ctx)
-	}
-	if lost, ok := errors.AsType[*RecordLostError](err); ok {
-		return lost, nil
-	}
-	return nil, err
-}
-
-// PutBack makes the next Push write a record that was removed from the store: this
-// machine's copy, which has the serial number, or a newer version of the history. It
-// returns false if the record was not removed. This run must hold the lock of the
-// deployment.
-func (c *Copy) PutBack(ctx context.Context, serial int) (bool, error) {
-	lost, err := c.lostRecord(ctx)
-	if err != nil || lost == nil {
-		return false, err
-	}
-	data, err := c.Earlier(ctx, lost.Last.Serial)
-	if err != nil {
-		return false, err
-	}
-	if data, newer := recordIn(data); newer > serial {
-		if err := c.take(stateName, Document{Data: data, Version: "removed"}); err != nil {
-			return false, err
-		}
-	}
-	return true, c.remember(stateName, "", "")
-}
 
 // recordIn returns the record in a version of a deployment, and its serial number. Earlier
 // versions of the program kept only the record.

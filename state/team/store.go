@@ -63,8 +63,9 @@ type Store struct {
 	folder   string // begins the names of the documents of a part; empty: the store is no part
 	lease    *lease
 	trust    *trust
-	// removed is true if this run has removed the state.
-	removed bool
+	// removed is true if this run has removed the state, and buried if the store has a note
+	// of such a removal.
+	removed, buried bool
 }
 
 // Place returns the address of the store for people, without passwords. That of an
@@ -154,16 +155,8 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// Load returns the state and its version; version is empty if there is no state. For a run
-// that holds the lock of a deployment whose record was removed, the error is a
-// *RecordLostError.
-func (s *Store) Load(ctx context.Context) (Document, error) {
-	d, err := s.load(ctx, stateName)
-	if err == nil && d.Version == "" && s.lease != nil {
-		err = s.recordLost(ctx)
-	}
-	return d, err
-}
+// Load returns the state and its version; version is empty if there is no state.
+func (s *Store) Load(ctx context.Context) (Document, error) { return s.load(ctx, stateName) }
 
 // load reads a document that need not exist. The error is a *ProofError if its proof is
 // not valid, or if it is a state or record that is older than its history. Another run may
@@ -229,13 +222,16 @@ func (s *Store) save(ctx context.Context, name string, data []byte, was string) 
 	if err != nil {
 		return "", fmt.Errorf("cannot write %s to %s: %w", s.full(name), s.place, err)
 	}
-	s.removed = s.removed && name != stateName
+	if name == stateName {
+		s.removed = false
+		s.exhume(ctx)
+	}
 	return version, nil
 }
 
 // putSigned writes a document with a proof.
 func (s *Store) putSigned(ctx context.Context, name string, data []byte, was string) (version string, err error) {
-	signed, generation, err := s.trust.sign(ctx, s.full(name), data)
+	signed, generation, err := s.trust.signAfter(ctx, s.full(name), s.full(name), data)
 	if err != nil {
 		return "", err
 	}
@@ -245,28 +241,34 @@ func (s *Store) putSigned(ctx context.Context, name string, data []byte, was str
 	return version, s.trust.wrote(ctx, s.full(name), generation)
 }
 
-// Remove removes the state and its history, except the versions with these serial
-// numbers. This run must hold the lease.
-func (s *Store) Remove(ctx context.Context, keep ...int) error {
-	return s.removeAfter(ctx, func() error { return versions.Clear(ctx, s.Versions(), keep) })
+// Remove removes the state of an installation and its history, except the versions with
+// these serial numbers, and leaves a note of that. This run must hold the lease.
+func (s *Store) Remove(ctx context.Context, installation string, keep ...int) error {
+	return s.removeAfter(ctx, installation, func() error { return versions.Clear(ctx, s.Versions(), keep) })
 }
 
-// Forget removes the state and keeps its history. This run must hold the lease.
-func (s *Store) Forget(ctx context.Context) error {
-	return s.removeAfter(ctx, func() error { return nil })
+// Forget is like Remove, but keeps the history.
+func (s *Store) Forget(ctx context.Context, installation string) error {
+	return s.removeAfter(ctx, installation, func() error { return nil })
 }
 
-func (s *Store) removeAfter(ctx context.Context, first func() error) error {
+func (s *Store) removeAfter(ctx context.Context, installation string, first func() error) error {
 	if err := s.lease.confirm(ctx); err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
 	}
-	errs := []error{first()}
+	err := first()
 	for _, k := range slices.Backward(kinds) {
-		if k.removed && k.scope&scopeOf(s.folder) != 0 {
-			errs = append(errs, s.remove(ctx, k.name))
+		if err != nil || !k.removed || k.scope&scopeOf(s.folder) == 0 {
+			continue
+		}
+		if s.full(k.name) == s.full(stateName) {
+			err = s.bury(ctx, installation)
+		}
+		if err == nil {
+			err = s.remove(ctx, k.name)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return fmt.Errorf("cannot remove the deployment state from %s: %w", s.Place(), err)
 	}
 	s.removed = true

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,7 +161,7 @@ func testSaveAndLoad(t *testing.T, address string) {
 	if d, err := other.Load(t.Context()); err != nil || d.Version != "" {
 		t.Errorf("the state of another environment: %+v, %v", d, err)
 	}
-	if err := s.Remove(t.Context()); err != nil {
+	if err := s.Remove(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	expectState(t, s, "")
@@ -329,11 +330,11 @@ func TestRemovedLock(t *testing.T) {
 	b = open(t, server.URL+"/env", config("bob"))
 	lock(t, a)
 	save(t, a, "of ann", "")
-	if err := a.Remove(t.Context()); err != nil {
+	if err := a.Remove(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	unlock(t, a)
-	if names := web.Names(); len(names) > 0 {
+	if names := web.Names(); !slices.Equal(names, []string{"env/deleted.json"}) {
 		t.Errorf("the store still has %v", names)
 	}
 	lock(t, b)

@@ -151,12 +151,13 @@ func (t *trust) remember(ctx context.Context, change func(*pin)) error {
 	return err
 }
 
-// sign returns a document with a proof. If the store has no key, it makes one.
-func (t *trust) sign(ctx context.Context, name string, content []byte) (data []byte, generation uint64, err error) {
+// signAfter returns a document with a proof that is newer than those of the document and of
+// another one that this machine has seen. If the store has no key, it makes one.
+func (t *trust) signAfter(ctx context.Context, name, other string, content []byte) (data []byte, generation uint64, err error) {
 	if err := t.require(ctx); err != nil {
 		return nil, 0, err
 	}
-	generation = max(t.pin.Seen[name]+1, uint64(max(0, time.Now().UnixMilli())))
+	generation = max(t.pin.Seen[name]+1, t.pin.Seen[other]+1, uint64(max(0, time.Now().UnixMilli())))
 	return t.key.sign(name, generation, t.store.cfg.Holder.Who(), content), generation, nil
 }
 
@@ -251,6 +252,12 @@ func (s *Store) ShareKey(ctx context.Context, to []string, again bool) error {
 		return fmt.Errorf("cannot write %s to %s: %w", keyName, s.place, err)
 	}
 	return t.remember(ctx, func(p *pin) { p.Shared = true })
+}
+
+// HasKey reports whether the store has its key, encrypted for its readers.
+func (c *Copy) HasKey(ctx context.Context) (bool, error) {
+	d, err := c.raw(ctx, keyName)
+	return d.Version != "", err
 }
 
 // KeyShared reports whether the store has the key, according to this machine's record.

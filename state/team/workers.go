@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 )
 
 // workersName is the document that says how many VMs compile packages. Their states are in
@@ -16,6 +17,13 @@ const MostWorkers = 1000
 
 // WorkerState returns how a store names the state of a compilation VM.
 func WorkerState(n int) string { return InstanceState(fmt.Sprintf("compilation-%d", n)) }
+
+// workerFolder is the folder of a compilation VM.
+var workerFolder = regexp.MustCompile(`^` + deploymentFolder + `compilation-[0-9]{1,3}/$`)
+
+// isWorker reports whether a folder has the state of a compilation VM, which goes with the
+// VM and says nothing that others need.
+func isWorker(folder string) bool { return workerFolder.MatchString(folder) }
 
 // workersDocument is the content of the document.
 type workersDocument struct {
