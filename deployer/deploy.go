@@ -4,6 +4,7 @@
 package deployer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,7 +268,11 @@ func (r *run) lookByCPI(ctx context.Context) error {
 // chooseAddresses chooses the addresses of the instance. The address of the agent may be
 // one of them.
 func (r *run) chooseAddresses(ctx context.Context) error {
-	return r.addresses.choose(ctx, false, false)
+	err := r.addresses.choose(ctx, false, false)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(r.look.RefuseLost(ctx), err) // A lost state may have the address.
 }
 
 // MostReplans is how often a deploy makes a new plan because another deployment has taken

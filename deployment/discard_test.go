@@ -42,7 +42,9 @@ func TestDiscardAll(t *testing.T) {
 			if got := s.vms(s.place(in)); len(got) > 0 {
 				t.Errorf("left: %q", got)
 			}
-			if got := s.documents(in); slices.ContainsFunc(got, func(name string) bool { return name != "vars.yml.age" && name != "key.age" && !strings.HasSuffix(name, "deleted.json") }) {
+			if got := s.documents(in); slices.ContainsFunc(got, func(name string) bool {
+				return name != "vars.yml.age" && name != "key.age" && !strings.HasSuffix(name, "deleted.json")
+			}) {
 				t.Errorf("left in the store: %q", got)
 			}
 			if several != "several" {

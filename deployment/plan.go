@@ -223,12 +223,15 @@ type Unplanned struct {
 	// doubted is true if a document of the store is not believed, because nobody of the
 	// team has written it.
 	doubted bool
+	lost    bool // its state is missing
 }
 
 // unplanned returns an instance that cannot be planned because of an error.
 func unplanned(instance, reason string, err error) Unplanned {
 	_, doubted := errors.AsType[*team.ProofError](err)
-	return Unplanned{Instance: instance, Reason: reason, doubted: doubted}
+	var coded interface{ ExitCode() failure.Code }
+	lost := errors.As(err, &coded) && coded.ExitCode() == failure.NoState
+	return Unplanned{Instance: instance, Reason: reason, doubted: doubted, lost: lost}
 }
 
 func (e *UnplannedError) Error() string {
@@ -253,10 +256,13 @@ func (e *UnplannedError) Error() string {
 
 func (e *UnplannedError) Name() string { return "instances-unplanned" }
 
-// ExitCode returns that of a document which is not believed, as for one instance.
+// ExitCode returns that of a document which is not believed or missing, as for one instance.
 func (e *UnplannedError) ExitCode() failure.Code {
 	if slices.ContainsFunc(e.Failed, func(f Unplanned) bool { return f.doubted }) {
 		return failure.NotBelieved
+	}
+	if slices.ContainsFunc(e.Failed, func(f Unplanned) bool { return f.lost }) {
+		return failure.NoState
 	}
 	return failure.Failed
 }

@@ -79,7 +79,7 @@ func (s *stateChoice) disks(cmd *cobra.Command, args []string) ([]observe.SeenDi
 	case all != nil:
 		return disksOfAll(s.c, all, list)
 	}
-	st, err := chosen.read()
+	st, err := chosen.read(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

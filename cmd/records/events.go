@@ -121,7 +121,7 @@ func eventsOfAll(ctx context.Context, of stateFile, home string, known []observe
 
 // eventsOf returns the events of a state, which must exist.
 func eventsOf(ctx context.Context, s stateFile, home string) ([]observe.SeenEvent, error) {
-	if _, err := s.read(); err != nil {
+	if _, err := s.read(ctx); err != nil {
 		return nil, err
 	}
 	if s.opts.Team != nil {

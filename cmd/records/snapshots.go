@@ -57,7 +57,7 @@ func (s *stateChoice) snapshots(cmd *cobra.Command, args []string) ([]ui.Snapsho
 	case all != nil:
 		return snapshotsOfAll(s.c, all, list)
 	}
-	st, err := chosen.read()
+	st, err := chosen.read(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -244,7 +244,7 @@ func (s *stateChoice) change(ctx context.Context, path string, create bool, chan
 		return err
 	}
 	if !create {
-		if _, err := at.read(); err != nil {
+		if _, err := at.read(ctx); err != nil {
 			return err
 		}
 	}

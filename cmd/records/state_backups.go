@@ -130,7 +130,7 @@ with --instance the state of one. If it is killed, the same command continues.`,
 				c.Say(report.Info, note)
 			}
 			if place.One {
-				st, err := stateFile{path: place.Path, name: place.Name, opts: place.Opts}.read()
+				st, err := stateFile{path: place.Path, name: place.Name, opts: place.Opts}.read(cmd.Context())
 				if err != nil {
 					return err
 				}

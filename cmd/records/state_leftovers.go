@@ -79,7 +79,7 @@ func listLeftovers(ctx context.Context, choice *stateChoice, path string) error 
 	if err != nil {
 		return err
 	}
-	st, err := s.read()
+	st, err := s.read(ctx)
 	if err != nil {
 		return err
 	}

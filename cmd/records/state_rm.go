@@ -126,7 +126,7 @@ func confirmForgotten(ctx context.Context, s stateFile, confirm func(context.Con
 		return nil // the state need not be readable
 	}
 	what := "the state file " + s.name + " is removed; it cannot be read, and what it records stays in the cloud"
-	if st, err := s.read(); err == nil {
+	if st, err := s.read(ctx); err == nil {
 		owned := st.Owned()
 		if len(owned) == 0 {
 			return nil

@@ -1,12 +1,16 @@
 package records
 
 import (
+	"cmp"
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
 	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/state"
 	"bootstrap/state/file"
 )
@@ -33,7 +37,7 @@ bootstrap status asks the agent. With several instances, it prints the state of 
 			if err != nil {
 				return err
 			}
-			st, err := s.read()
+			st, err := s.read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -74,11 +78,11 @@ func showAll(c *cli.Console, of *instances.Selection) error {
 }
 
 // read reads the state, which must exist.
-func (s stateFile) read() (state.State, error) {
+func (s stateFile) read(ctx context.Context) (state.State, error) {
 	st, found, err := file.Read(s.path, s.opts.Home)
 	switch {
 	case err == nil && !found:
-		err = &file.MissingError{Path: s.name}
+		err = cmp.Or(instance.Options{Team: s.opts.Team}.FindLost(ctx, s.path), error(&file.MissingError{Path: s.name}))
 	case err == nil && s.opts.Owns != nil:
 		err = s.opts.Owns(st)
 	}

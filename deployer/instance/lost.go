@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"bootstrap/deployer/report"
+	"bootstrap/internal/failure"
 	"bootstrap/state/file"
 )
 
-// LostStateError says that the state of one of several instances is missing, although a
-// backup of it records a VM that was not deleted.
+// LostStateError says that a state is missing, although a backup of it records a VM that was
+// not deleted.
 type LostStateError struct {
-	Instance string
+	Instance string // one of several; empty: the manifest has one
 	State    string // path of the state file, or the store
 	Serial   int    // of the backup
 	Written  time.Time
@@ -28,16 +29,22 @@ func (e *LostStateError) Error() string {
 	if e.Deploys {
 		would, then = "a deploy would create a second VM beside that one", "the next deploy creates it again"
 	}
-	return fmt.Sprintf("the deployment state of %s, %s, is missing, but its backup of %s records %s: %s; nothing was changed. `bootstrap state restore MANIFEST --instance %s %d` restores the state; if the VM does not exist any more, %s",
-		e.Instance, e.State, report.Minute(e.Written), strings.Join(e.Owned, ", "), would, e.Instance, e.Serial, then)
+	what, flag, forget := "the deployment state "+e.State, "", "; to forget the VM instead: `bootstrap state rm MANIFEST --force`"
+	if e.Instance != "" {
+		what, flag, forget = "the deployment state of "+e.Instance+", "+e.State+",", " --instance "+e.Instance, ""
+	}
+	return fmt.Sprintf("%s is missing, but its backup of %s records %s: %s; nothing was changed. `bootstrap state restore MANIFEST%s %d` restores the state; if the VM does not exist any more, %s%s",
+		what, report.Minute(e.Written), strings.Join(e.Owned, ", "), would, flag, e.Serial, then, forget)
 }
 
 func (e *LostStateError) Name() string { return "record-lost" }
 
-// refuseLost refuses to create the VM of one of several instances if its state was removed,
-// but neither by a delete nor by another command that removed the VM from it.
-func (l *Look) refuseLost(ctx context.Context) error {
-	if l.rec.State.Found() {
+func (e *LostStateError) ExitCode() failure.Code { return failure.NoState }
+
+// RefuseLost refuses to create a VM if the state was removed, but neither by a delete nor by
+// another command that removed the VM from it.
+func (l *Look) RefuseLost(ctx context.Context) error {
+	if l.rec.State == nil || l.rec.State.Found() { // nil: validate reads no state
 		return nil
 	}
 	err := l.rec.From.FindLost(ctx, l.rec.StatePath)
@@ -47,12 +54,9 @@ func (l *Look) refuseLost(ctx context.Context) error {
 	return err
 }
 
-// FindLost returns a *LostStateError if the missing state at path, of one of several
-// instances, was lost: a backup of it records a VM that no command has removed from it.
+// FindLost returns a *LostStateError if the missing state at path was lost: a backup of it
+// records a VM that no command has removed from it.
 func (o Options) FindLost(ctx context.Context, path string) error {
-	if o.Of == nil {
-		return nil
-	}
 	versions, err := file.Versions(path)
 	if err != nil || len(versions) == 0 {
 		return err
@@ -63,29 +67,43 @@ func (o Options) FindLost(ctx context.Context, path string) error {
 	}
 	for _, v := range versions {
 		vm := "VM " + v.State.CurrentVMCID
-		if v.Err != nil || v.State.CurrentVMCID == "" || !slices.Contains(v.Only, vm) || removed(vm) {
+		if v.Err != nil || v.State.CurrentVMCID == "" || !slices.Contains(v.Only, vm) || v.Forgotten || removed(vm) {
 			continue
 		}
-		return &LostStateError{
-			Instance: o.Of.Instance.Name(), State: o.StateName(path),
-			Serial: v.Serial, Written: v.Written, Owned: v.State.Owned(),
+		lost := &LostStateError{State: o.StateName(path), Serial: v.Serial, Written: v.Written, Owned: v.State.Owned()}
+		if o.Of != nil {
+			lost.Instance = o.Of.Instance.Name()
 		}
+		return lost
 	}
 	return nil
 }
 
+// Missing returns the error for a state at path that does not exist: a *LostStateError, or a
+// *file.MissingError.
+func (o Options) Missing(ctx context.Context, path string) error {
+	if err := o.FindLost(ctx, path); err != nil {
+		return err
+	}
+	return file.Missing(o.StateName(path), o.Manifest)
+}
+
 // removedElsewhere returns a function that reports whether another machine has deleted a VM
-// that backups of this one record: the store lists it as gone, or has no versions at all, as
-// after a delete.
+// that backups of this one record: the store has the note of a delete, or lists the VM as
+// gone.
 func (o Options) removedElsewhere(ctx context.Context) (func(vm string) bool, error) {
 	if o.Team == nil {
 		return func(string) bool { return false }, nil
+	}
+	of, err := o.Team.Deleted(ctx)
+	if err != nil || of != nil {
+		return func(string) bool { return true }, err
 	}
 	h, err := o.Team.History(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return func(vm string) bool { return len(h.Versions) == 0 || slices.Contains(h.Gone, vm) }, nil
+	return func(vm string) bool { return slices.Contains(h.Gone, vm) }, nil
 }
 
 // ofInstance returns a flag that names one of several instances, for commands about its

@@ -60,11 +60,13 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if l.rec.From.RecordDir != "" {
 		return nil // The run of all instances has asked before it started this process. An address without a VM may take all of the time.
 	}
-	if err := l.refuseLost(ctx); err != nil {
-		return err
+	if l.rec.From.Of != nil {
+		if err := l.RefuseLost(ctx); err != nil {
+			return err
+		}
 	}
 	if host.NewNetwork(ctx).Own {
-		return nil // The agent listens inside of the VM's own network, and the CPI refuses an address in use.
+		return l.RefuseLost(ctx) // The agent listens inside of the VM's own network, and the CPI refuses an address in use.
 	}
 	client, err := l.agents.New(l.rec.About.MBus, l.rec.About.CA)
 	if err != nil {
@@ -77,7 +79,7 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !answers:
-		return nil
+		return l.RefuseLost(ctx)
 	}
 	made := func(in state.Intent) bool {
 		return in.Method == "create_vm" && (now.AgentID == "" || in.AgentID == now.AgentID)

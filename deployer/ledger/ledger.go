@@ -85,7 +85,7 @@ func claimsOf(ctx context.Context, t *instance.Instance) ([]network.Reservation,
 	if found, err := file.Exists(path); err != nil {
 		return nil, err
 	} else if !found {
-		return nil, file.Missing(t.From.StateName(path), t.From.Manifest)
+		return nil, t.From.Missing(ctx, path)
 	}
 	if err := t.Lock(ctx); err != nil {
 		return nil, err

@@ -145,7 +145,7 @@ func (v *ledgerView) find(ctx context.Context, from instance.Options, must bool)
 		return nil, false, err
 	}
 	if !exists && must {
-		return nil, false, file.Missing(from.StateName(path), from.Manifest)
+		return nil, false, from.Missing(ctx, path)
 	}
 	t = instance.New(v.env, from)
 	t.StatePath = path

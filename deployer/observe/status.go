@@ -5,7 +5,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -121,14 +120,9 @@ type SeenCall struct {
 // Status returns the condition of a deployment. It changes nothing, locks
 // nothing, and needs the manifest only if another machine created the VM. The
 // error is a *file.MissingError if there is no deployment, and an *instance.LostStateError if
-// the state of one of several instances was removed.
+// the state was lost.
 func Status(ctx context.Context, cfg instance.Config, from instance.Options) (*Condition, error) {
 	r, st, err := newObserver(ctx, cfg, from)
-	if _, missing := errors.AsType[*file.MissingError](err); missing {
-		if lost := from.FindLost(ctx, from.StateFile); lost != nil {
-			err = lost
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +222,7 @@ func newObserver(ctx context.Context, cfg instance.Config, from instance.Options
 		return nil, st, err
 	}
 	if !found {
-		return nil, st, file.Missing(from.StateName(path), from.Manifest)
+		return nil, st, from.Missing(ctx, path)
 	}
 	t := instance.New(instance.NewEnv(cfg), from)
 	t.StatePath = path

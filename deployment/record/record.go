@@ -282,6 +282,17 @@ const restoreByHand = "put a copy of it back, or delete the VM of each state fil
 // storedState is how a store names the states of instances.
 var storedState = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/state\.json$`)
 
+// LostError says that the record is missing, but that states or versions of it exist.
+type LostError struct{ Path, But string }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the record of the deployment, %s, is missing, but %s", e.Path, e.But)
+}
+
+func (e *LostError) Name() string { return "record-lost" }
+
+func (e *LostError) ExitCode() failure.Code { return failure.NoState }
+
 func unusable(format string, args ...any) error {
 	return failure.Named("record-lost", fmt.Errorf(format, args...))
 }
@@ -293,14 +304,13 @@ var stateFile = regexp.MustCompile(`-[0-9a-f]{8}\.json$`)
 // were kept.
 func lost(dir string) error {
 	if slices.ContainsFunc(Versions(VersionsIn(dir)), func(v *Version) bool { return len(v.Only) == 0 }) {
-		return unusable("the record of the deployment, %s, is missing, but versions of it are kept in %s: %s; if its VMs were deleted in another way, delete that folder",
-			filepath.Join(dir, FileName), VersionsIn(dir), restore(dir))
+		return &LostError{filepath.Join(dir, FileName), fmt.Sprintf("versions of it are kept in %s: %s; if its VMs were deleted in another way, delete that folder", VersionsIn(dir), restore(dir))}
 	}
 	name, err := stateIn(dir)
 	if err != nil || name == "" {
 		return err
 	}
-	return unusable("the record of the deployment, %s, is missing, but its folder has states of instances, such as %s: %s", filepath.Join(dir, FileName), name, restore(dir))
+	return &LostError{filepath.Join(dir, FileName), fmt.Sprintf("its folder has states of instances, such as %s: %s", name, restore(dir))}
 }
 
 // check refuses a record if two instances have the same name, id or state, if one lacks an

@@ -11,11 +11,12 @@ import (
 	"bootstrap/state/versions"
 )
 
-// Discard deletes the state file and its mirror and keeps its backups. Unless force is
+// Discard deletes the state file and its mirror and keeps its backups. If the file was lost,
+// it records that what the backups record is forgotten. Unless force is
 // set, it refuses a damaged state, and a state that records something with an
 // *OwnsError.
 func Discard(ctx context.Context, path string, force bool, opts Options) error {
-	if _, err := os.Stat(path); opts.Team == nil && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); opts.Team == nil && !force && errors.Is(err, fs.ErrNotExist) {
 		return &MissingError{Path: path}
 	}
 	s, err := lock(ctx, path, opts)
@@ -27,9 +28,14 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		if _, err := s.begin(ctx); err != nil {
 			return err
 		}
-		if exists, err := Exists(s.path); err == nil && !exists {
-			return &MissingError{Path: opts.Team.Place()}
+	}
+	if exists, err := Exists(s.path); err == nil && !exists {
+		if force {
+			if did, err := s.forget(); did || err != nil {
+				return err
+			}
 		}
+		return &MissingError{Path: opts.name(s.path)}
 	}
 	s.loaded, err = load(s.path, opts)
 	switch {
@@ -60,6 +66,9 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	}
 	if err := removeAll(s.path, mirror); err != nil {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
+	}
+	if _, err := s.forget(); err != nil {
+		return err
 	}
 	if opts.Team != nil {
 		return opts.Team.Removed()

@@ -418,6 +418,8 @@ func (s *Store) Remove() error {
 	if err := removeAll(s.mirrorPath(), s.path); err != nil {
 		return errors.Join(fmt.Errorf("cannot remove the deployment state: %w", err), kept)
 	}
+	_, err := s.forget()
+	s.warn(err)
 	if s.opts.Team != nil {
 		s.unsent = nil
 		s.warn(s.opts.Team.Removed())

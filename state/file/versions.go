@@ -23,6 +23,8 @@ type Version struct {
 	Err   error // why it cannot be read
 	// Present is true if the state file is still this version.
 	Present bool
+	// Forgotten is true if a command has removed the state with its VM: state rm.
+	Forgotten bool
 }
 
 // Versions lists the backups of the state file at path, newest first.
@@ -42,7 +44,12 @@ func Versions(path string) ([]Version, error) {
 	if present.found {
 		serial = present.current.Own.Serial
 	}
-	return versionsOf(path, serial, present.current.Resources(), readGone(path)), nil
+	list := versionsOf(path, serial, present.current.Resources(), readGone(path))
+	l, _ := archiveOf(path).List(context.Background())
+	for i := range list {
+		list[i].Forgotten = slices.Contains(l.Forgotten, "VM "+list[i].State.CurrentVMCID)
+	}
+	return list, nil
 }
 
 // versionsOf reads the versions of a state file. present is the serial number of the file,
@@ -198,15 +205,40 @@ func (s *Store) writeGone(gone map[string]bool) error {
 	if !fileExists(a.Dir) {
 		return nil
 	}
+	present := s.current.Resources()
 	l, err := a.List(context.Background())
 	if err == nil {
 		l.Gone = goneList(gone)
+		l.Forgotten = slices.DeleteFunc(l.Forgotten, func(r string) bool { return slices.Contains(present, r) })
 		err = a.SetList(context.Background(), l)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record what was deleted among the backups of the deployment state: %w", err)
 	}
 	return nil
+}
+
+// forget adds what the backups are the only record of to the list of forgotten resources,
+// after a command has removed the state. It returns false if there is nothing.
+func (s *Store) forget() (bool, error) {
+	a := s.archive()
+	l, err := a.List(context.Background())
+	if err != nil || len(l.Versions) == 0 {
+		return false, err
+	}
+	gone, before := readGone(s.path), len(l.Forgotten)
+	for _, v := range versionsOf(s.path, -1, nil, gone) {
+		for _, r := range v.Only {
+			if !slices.Contains(l.Forgotten, r) {
+				l.Forgotten = append(l.Forgotten, r)
+			}
+		}
+	}
+	if len(l.Forgotten) == before {
+		return false, nil
+	}
+	l.Gone = goneList(gone)
+	return true, a.SetList(context.Background(), l)
 }
 
 func fileExists(path string) bool {

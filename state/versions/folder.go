@@ -56,6 +56,8 @@ type description struct {
 // by a restore.
 type dropped struct {
 	Gone []string `json:"gone"`
+	// Forgotten is List.Forgotten.
+	Forgotten []string `json:"forgotten,omitempty"`
 }
 
 // Path returns the path of a document.
@@ -92,7 +94,7 @@ func (f Folder) List(context.Context) (List, error) {
 	var d dropped
 	if data, err := regular.Read(f.gone()); err == nil {
 		_ = json.Unmarshal(data, &d) // A damaged list counts as empty.
-		l.Gone = append([]string{}, d.Gone...)
+		l.Gone, l.Forgotten = append([]string{}, d.Gone...), d.Forgotten
 	}
 	return l, nil
 }
@@ -172,8 +174,8 @@ func (f Folder) SetList(ctx context.Context, l List) error {
 	if before := f.writers(); !equal(before, writers) {
 		errs = append(errs, f.writeList(writersName, writers))
 	}
-	if l.Gone != nil && (was.Gone == nil || !slices.Equal(was.Gone, l.Gone)) {
-		errs = append(errs, f.writeList(goneName, dropped{Gone: l.Gone}))
+	if l.Gone != nil && (was.Gone == nil || !slices.Equal(was.Gone, l.Gone) || !slices.Equal(was.Forgotten, l.Forgotten)) {
+		errs = append(errs, f.writeList(goneName, dropped{Gone: l.Gone, Forgotten: l.Forgotten}))
 	}
 	return errors.Join(errs...)
 }

@@ -42,6 +42,9 @@ type List struct {
 	// Gone lists resources that were deleted, or whose record was removed with a command,
 	// as "VM vm-1": versions may still record them. nil: nobody has recorded any.
 	Gone []string `json:"gone,omitempty"`
+	// Forgotten lists resources that exist, and whose only record a command has removed:
+	// versions that record them are kept.
+	Forgotten []string `json:"forgotten,omitempty"`
 }
 
 // Find returns the version with a number.
@@ -242,7 +245,7 @@ func Clear(ctx context.Context, a Archive, keep []int) error {
 		return err
 	}
 	var old []Version
-	left := List{Gone: l.Gone}
+	left := List{Gone: l.Gone, Forgotten: l.Forgotten}
 	for _, v := range l.Versions {
 		if slices.Contains(keep, v.Serial) {
 			left.Versions = append(left.Versions, v)
