@@ -741,6 +741,7 @@ var larger = map[string]string{
 	"internal/monitfile.parser": "one method for each statement of a monit file",
 	"manifest.reader":           "one method for each section of the manifest",
 	"manifest/document":         "the YAML engine: positions, operations, interpolation",
+	"state/team.Copy":           "one method for each document of a part and for each way between the store and this machine",
 	"state.State":               "one method for each change and question of the recorded document",
 }
 

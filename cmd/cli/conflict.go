@@ -58,11 +58,12 @@ func (r ConflictRule) Refuses(a, b string) bool {
 	return slices.Contains(one, a) && slices.Contains(others, b) || slices.Contains(one, b) && slices.Contains(others, a)
 }
 
-// checkConflicts returns an error if one of two flags would be ignored.
-func (c *Console) checkConflicts(cmd *cobra.Command) error {
+// checkConflicts returns an error if one of two flags would be ignored. untyped reports
+// whether a flag is from the environment file: a typed one may make it unneeded.
+func checkConflicts(cmd *cobra.Command, untyped func(name string) bool) error {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if c.line.full.Untyped(f.Name) { // A typed flag may make it unneeded.
+		if untyped(f.Name) {
 			return
 		}
 		if f.Value.Type() != "bool" || f.Value.String() == "true" {

@@ -55,7 +55,7 @@ func (c *Console) checkArgs(cmd *cobra.Command) {
 			c.line.understood = code != exit.Failed // the exit code does not report a wrong command line
 			return c.line.wrong
 		}
-		if err := errors.Join(refuseBoshFlags(cmd), c.checkConflicts(cmd)); err != nil {
+		if err := errors.Join(refuseBoshFlags(cmd), checkConflicts(cmd, c.line.full.Untyped)); err != nil {
 			return err
 		}
 		c.line.shown = c.withoutValues(cmd, args)
