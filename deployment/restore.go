@@ -163,7 +163,8 @@ func (r *restore) subjects(of *record.Record) (list []subject, err error) {
 }
 
 func (r *restore) lockAll(ctx context.Context) (err error) {
-	for _, in := range slices.Concat(r.present, r.wanted) {
+	// Those of the version come first: an edited record may name a file elsewhere.
+	for _, in := range slices.Concat(r.wanted, r.present) {
 		if r.open[in.ID] != nil {
 			continue
 		}

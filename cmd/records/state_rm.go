@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployment"
+	"bootstrap/deployment/record"
 	"bootstrap/state/file"
 )
 
@@ -50,6 +52,9 @@ compilation VMs that a killed run has left, or with --instance one state.`,
 				err = discardAll(cmd.Context(), s, force, confirm)
 			default:
 				err = discardOne(cmd.Context(), s, force, confirm)
+				if force {
+					err = choice.forgetMissing(cmd.Context(), s, err)
+				}
 			}
 			if err != nil {
 				return err
@@ -118,6 +123,16 @@ func discardOne(ctx context.Context, s stateFile, force bool, confirm func(conte
 		}
 	}
 	return file.Discard(ctx, s.path, force, s.opts)
+}
+
+// forgetMissing makes the record of several instances forget a state that was lost together
+// with its versions. err is what the removal of the state returned.
+func (s *stateChoice) forgetMissing(ctx context.Context, at stateFile, err error) error {
+	of := s.one.Of
+	if _, missing := errors.AsType[*file.MissingError](err); !missing || of == nil || of.Instance.StateSerial == 0 {
+		return err
+	}
+	return deployment.ForgetState(ctx, deployment.Place{Name: at.name, Path: record.StateOf("", of.Record.Dir()), Opts: at.opts}, of.Instance.ID)
 }
 
 // confirmForgotten asks before the only record of a VM or disk is removed.

@@ -26,6 +26,9 @@ type StrayStateError struct {
 	// Installation is the installation id of the state of another deployment.
 	Installation string
 	Link         bool // State is a link to the state of Of
+	// Missing is true if there is neither the state nor a version of it, although the record has
+	// seen it.
+	Missing bool
 	// Serial is the serial number of an old state, and Seen the one that the record has
 	// seen; 0: the state is not too old.
 	Serial, Seen int
@@ -36,6 +39,8 @@ type StrayStateError struct {
 func (e *StrayStateError) Error() string {
 	why := "it is the state of " + e.Of
 	switch {
+	case e.Missing:
+		why = "it is missing, and no version of it is kept, but a command has made it, so its VM may exist"
 	case e.Link:
 		why = "it is a link to the state of " + e.Of
 	case e.Seen > 0:
@@ -46,7 +51,12 @@ func (e *StrayStateError) Error() string {
 	return fmt.Sprintf("cannot use the deployment state of %s, %s: %s; nothing was changed", e.Instance, e.State, why)
 }
 
-func (e *StrayStateError) Name() string { return "state-exchanged" }
+func (e *StrayStateError) Name() string {
+	if e.Missing {
+		return "record-lost"
+	}
+	return "state-exchanged"
+}
 
 // ExitCode returns that of a missing state, because the state of the instance is elsewhere;
 // or that of a document of a store which is not believed.
@@ -64,6 +74,9 @@ func (e *StrayStateError) Hint() string {
 	}
 	back := `put its own state back: "bootstrap state backups MANIFEST" lists the kept versions of all states, and "bootstrap state restore MANIFEST ` + version + `" restores one`
 	switch {
+	case e.Missing && e.Version == 0:
+		of := "MANIFEST --instance " + e.Instance
+		back = `"bootstrap state import ` + of + ` --vm-cid CID" records its VM again; if that does not exist any more, "bootstrap state rm ` + of + ` --force" forgets it`
 	case e.Link:
 		back = "remove the link; " + back
 	case e.Stored:
@@ -184,15 +197,30 @@ func (r *Record) ReadState(in *Instance, home string) (st state.State, found boo
 }
 
 // CheckStates returns a *StrayStateError if the state of one of the instances is not its own,
-// but exchanged, copied, linked or old. It leaves out states that cannot be read.
+// but exchanged, copied, linked or old, or if it was lost together with its versions. It
+// leaves out states that cannot be read.
 func (r *Record) CheckStates(list []*Instance, home string) error {
 	for _, in := range list {
-		_, _, err := r.ReadState(in, home)
+		_, found, err := r.ReadState(in, home)
 		if stray, ok := errors.AsType[*StrayStateError](err); ok {
 			return stray
 		}
+		if err == nil && !found && r.wholeLost(in) {
+			return r.stray(StrayStateError{Instance: in.Name(), State: r.StatePath(in), Missing: true})
+		}
 	}
 	return nil
+}
+
+// wholeLost reports whether the missing state of an instance was lost together with its
+// versions: a command has made it, and none has removed it. Those of a store are missing here
+// until they are copied.
+func (r *Record) wholeLost(in *Instance) bool {
+	if in.StateSerial == 0 || in.Going != "" || in.Temporary || in.Stored() || r.store != nil {
+		return false
+	}
+	kept, err := file.Versions(r.StatePath(in))
+	return err == nil && len(kept) == 0
 }
 
 // forgotten returns an error if the folder of a record without instances has states: a deploy
