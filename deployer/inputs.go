@@ -15,6 +15,7 @@ import (
 	"bootstrap/deployer/report"
 	deployed "bootstrap/deployment/record"
 	"bootstrap/internal/failure"
+	"bootstrap/internal/sealed"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
@@ -28,42 +29,88 @@ func (o *Options) Again(in kept.Deploy, name string) {
 	o.Repeats, o.Inputs.Recorded = &in, in.Manifest
 }
 
+// Inputs are the inputs of the last deploys of a deployment.
+type Inputs struct {
+	kept.Deploys
+	readers []string // for whom they are encrypted; nil: they are not
+}
+
+// inputsName names the encrypted inputs of this machine in messages.
+const inputsName = "what earlier deploys were made from"
+
 // ReadInputs reads the inputs of the last deploys of a deployment: those that this machine
 // has made, and those in the store of its state.
-func ReadInputs(ctx context.Context, opts Options) (kept.Deploys, error) {
+func ReadInputs(ctx context.Context, opts Options) (all Inputs, err error) {
 	in, err := inputsFolder(opts)
 	if err != nil {
-		return nil, err
-	}
-	all, _, err := in.Inputs()
-	if err != nil || opts.Team == nil {
 		return all, err
 	}
-	return withStored(ctx, opts.Options, all)
+	if all, _, err = inputsHere(ctx, in, opts.Inputs.Keys); err != nil || opts.Team == nil {
+		return all, err
+	}
+	return all, all.addStored(ctx, opts.Options)
+}
+
+// inputsHere reads the inputs that this machine has, and the place of the store that has got
+// the same; empty: none.
+func inputsHere(ctx context.Context, in kept.Folder, keys *sealed.Keys) (all Inputs, store string, err error) {
+	has, err := in.Inputs()
+	if all.Deploys = has.All; err != nil || has.Sealed == nil {
+		return all, has.Store, err
+	}
+	var text []byte
+	if text, all.readers, err = keys.Open(ctx, inputsName, has.Sealed); err == nil {
+		all.Deploys, err = kept.ParseInputs(text)
+	}
+	return all, has.Store, err
+}
+
+// keepHere writes the inputs to a folder of this machine, encrypted if they are. They are not
+// kept if that needs a passphrase.
+func (all Inputs) keepHere(ctx context.Context, in kept.Folder, keys *sealed.Keys, store string) error {
+	switch {
+	case slices.Contains(all.readers, sealed.WithPassphrase):
+		return nil
+	case len(all.readers) == 0:
+		return in.SetInputs(kept.Inputs{All: all.Deploys, Store: store})
+	}
+	text, err := all.Encode()
+	if err == nil {
+		text, err = keys.Seal(ctx, inputsName, text, all.readers)
+	}
+	if err != nil {
+		return err
+	}
+	return in.SetInputs(kept.Inputs{Sealed: text, Store: store})
 }
 
 // TakeInputs adds inputs to those that this machine has of a deployment, after its state was
 // moved.
-func TakeInputs(opts Options, more kept.Deploys) error {
+func TakeInputs(ctx context.Context, opts Options, more Inputs) error {
 	in, err := inputsFolder(opts)
-	if err != nil || len(more) == 0 {
+	if err != nil || len(more.Deploys) == 0 {
 		return err
 	}
-	all, _, err := in.Inputs()
+	all, _, err := inputsHere(ctx, in, opts.Inputs.Keys)
 	if err != nil {
 		return err
 	}
-	return in.SetInputs(all.With(more...), "")
+	more.Deploys = all.With(more.Deploys...)
+	return more.keepHere(ctx, in, opts.Inputs.Keys, "")
 }
 
-// withStored adds the inputs that the store has.
-func withStored(ctx context.Context, from instance.Options, all kept.Deploys) (kept.Deploys, error) {
-	text, err := instance.ReadInputs(ctx, from.Team, from.Inputs.Keys)
+// addStored adds the inputs that the store has.
+func (all *Inputs) addStored(ctx context.Context, from instance.Options) error {
+	text, to, err := instance.ReadInputs(ctx, from.Team, from.Inputs.Keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	stored, err := kept.ParseInputs(text)
-	return all.With(stored...), err
+	all.Deploys = all.With(stored...)
+	if len(all.readers) == 0 {
+		all.readers = to
+	}
+	return err
 }
 
 // inputsFolder returns the folder of this machine for the inputs of a deployment.
@@ -126,27 +173,29 @@ func (k keeping) keep(ctx context.Context, states []state.State, contents []kept
 	if next.Manifest, err = record(); err != nil {
 		return err
 	}
-	all, store, err := k.folder.Inputs()
+	keys := k.from.Inputs.Keys
+	all, store, err := inputsHere(ctx, k.folder, keys)
 	if err != nil {
 		return err
 	}
+	encrypted := slices.Equal(all.readers, k.readers)
 	t, place := k.from.Team, ""
 	if t != nil {
 		place = t.Place()
 	}
-	if old, found := all.Find(next.Key); found && old.Same(next) && store == place {
+	if old, found := all.Find(next.Key); found && encrypted && old.Same(next) && store == place {
 		return nil
 	}
 	if t != nil {
-		if all, err = withStored(ctx, k.from, all); err != nil {
+		if err := all.addStored(ctx, k.from); err != nil {
 			return err
 		}
 	}
-	all = all.With(next)
-	if err := k.folder.SetInputs(all, ""); err != nil || t == nil {
+	all.Deploys, all.readers = all.With(next), k.readers
+	if err := all.keepHere(ctx, k.folder, keys, ""); err != nil || t == nil {
 		return err
 	}
-	text, err := all.Encode("")
+	text, err := all.Encode()
 	if err != nil {
 		return err
 	}
@@ -154,7 +203,7 @@ func (k keeping) keep(ctx context.Context, states []state.State, contents []kept
 	if err != nil || !sent { // Without recipients, only this machine has them.
 		return err
 	}
-	return k.folder.SetInputs(all, place)
+	return all.keepHere(ctx, k.folder, keys, place)
 }
 
 // ForgetInputs removes the inputs of the deploys of a deployment that was deleted. dir is the

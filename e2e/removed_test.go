@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -79,6 +80,32 @@ func either(a, b func(string) bool) func(string) bool {
 	return func(name string) bool { return a(name) || b(name) }
 }
 
+// isStateOfFirst reports whether a document is the state of web/0, about which some commands
+// are.
+func (s *site) isStateOfFirst(name string) bool {
+	copies, err := filepath.Glob(s.path("home/.bosh/team/*/deployment/deployment.json"))
+	check(s.t, err)
+	for _, file := range append(copies, s.path("page-state/deployment.json")) {
+		data, err := os.ReadFile(file)
+		var r struct {
+			Instances []struct {
+				Index int
+				State string
+			}
+		}
+		if err != nil || json.Unmarshal(data, &r) != nil {
+			continue
+		}
+		for _, in := range r.Instances {
+			if in.Index == 0 {
+				return strings.HasSuffix(name, "/"+in.State)
+			}
+		}
+	}
+	s.t.Fatal("this machine has no record")
+	return false
+}
+
 // removals returns the sets that a site can lose.
 func (s *site) removals() (list []removal) {
 	every := func(string) bool { return true }
@@ -96,7 +123,7 @@ func (s *site) removals() (list []removal) {
 		list = append(list,
 			removal{name: "the record", chosen: isRecord, needed: true},
 			removal{name: "record and history", chosen: either(isRecord, isHistory), needed: true, lost: folder},
-			removal{name: "one state", chosen: func(name string) bool { return name == s.names[slices.IndexFunc(s.names, isState)] }, needed: true},
+			removal{name: "one state", chosen: s.isStateOfFirst, needed: true},
 		)
 	}
 	if folder {

@@ -48,7 +48,7 @@ func (s stateFile) move(ctx context.Context, c *cli.Console, to stateFile) error
 	if err := deployment.Move(ctx, s.place(), to.place()); err != nil {
 		return err
 	}
-	if err := cmp.Or(unread, deployer.TakeInputs(to.deployed(c), inputs)); err != nil {
+	if err := cmp.Or(unread, deployer.TakeInputs(ctx, to.deployed(c), inputs)); err != nil {
 		c.Say(report.Warning, fmt.Sprintf("%v; deploy --version cannot deploy the earlier versions again", err))
 	}
 	what, left := "The state is in ", filepath.Base(s.path)+" has only a note now"

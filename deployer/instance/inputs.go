@@ -31,12 +31,12 @@ func (sh *Shared) SendInputs(ctx context.Context, text []byte, readers []string)
 	return true, t.SaveInputs(ctx, data)
 }
 
-// ReadInputs reads the inputs of the last deploys from a store; nil: it has none.
-func ReadInputs(ctx context.Context, t *team.Copy, keys *sealed.Keys) ([]byte, error) {
+// ReadInputs reads the inputs of the last deploys from a store, and their recipients; nil: it
+// has none.
+func ReadInputs(ctx context.Context, t *team.Copy, keys *sealed.Keys) (text []byte, to []string, err error) {
 	data, err := t.Inputs(ctx)
 	if err != nil || data == nil {
-		return nil, err
+		return nil, nil, err
 	}
-	text, _, err := keys.Open(ctx, inputsOf(t), data)
-	return text, err
+	return keys.Open(ctx, inputsOf(t), data)
 }

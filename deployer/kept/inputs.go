@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -50,47 +50,56 @@ type Release struct {
 
 // Same reports whether a deploy of both makes the same.
 func (in Deploy) Same(other Deploy) bool {
-	return reflect.DeepEqual(in.Releases, other.Releases) && in.Manifest != nil && other.Manifest != nil &&
-		in.Manifest.Document == other.Manifest.Document && reflect.DeepEqual(in.Manifest.Values, other.Manifest.Values) && reflect.DeepEqual(in.Manifest.Found, other.Manifest.Found)
+	if in.Manifest == nil || other.Manifest == nil {
+		return false
+	}
+	// One of them may have been read from a file, which has no types of YAML.
+	a, err := json.Marshal(Deploy{Manifest: in.Manifest, Releases: in.Releases})
+	b, failed := json.Marshal(Deploy{Manifest: other.Manifest, Releases: other.Releases})
+	return err == nil && failed == nil && bytes.Equal(a, b)
 }
 
 // Deploys are the last deploys, the newest first.
 type Deploys []Deploy
 
-// allInputs is the form in which they are kept.
-type allInputs struct {
-	Inputs Deploys `json:"inputs"`
+// Inputs are the last deploys as this machine keeps them.
+type Inputs struct {
+	All Deploys `json:"inputs,omitempty"`
+	// Sealed has them as encrypted JSON, with the recipients of the vars store; then All is
+	// empty.
+	Sealed []byte `json:"sealed,omitempty"`
 	// Store is the place that has got the same inputs; empty: none.
 	Store string `json:"store,omitempty"`
 }
 
 // ParseInputs reads what Encode returns; nil data has none.
 func ParseInputs(data []byte) (Deploys, error) {
-	all, err := parseInputs(data)
-	return all.Inputs, err
+	in, err := parseInputs(data)
+	return in.All, err
 }
 
-func parseInputs(data []byte) (all allInputs, err error) {
+func parseInputs(data []byte) (in Inputs, err error) {
 	if data == nil {
-		return all, nil
+		return in, nil
 	}
 	var head struct{ Format int }
-	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &all)); err != nil {
-		return all, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+	if err := errors.Join(json.Unmarshal(data, &head), json.Unmarshal(data, &in)); err != nil {
+		return in, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
 	}
 	if head.Format > Format {
-		return all, &NewerError{Path: "the inputs of earlier deploys", Format: head.Format}
+		return in, &NewerError{Path: "the inputs of earlier deploys", Format: head.Format}
 	}
-	all.Inputs = slices.DeleteFunc(all.Inputs, func(in Deploy) bool { return in.Manifest == nil })
-	return all, nil
+	in.All = slices.DeleteFunc(in.All, func(in Deploy) bool { return in.Manifest == nil })
+	return in, nil
 }
 
 // Encode returns the inputs in the form that is kept, without the oldest if they are too many.
-// store is the place that has got the same; empty: none.
-func (all Deploys) Encode(store string) ([]byte, error) {
+func (all Deploys) Encode() ([]byte, error) { return all.encode("") }
+
+func (all Deploys) encode(store string) ([]byte, error) {
 	all = all[:min(len(all), mostInputs)]
 	for {
-		data, err := withFormat(allInputs{all, store})
+		data, err := withFormat(Inputs{All: all, Store: store})
 		if err != nil || len(data) <= mostInputBytes || len(all) <= 1 {
 			return data, err
 		}
@@ -120,24 +129,24 @@ func (all Deploys) With(others ...Deploy) Deploys {
 	})
 }
 
-// Inputs returns the inputs of the last deploys, and the place of the store that has got the
-// same; empty: none.
-func (f Folder) Inputs() (all Deploys, store string, err error) {
+// Inputs returns the inputs of the last deploys.
+func (f Folder) Inputs() (Inputs, error) {
 	data, err := regular.Read(filepath.Join(f.dir, inputsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", nil
+		return Inputs{}, nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+		return Inputs{}, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
 	}
-	in, err := parseInputs(data)
-	return in.Inputs, in.Store, err
+	return parseInputs(data)
 }
 
-// SetInputs replaces the inputs of the last deploys. store is the place that has got the same;
-// empty: none.
-func (f Folder) SetInputs(all Deploys, store string) error {
-	data, err := all.Encode(store)
+// SetInputs replaces the inputs of the last deploys.
+func (f Folder) SetInputs(in Inputs) error {
+	data, err := in.All.encode(in.Store)
+	if in.Sealed != nil {
+		data, err = withFormat(in)
+	}
 	if err != nil {
 		return err
 	}

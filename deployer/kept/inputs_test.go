@@ -21,20 +21,21 @@ func deployOf(key string, minute int, text string) Deploy {
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	f := At(filepath.Join(t.TempDir(), "id"))
-	if all, store, err := f.Inputs(); err != nil || all != nil || store != "" {
-		t.Errorf("without a file: %v, %q, %v", all, store, err)
+	if in, err := f.Inputs(); err != nil || in.All != nil || in.Store != "" {
+		t.Errorf("without a file: %+v, %v", in, err)
 	}
 	var all Deploys
 	for i := range mostInputs + 5 {
 		all = all.With(deployOf(fmt.Sprint(i), i, "a"))
 	}
 	all = all.With(deployOf("3", 100, "b")) // deployed again
-	if err := f.SetInputs(all, "s3://x"); err != nil {
+	if err := f.SetInputs(Inputs{All: all, Store: "s3://x"}); err != nil {
 		t.Fatal(err)
 	}
-	got, store, err := f.Inputs()
-	if err != nil || store != "s3://x" || len(got) != mostInputs || got[0].Key != "3" || got[0].Manifest.Document != "b" || got[1].Key != "24" {
-		t.Errorf("%d deploys, %q, %v", len(got), store, err)
+	in, err := f.Inputs()
+	got := in.All
+	if err != nil || in.Store != "s3://x" || len(got) != mostInputs || got[0].Key != "3" || got[0].Manifest.Document != "b" || got[1].Key != "24" {
+		t.Errorf("%d deploys, %q, %v", len(got), in.Store, err)
 	}
 	if _, found := got.Find("5"); found {
 		t.Error("the oldest is kept")
@@ -46,7 +47,7 @@ func TestInputs(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	large := strings.Repeat("x", mostInputBytes/3)
-	data, err := Deploys{deployOf("c", 3, large), deployOf("b", 2, large), deployOf("a", 1, large)}.Encode("")
+	data, err := Deploys{deployOf("c", 3, large), deployOf("b", 2, large), deployOf("a", 1, large)}.Encode()
 	if got, again := ParseInputs(data); err != nil || again != nil || len(got) != 2 || got[0].Key != "c" {
 		t.Errorf("%d large deploys are kept, %v, %v", len(got), err, again)
 	}
