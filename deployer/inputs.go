@@ -29,8 +29,8 @@ func (o *Options) Again(in kept.Deploy, name string) {
 	o.Repeats, o.Inputs.Recorded = &in, in.Manifest
 }
 
-// Inputs are the inputs of the last deploys of a deployment.
-type Inputs struct {
+// EarlierInputs are the inputs of the last deploys of a deployment.
+type EarlierInputs struct {
 	kept.Deploys
 	readers []string // for whom they are encrypted; nil: they are not
 }
@@ -40,7 +40,7 @@ const inputsName = "what earlier deploys were made from"
 
 // ReadInputs reads the inputs of the last deploys of a deployment: those that this machine
 // has made, and those in the store of its state.
-func ReadInputs(ctx context.Context, opts Options) (all Inputs, err error) {
+func ReadInputs(ctx context.Context, opts Options) (all EarlierInputs, err error) {
 	in, err := inputsFolder(opts)
 	if err != nil {
 		return all, err
@@ -53,7 +53,7 @@ func ReadInputs(ctx context.Context, opts Options) (all Inputs, err error) {
 
 // inputsHere reads the inputs that this machine has, and the place of the store that has got
 // the same; empty: none.
-func inputsHere(ctx context.Context, in kept.Folder, keys *sealed.Keys) (all Inputs, store string, err error) {
+func inputsHere(ctx context.Context, in kept.Folder, keys *sealed.Keys) (all EarlierInputs, store string, err error) {
 	has, err := in.Inputs()
 	if all.Deploys = has.All; err != nil || has.Sealed == nil {
 		return all, has.Store, err
@@ -67,12 +67,12 @@ func inputsHere(ctx context.Context, in kept.Folder, keys *sealed.Keys) (all Inp
 
 // keepHere writes the inputs to a folder of this machine, encrypted if they are. They are not
 // kept if that needs a passphrase.
-func (all Inputs) keepHere(ctx context.Context, in kept.Folder, keys *sealed.Keys, store string) error {
+func (all EarlierInputs) keepHere(ctx context.Context, in kept.Folder, keys *sealed.Keys, store string) error {
 	switch {
 	case slices.Contains(all.readers, sealed.WithPassphrase):
 		return nil
 	case len(all.readers) == 0:
-		return in.SetInputs(kept.Inputs{All: all.Deploys, Store: store})
+		return in.SetInputs(kept.InputsFile{All: all.Deploys, Store: store})
 	}
 	text, err := all.Encode()
 	if err == nil {
@@ -81,12 +81,12 @@ func (all Inputs) keepHere(ctx context.Context, in kept.Folder, keys *sealed.Key
 	if err != nil {
 		return err
 	}
-	return in.SetInputs(kept.Inputs{Sealed: text, Store: store})
+	return in.SetInputs(kept.InputsFile{Sealed: text, Store: store})
 }
 
 // TakeInputs adds inputs to those that this machine has of a deployment, after its state was
 // moved.
-func TakeInputs(ctx context.Context, opts Options, more Inputs) error {
+func TakeInputs(ctx context.Context, opts Options, more EarlierInputs) error {
 	in, err := inputsFolder(opts)
 	if err != nil || len(more.Deploys) == 0 {
 		return err
@@ -100,7 +100,7 @@ func TakeInputs(ctx context.Context, opts Options, more Inputs) error {
 }
 
 // addStored adds the inputs that the store has.
-func (all *Inputs) addStored(ctx context.Context, from instance.Options) error {
+func (all *EarlierInputs) addStored(ctx context.Context, from instance.Options) error {
 	text, to, err := instance.ReadInputs(ctx, from.Team, from.Inputs.Keys)
 	if err != nil {
 		return err

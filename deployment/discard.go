@@ -108,24 +108,3 @@ func (p Place) discard(ctx context.Context, r *record.Record, list []*record.Ins
 	}
 	return r.Forget()
 }
-
-// ForgetState makes the record forget that an instance had a state, which was lost together
-// with its versions: the next deploy creates its VM again.
-func ForgetState(ctx context.Context, at Place, id string) error {
-	unlock, err := at.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r, gone, err := at.load()
-	if err != nil {
-		return err
-	}
-	if r == nil {
-		return fmt.Errorf("cannot remove the state: %w", &state.MovedError{To: gone})
-	}
-	if in, found := r.ByID(id); found {
-		in.Installation, in.StateSerial = "", 0
-	}
-	return r.Save()
-}

@@ -132,7 +132,7 @@ func (s *stateChoice) forgetMissing(ctx context.Context, at stateFile, err error
 	if _, missing := errors.AsType[*file.MissingError](err); !missing || of == nil || of.Instance.StateSerial == 0 {
 		return err
 	}
-	return deployment.ForgetState(ctx, deployment.Place{Name: at.name, Path: record.StateOf("", of.Record.Dir()), Opts: at.opts}, of.Instance.ID)
+	return record.ForgetState(ctx, of.Record.Dir(), of.Instance.ID, at.opts.Holder)
 }
 
 // confirmForgotten asks before the only record of a VM or disk is removed.

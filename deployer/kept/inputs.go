@@ -62,8 +62,8 @@ func (in Deploy) Same(other Deploy) bool {
 // Deploys are the last deploys, the newest first.
 type Deploys []Deploy
 
-// Inputs are the last deploys as this machine keeps them.
-type Inputs struct {
+// InputsFile has the last deploys as this machine keeps them.
+type InputsFile struct {
 	All Deploys `json:"inputs,omitempty"`
 	// Sealed has them as encrypted JSON, with the recipients of the vars store; then All is
 	// empty.
@@ -78,7 +78,7 @@ func ParseInputs(data []byte) (Deploys, error) {
 	return in.All, err
 }
 
-func parseInputs(data []byte) (in Inputs, err error) {
+func parseInputs(data []byte) (in InputsFile, err error) {
 	if data == nil {
 		return in, nil
 	}
@@ -99,7 +99,7 @@ func (all Deploys) Encode() ([]byte, error) { return all.encode("") }
 func (all Deploys) encode(store string) ([]byte, error) {
 	all = all[:min(len(all), mostInputs)]
 	for {
-		data, err := withFormat(Inputs{All: all, Store: store})
+		data, err := withFormat(InputsFile{All: all, Store: store})
 		if err != nil || len(data) <= mostInputBytes || len(all) <= 1 {
 			return data, err
 		}
@@ -130,19 +130,19 @@ func (all Deploys) With(others ...Deploy) Deploys {
 }
 
 // Inputs returns the inputs of the last deploys.
-func (f Folder) Inputs() (Inputs, error) {
+func (f Folder) Inputs() (InputsFile, error) {
 	data, err := regular.Read(filepath.Join(f.dir, inputsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Inputs{}, nil
+		return InputsFile{}, nil
 	}
 	if err != nil {
-		return Inputs{}, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
+		return InputsFile{}, fmt.Errorf("cannot read the kept inputs of earlier deploys: %w", err)
 	}
 	return parseInputs(data)
 }
 
 // SetInputs replaces the inputs of the last deploys.
-func (f Folder) SetInputs(in Inputs) error {
+func (f Folder) SetInputs(in InputsFile) error {
 	data, err := in.All.encode(in.Store)
 	if in.Sealed != nil {
 		data, err = withFormat(in)

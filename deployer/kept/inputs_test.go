@@ -29,7 +29,7 @@ func TestInputs(t *testing.T) {
 		all = all.With(deployOf(fmt.Sprint(i), i, "a"))
 	}
 	all = all.With(deployOf("3", 100, "b")) // deployed again
-	if err := f.SetInputs(Inputs{All: all, Store: "s3://x"}); err != nil {
+	if err := f.SetInputs(InputsFile{All: all, Store: "s3://x"}); err != nil {
 		t.Fatal(err)
 	}
 	in, err := f.Inputs()

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -221,6 +222,27 @@ func (r *Record) wholeLost(in *Instance) bool {
 	}
 	kept, err := file.Versions(r.StatePath(in))
 	return err == nil && len(kept) == 0
+}
+
+// ForgetState makes the record in a folder forget that an instance had a state: a person has
+// deleted it, or it was lost together with its versions. It does nothing if the instance is
+// not in the record. who is named in the lock.
+func ForgetState(ctx context.Context, dir, id string, who state.Holder) error {
+	lock, err := file.LockDeployment(ctx, LockPath(dir), who)
+	if err != nil {
+		return err
+	}
+	defer lock.Remove()
+	r, err := Load(dir)
+	if err != nil {
+		return err
+	}
+	in, found := r.ByID(id)
+	if !found || in.StateSerial == 0 {
+		return nil
+	}
+	in.Installation, in.StateSerial = "", 0
+	return r.Save()
 }
 
 // forgotten returns an error if the folder of a record without instances has states: a deploy

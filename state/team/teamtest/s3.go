@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -106,21 +107,27 @@ func Build(ctx context.Context) error {
 	return err
 }
 
-// s3Source returns the folder of the server in the module of the test, which runs in the
-// folder of its package. With -trimpath, a program does not know its own source.
+// s3Source returns the folder of the server: beside this file, or, for a program that was
+// compiled with -trimpath and does not know its own source, above the folder of the test.
 func s3Source() (string, error) {
-	dir, err := os.Getwd()
-	for err == nil {
-		source := filepath.Join(dir, ".ci", "s3server")
-		if _, err := os.Stat(source); err == nil {
-			return source, nil
-		}
-		if filepath.Dir(dir) == dir {
-			return "", fmt.Errorf("no folder above the test has %s", filepath.Join(".ci", "s3server"))
-		}
-		dir = filepath.Dir(dir)
+	_, here, _, _ := runtime.Caller(0)
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
 	}
-	return "", err
+	for _, dir := range []string{filepath.Dir(here), wd} {
+		for filepath.IsAbs(dir) {
+			source := filepath.Join(dir, ".ci", "s3server")
+			if _, err := os.Stat(source); err == nil {
+				return source, nil
+			}
+			if filepath.Dir(dir) == dir {
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
+	return "", fmt.Errorf("no folder above %s or %s has %s", here, wd, filepath.Join(".ci", "s3server"))
 }
 
 // s3Program returns the path of the server, and compiles it if necessary.
