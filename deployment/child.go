@@ -17,6 +17,7 @@ import (
 func (r *runner) start(ctx context.Context, row *Row, hands *rollout.Here, t rollout.Task, begins Event) (rollout.Outcome, error) {
 	if r.Confirm != nil {
 		if err := r.Confirm(ctx); err != nil {
+			r.release(row) // The others of its group wait for that.
 			return rollout.Outcome{}, err
 		}
 	}

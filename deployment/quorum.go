@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"slices"
+	"time"
 
 	"bootstrap/deployment/order"
 	"bootstrap/fleet/rollout"
@@ -43,17 +44,26 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 		defer r.mu.Unlock()
 		return !r.ran[other.Name]
 	})
+	asked := time.Now()
 	states, problems, err := r.statuses(ctx, others)
 	if err != nil {
 		return err
 	}
 	for i, other := range others {
-		if states[i] != rollout.Runs {
+		if states[i] != rollout.Runs && !r.isChanging(other, asked) {
 			r.fail("%s is %s (%s), so %s was not stopped", other.Name, states[i], problems[i], row.Name)
 			return errStopped
 		}
 	}
 	return nil
+}
+
+// isChanging reports whether this run changes an instance, or has begun to since a time: then it
+// need not run meanwhile. If its change fails, the run ends for that reason.
+func (r *runner) isChanging(row *Row, since time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy[row.Name] || r.begun[row.Name].After(since)
 }
 
 // claim marks an instance as changing if enough others run by update.min_healthy. If
