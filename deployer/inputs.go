@@ -243,7 +243,7 @@ type ReleaseChangedError struct {
 }
 
 func (e *ReleaseChangedError) Error() string {
-	return fmt.Sprintf("cannot deploy %s again: the release %s at %s has changed since: its %s is another one; nothing was changed", e.Of, e.Release, e.URL, e.Part)
+	return fmt.Sprintf("cannot deploy %s again: the release %s at %s has changed since: its %s differs; nothing was changed", e.Of, e.Release, e.URL, e.Part)
 }
 
 func (e *ReleaseChangedError) Name() string { return "release-changed" }

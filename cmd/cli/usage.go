@@ -211,7 +211,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "bool":
 		return fmt.Errorf("--%s is given alone, or as --%s=true or --%s=false", wrong.GetFlag().Name, wrong.GetFlag().Name, wrong.GetFlag().Name)
 	case errors.As(err, &wrong) && errors.As(err, &number):
-		return fmt.Errorf("--%s %s: it is not a whole number", wrong.GetFlag().Name, wrong.GetValue())
+		return fmt.Errorf("--%s %s: it is not a whole number, or too large", wrong.GetFlag().Name, wrong.GetValue())
 	case errors.As(err, &wrong):
 		return fmt.Errorf("--%s %s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 	case errors.As(err, &syntax):

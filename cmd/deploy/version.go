@@ -23,8 +23,7 @@ const (
 	keyFlag      = "inputs"
 )
 
-// earlier says from the inputs of which earlier deploy a deploy is made; the zero value: from
-// none.
+// earlier selects the earlier deploy whose inputs a deploy uses; the zero value: none.
 type earlier struct {
 	version int
 	key     string // set by a run about several instances, for the processes that it starts
@@ -51,7 +50,7 @@ func isGiven(cmd *cobra.Command) bool {
 	return false
 }
 
-// refused returns an error if the number is none of a version.
+// refused returns an error unless the number can be that of a version.
 func (e *earlier) refused(cmd *cobra.Command) error {
 	if f := cmd.Flags().Lookup(versionFlag); f == nil || !f.Changed || e.version > 0 {
 		return nil

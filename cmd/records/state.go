@@ -138,8 +138,8 @@ func (s *stateChoice) open(cmd *cobra.Command, args []string) (stateFile, error)
 	return s.at(cmd.Context(), path)
 }
 
-// recordFolder returns the folder of the record of several instances, which need not exist. path is
-// that of the state.
+// recordFolder returns the folder of the record of several instances, which need not exist,
+// for the state at a path.
 func (s *stateChoice) recordFolder(path string) string {
 	if s.one.Of != nil {
 		return s.one.Of.Record.Dir()

@@ -11,10 +11,9 @@ import (
 	"bootstrap/state/versions"
 )
 
-// Discard deletes the state file and its mirror and keeps its backups. If the file was lost,
-// it records that what the backups record is forgotten. Unless force is
-// set, it refuses a damaged state, and a state that records something with an
-// *OwnsError.
+// Discard deletes the state file and its mirror and keeps its backups. Unless force is set, it
+// refuses a damaged state, and a state that records something with an *OwnsError. If the file
+// was lost and force is set, it notes that the resources in the backups are forgotten.
 func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	if _, err := os.Stat(path); opts.Team == nil && !force && errors.Is(err, fs.ErrNotExist) {
 		return &MissingError{Path: path}

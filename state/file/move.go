@@ -103,8 +103,8 @@ func Settled(st state.State) error {
 }
 
 // put writes the state to a place without a state, or with the same one, and reads it back.
-// A moved state may return to the place that its marker names. What the store has for other
-// machines goes along, to a folder that of this machine.
+// A moved state may return to the place that its marker names. The documents that a store has
+// for other machines go to the new store, or for a folder, into the record of this machine.
 func (old *Store) put(ctx context.Context, path, name string, opts Options) error {
 	from := cmp.Or(old.opts.place(), old.path)
 	data, err := readWhole(old.path)
@@ -165,8 +165,8 @@ func (old *Store) put(ctx context.Context, path, name string, opts Options) erro
 	return old.bringSealed(ctx, opts, moved)
 }
 
-// bringSealed copies what the old store has encrypted for machines. returns is set if the
-// state was in the new place before.
+// bringSealed copies the documents that the old store has encrypted for machines. returns is
+// true if the state was in the new place before.
 func (old *Store) bringSealed(ctx context.Context, to Options, returns bool) error {
 	t := old.opts.Team
 	if t == nil {

@@ -86,8 +86,7 @@ type kind struct {
 	unsigned bool
 	// remade is true if the next deploy writes a missing document again.
 	remade bool
-	// removed is true if the documents are removed with the state of their part; a history is kept if the
-	// state is only forgotten.
+	// removed is true if the documents are removed with the state of their part.
 	removed bool
 	// fixed is true if the documents never change, so that none of them can be older than
 	// what a machine has seen.
