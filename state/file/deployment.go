@@ -196,12 +196,19 @@ func ForgetRecord(ctx context.Context, t *team.Copy, lock string, opts Options, 
 // keepAside renames a file of a copy, because it may be the only record of something, and
 // returns its new path.
 func keepAside(path string) (string, error) {
-	kept := path + ".unsent"
-	for i := 2; fileExists(kept); i++ {
-		kept = fmt.Sprintf("%s.unsent-%d", path, i)
-	}
+	kept := asideOf(path)
 	if err := os.Rename(path, kept); err != nil {
 		return "", fmt.Errorf("cannot keep this machine's copy of the record: %w", err)
 	}
 	return kept, nil
+}
+
+// asideOf returns an unused path for a file of a copy that is kept: an earlier one may be the
+// only record of something.
+func asideOf(path string) string {
+	kept := path + ".unsent"
+	for i := 2; fileExists(kept); i++ {
+		kept = fmt.Sprintf("%s.unsent-%d", path, i)
+	}
+	return kept
 }

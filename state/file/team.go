@@ -293,10 +293,7 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	kept = s.path + ".unsent"
-	for i := 2; fileExists(kept); i++ { // an earlier backup may be the only record of something
-		kept = fmt.Sprintf("%s.unsent-%d", s.path, i)
-	}
+	kept = asideOf(s.path)
 	if err := atomicfile.Write(kept, data); err != nil {
 		return "", fmt.Errorf("cannot keep the changes that were not sent to %s: %w", t.Place(), err)
 	}
