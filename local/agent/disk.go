@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"bootstrap/internal/atomicfile"
@@ -224,42 +226,56 @@ func (d *disks) unmountMessage(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, failf("Getting persistent disk settings: %w", err)
 	}
+	limited, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	for {
+		message, err := d.unmount(limited, disk)
+		// The kernel counts what no list of open files shows: the memory of a process that
+		// ends, or a mount inside the disk.
+		if errors.Is(err, syscall.EBUSY) && wait.For(limited, busyPause) == nil {
+			continue
+		}
+		if err != nil {
+			return nil, failf("Unmounting persistent disk: %w", err)
+		}
+		return map[string]string{"message": message}, nil
+	}
+}
+
+// unmount waits until no process uses the disk and unmounts it. It returns what happened.
+func (d *disks) unmount(ctx context.Context, disk diskSettings) (string, error) {
 	if place := d.placeOf(disk); place != "" {
 		if err := d.awaitUnused(ctx, place); err != nil {
-			return nil, failf("Unmounting persistent disk: %w", err)
+			return "", err
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	message := fmt.Sprintf("Partition of %+v is not mounted", disk)
-	if place := d.placeOf(disk); place != "" {
-		if err := d.unmountPlace(place); err != nil {
-			return nil, failf("Unmounting persistent disk: %w", err)
-		}
-		message = fmt.Sprintf("Unmounted partition of %+v", disk)
+	place := d.placeOf(disk)
+	if place == "" {
+		return fmt.Sprintf("Partition of %+v is not mounted", disk), nil
 	}
-	return map[string]string{"message": message}, nil
+	return fmt.Sprintf("Unmounted partition of %+v", disk), d.unmountPlace(place)
 }
 
-// busyTimeout is how long an unmount waits for a disk in use. After busySaid it reports
-// the reason.
+// busyTimeout is how long an unmount waits for a disk in use, and busyPause how long
+// between two looks. After busySaid it reports the reason.
 const (
 	busyTimeout = 10 * time.Minute
+	busyPause   = 100 * time.Millisecond
 	busySaid    = 3 * time.Second
 )
 
-// awaitUnused waits until no process of the VM uses the disk that is mounted at
-// the place: as on a real VM, a job that still writes must keep its disk.
+// awaitUnused waits until the context ends for the processes of the VM that use the disk
+// that is mounted at the place: as on a real VM, a job that still writes must keep its disk.
 func (d *disks) awaitUnused(ctx context.Context, place string) error {
 	folder := d.mountedAt(place)
 	if d.vm.Mounts() {
 		folder = d.vm.Path(place) // the path in the processes' view
 	}
-	limited, cancel := context.WithTimeout(ctx, busyTimeout)
-	defer cancel()
 	began := time.Now()
 	for logged := false; ; logged = true {
-		pids := d.vm.UsersOf(limited, folder)
+		pids := d.vm.UsersOf(ctx, folder)
 		if len(pids) == 0 {
 			return nil
 		}
@@ -270,10 +286,10 @@ func (d *disks) awaitUnused(ctx context.Context, place string) error {
 		if time.Since(began) >= busySaid {
 			waitsFor(ctx, users)
 		}
-		if wait.For(limited, 100*time.Millisecond) == nil {
+		if wait.For(ctx, busyPause) == nil {
 			continue
 		}
-		if ctx.Err() != nil {
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			return context.Cause(ctx)
 		}
 		return fmt.Errorf("the disk is in use: %s; end it (bootstrap ssh MANIFEST -- kill %d), or have the job end it when it is stopped", users, pids[0])

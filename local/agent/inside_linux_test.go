@@ -68,13 +68,9 @@ func agentBelow(init int) int {
 	return 0
 }
 
-// TestConformanceInside compares the embedded agent in a VM of namespaces with
-// recordings of the real one.
-func TestConformanceInside(t *testing.T) {
-	t.Parallel()
-	if err := namespace.Try(t.Context(), os.Args[0]); err != nil {
-		t.Skipf("no VM of namespaces here: %v", err)
-	}
+// newInside creates the folder of a VM of namespaces without starting its agent.
+func newInside(t *testing.T) (*testVM, agent.Cert) {
+	t.Helper()
 	cert := selfSigned(t)
 	m := newMachine(t, func(s *agent.Settings, b *agent.Boot) {
 		s.Env.Bosh.MBus.Cert = cert
@@ -82,6 +78,53 @@ func TestConformanceInside(t *testing.T) {
 	})
 	m.writeJSON(filepath.Join(m.dir, "boot.json"), agent.Boot{Name: "vm-1", Machine: agent.MachineNamespace, SettingsFile: "settings.json"})
 	m.trust(cert.CA)
+	return m, cert
+}
+
+// makeDisk creates the folder of a disk that a VM of namespaces can mount.
+func makeDisk(t testing.TB, folders, cid string) {
+	t.Helper()
+	folder := filepath.Join(folders, cid)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := namespace.GiveTree(folder); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUnmountTriesAgain: the kernel refuses to unmount a disk although no process shows
+// open files on it.
+func TestUnmountTriesAgain(t *testing.T) {
+	t.Parallel()
+	if err := namespace.Try(t.Context(), os.Args[0]); err != nil {
+		t.Skipf("no VM of namespaces here: %v", err)
+	}
+	m, _ := newInside(t)
+	folders := filepath.Join(t.TempDir(), "disks")
+	m.startInside(folders)
+	m.await()
+	makeDisk(t, folders, "d")
+	m.must("add_persistent_disk", "d", namespace.GuestDisk("d"))
+	m.must("mount_disk", "d")
+	m.must("apply", m.specOf(map[string]files{"web": {
+		"x:bin/pre-start": "#!/bin/bash\nset -e\ncd /\nmkdir /var/vcap/store/inner\nmount --bind /tmp /var/vcap/store/inner\n(sleep 2; umount /var/vcap/store/inner) > /dev/null 2>&1 &\n",
+	}}))
+	m.must("run_script", "pre-start", map[string]any{})
+	m.must("unmount_disk", "d")
+	if got := m.must("list_disk"); got != `[]` {
+		t.Errorf("mounted after unmount_disk: %s", got)
+	}
+}
+
+// TestConformanceInside compares the embedded agent in a VM of namespaces with
+// recordings of the real one.
+func TestConformanceInside(t *testing.T) {
+	t.Parallel()
+	if err := namespace.Try(t.Context(), os.Args[0]); err != nil {
+		t.Skipf("no VM of namespaces here: %v", err)
+	}
+	m, cert := newInside(t)
 	folders := filepath.Join(t.TempDir(), "disks")
 	init := m.startInside(folders)
 	m.await()
@@ -91,13 +134,7 @@ func TestConformanceInside(t *testing.T) {
 		Disk: func(t testing.TB) (string, any) {
 			disks++
 			cid := fmt.Sprintf("disk-%d", disks)
-			folder := filepath.Join(folders, cid)
-			if err := os.MkdirAll(folder, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := namespace.GiveTree(folder); err != nil {
-				t.Fatal(err)
-			}
+			makeDisk(t, folders, cid)
 			return cid, namespace.GuestDisk(cid)
 		},
 		Restart: func(t testing.TB) {
