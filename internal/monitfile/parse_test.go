@@ -243,12 +243,8 @@ func TestParseIsBounded(t *testing.T) {
 		"rules":    "if cpu > 5% mem > 5% ",
 	} {
 		text := "check process b with pidfile /b\n" + strings.Repeat(part, 1<<20/len(part))
-		began := time.Now()
-		checks, err := Parse("m", []byte(text))
+		checks, err := Parse("m", []byte(text)) // a reader in quadratic time ends at the time limit of go test
 		conflicts := Conflicts(checks)
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s: took %v", name, took)
-		}
 		mistakes, _ := err.(Mistakes)
 		if len(mistakes) > maxMistakes+1 || len(conflicts) > maxMistakes || len(mistakes.Error()) > 100_000 {
 			t.Errorf("%s: %d mistakes, %d conflicts", name, len(mistakes), len(conflicts))

@@ -16,8 +16,6 @@ import (
 	"bootstrap/state/team"
 )
 
-const file1Minute = time.Minute
-
 // heldBy returns who holds the lock because of which a run was refused; empty: it was not.
 func heldBy(err error) string {
 	if held, ok := errors.AsType[*team.HeldError](err); ok {

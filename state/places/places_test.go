@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bootstrap/deployment"
 	"bootstrap/state/file"
@@ -178,7 +179,7 @@ func twoWriters(t *testing.T, w *world) {
 	machines := []*machine{w.machine("ann"), w.machine("bob")}
 	var wg sync.WaitGroup
 	for _, m := range machines {
-		m.ttl, m.renew, m.wait = 0, 0, file1Minute
+		m.ttl, m.renew, m.wait = 0, 0, 10*time.Minute
 		wg.Go(func() {
 			for range rounds {
 				s, err := file.Open(context.WithoutCancel(t.Context()), m.path(), m.options())
