@@ -30,6 +30,10 @@ func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	if f.Path == "" {
 		return k, nil
 	}
+	if ix := s.seen(f.Path); ix != nil && ix.has(ix.needed(f.Needs)) {
+		k.index = ix
+		return k, nil
+	}
 	var err error
 	if k.stamp, k.settled, err = releaseStamp(f.Path, f.Name); err != nil {
 		return k, err

@@ -131,6 +131,7 @@ func (s *Store) release(ix *index, unpacked bool) *Release {
 	for i := range ix.Jobs {
 		job := ix.Jobs[i].Job
 		job.Dir = s.dir.JobPath(ix.Jobs[i].Archive)
+		job.Properties = slices.Clone(job.Properties) // Several runs may use the index at the same time.
 		for k := range job.Properties {
 			job.Properties[k].Default = numbers(job.Properties[k].Default)
 		}
@@ -168,13 +169,17 @@ func numbers(v any) any {
 		}
 		return n
 	case map[string]any:
+		of := make(map[string]any, len(v))
 		for k := range v {
-			v[k] = numbers(v[k])
+			of[k] = numbers(v[k])
 		}
+		return of
 	case []any:
+		of := make([]any, len(v))
 		for i := range v {
-			v[i] = numbers(v[i])
+			of[i] = numbers(v[i])
 		}
+		return of
 	case int64:
 		return int(v)
 	case float64:

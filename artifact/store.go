@@ -30,6 +30,9 @@ type Config struct {
 	Dial proxy.Dial
 	// Offline forbids downloads; a missing file is then an ErrOffline.
 	Offline bool
+	// Once makes the store read each local release without a digest once, for runs that must
+	// all use the same one, whoever changes its files meanwhile.
+	Once bool
 }
 
 // ErrOffline says that an offline store lacks a file.
@@ -116,6 +119,14 @@ type Store struct {
 		sync.Mutex
 		lock *flock.Flock // held from the first use
 	}
+
+	// releases are the releases that were read from local files and folders without a digest,
+	// by path, with Config.Once.
+	once     bool
+	releases struct {
+		sync.Mutex
+		read map[string]*index
+	}
 }
 
 // Open returns the store in cfg.Dir; folders are created when they are needed.
@@ -129,6 +140,7 @@ func Open(cfg Config) *Store {
 		embedded:    cfg.Embedded,
 		client:      download.New(dir, download.Network{Getenv: cfg.Getenv, Dial: cfg.Dial}),
 		offline:     cfg.Offline,
+		once:        cfg.Once,
 		maxDownload: MaxDownload,
 		blobSlots:   make(chan struct{}, 4),
 	}

@@ -48,7 +48,7 @@ func flagsOf(cmd *cobra.Command) []*pflag.Flag {
 
 // harmless lists the flags that work together with every other flag: they select inputs,
 // or methods and output.
-const harmless = "canaries max-in-flight skip-unreachable created-before create-only skip-post-deploy inputs config instance record environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
+const harmless = "canaries max-in-flight skip-unreachable created-before config instance environment ca-cert client client-secret deployment column parallel sha2 timings now bootstrap-yml on-failure templates format color plain help version json events update-watch-time yes non-interactive tty no-color " +
 	"ops-file cloud-config cloud-provider runtime-config release stemcell links-from lock-file database probe-addresses var var-file vars-file vars-env vars-store var-source expiry-warning width " +
 	"state state-key secret lock-wait agent-timeout create-timeout task-timeout cpi-timeout old-mbus old-ca via ruby pass-env package-dir packages-group compile identity recipient"
 

@@ -56,7 +56,9 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 		if r.t.State.Found() {
 			file.Installation, file.Serial = st.InstallationID, st.Own.Serial
 		}
-		file.Inputs, err = document.InputsDigest(ctx, opts.Manifest, r.t.From.Inputs, file.Salt)
+		if opts.Deployment == nil { // Of several instances, the plan of all has the digest.
+			file.Inputs, err = document.InputsDigest(ctx, opts.Manifest, r.t.From.Inputs, file.Salt)
+		}
 		return err
 	}
 	phases := r.planPhases(save)

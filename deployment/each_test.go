@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 
 	"bootstrap/deployment/record"
-	"bootstrap/fleet/rollout"
-	"bootstrap/fleet/schedule"
 	"bootstrap/internal/guard"
 )
 
@@ -39,8 +37,8 @@ func TestEachEnds(t *testing.T) {
 // those that were not started.
 func TestFailedCreateIsStarted(t *testing.T) {
 	row := &Row{Name: "web/0", Action: Create, in: &record.Instance{ID: "0123456789", Group: "web"}}
-	r := newRunner(Options{Report: func(Event) {}}, &record.Record{}, &Plan{Rows: []Row{*row, {Name: "web/1", Action: Create, in: &record.Instance{ID: "1123456789", Group: "web"}}}}, t.TempDir())
-	if err := r.ended(t.Context(), row, rollout.Outcome{Verdict: schedule.Failed, Error: "no room"}, Created); err == nil {
+	r := newRunner(Options{Report: func(Event) {}, Advice: func(error) string { return "" }}, &record.Record{}, &Plan{Rows: []Row{*row, {Name: "web/1", Action: Create, in: &record.Instance{ID: "1123456789", Group: "web"}}}}, t.TempDir())
+	if err := r.ended(t.Context(), row, errors.New("no room"), Created); err == nil {
 		t.Error("the failure is lost")
 	}
 	if r.left != 1 || len(r.failure) != 1 {

@@ -7,10 +7,9 @@ import (
 	"os"
 	"slices"
 
+	"bootstrap/deployer"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
-	"bootstrap/fleet/rollout"
-	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 )
 
@@ -28,8 +27,8 @@ const (
 // of the groups, start in their order, in both all instances of a group at the same time; and
 // restart as a deploy changes them, by the rules of the last deploy. selected are the names
 // of the instances; empty: all. If the last command was the same and did not end well, it
-// is continued. The error is an *EndedError if an instance fails.
-func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Record, selected string, list []*record.Instance) error {
+// is continued. do runs the command about one instance. The error is an *EndedError if an instance fails.
+func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(context.Context, deployer.Options) error, all *record.Record, selected string, list []*record.Instance) error {
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)
 	}
@@ -46,24 +45,17 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, all *record.Re
 	r := newRunner(o, all, p, all.Dir())
 	r.does = does
 	r.foundRunning(chosen, list)
-	hands := rollout.NewHere(o.program(string(does)), len(list), r.showProgress)
 	r.change = func(ctx context.Context, row *Row, canary bool) error {
 		if does == Restart {
 			if err := r.guard(ctx, row); err != nil {
 				return err
 			}
 		}
-		outcome, err := r.start(ctx, row, hands, rollout.Task{Does: string(does)}, Event{Status: Started, Canary: canary})
-		if err != nil {
-			return err
-		}
-		if err := r.ended(ctx, row, outcome, Done); err != nil {
+		if err := r.command(ctx, row, Event{Status: Started, Canary: canary}, Done, do); err != nil {
 			return err
 		}
 		return r.done(row)
 	}
-	stop := guard.AfterDone(ctx, func() { hands.Interrupt("") })
-	defer stop()
 	if does == Restart {
 		r.findRunning(ctx, p)
 	}

@@ -3,16 +3,15 @@ package deployment
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"io"
 	"slices"
 
 	"bootstrap/deployer"
 	"bootstrap/deployer/instance"
 	"bootstrap/deployer/plan"
+	"bootstrap/deployer/report"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
-	"bootstrap/fleet"
-	"bootstrap/fleet/rollout"
 	"bootstrap/manifest"
 )
 
@@ -23,16 +22,13 @@ type Options struct {
 	// Advice returns what to do about an error; empty: nothing is known.
 	Advice func(error) string
 	// Confirm returns an error if this run must not begin its next step; may be nil.
-	Confirm  func(context.Context) error
-	Manifest string // its path
-	Self     string // path of this program
-	Env      []string
-	// Flags returns the flags of this command line that a command about one instance also
-	// has.
-	Flags  func(command string) []string
-	Stdin  []byte // standard input of each of these commands
-	Logs   string // folder for their output
-	Report func(Event)
+	Confirm func(context.Context) error
+	Report  func(Event)
+	// Logs is the folder for the output of commands about single instances. Output returns
+	// functions for the log of one: show writes an event, and end writes how it ended and
+	// returns the error for people.
+	Logs   string
+	Output func(log io.Writer) (show func(report.Event), end func(error) error)
 	// Only selects the instances that may change, as record.Select does; empty: all.
 	Only string
 	// OnlyFailed leaves out the instances that run.
@@ -210,19 +206,6 @@ func rowOf(in *record.Instance) Row {
 // atOnce is how many VMs are created at the same time, and how many instances of removed
 // groups are deleted.
 const atOnce = 8
-
-// program returns the program that runs a command about one instance, with more flags.
-func (o *Options) program(command string, more ...string) rollout.Program {
-	return rollout.Program{Self: o.Self, Env: o.Env, Flags: append(o.Flags(command), more...)}
-}
-
-// member returns an instance as a member of a fleet. dir is the folder of the record.
-func (o *Options) member(in *record.Instance, dir string) fleet.Member {
-	return fleet.Member{
-		Name: fmt.Sprintf("%s-%d", in.Group, in.Index), Manifest: o.Manifest,
-		Instance: in.Group + "/" + in.ID, Record: dir, Vars: o.Stdin,
-	}
-}
 
 // MakePlan plans all instances of a draft, each as `bootstrap plan` does. It changes
 // nothing.

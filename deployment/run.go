@@ -15,8 +15,6 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
-	"bootstrap/fleet"
-	"bootstrap/fleet/rollout"
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
@@ -63,10 +61,7 @@ type runner struct {
 	record *record.Record
 	all    *record.Record  // as it was when the run began
 	rows   map[string]*Row // by the name of the instance
-	of     map[string]*Row // by the name of the fleet member
 	rules  map[string]manifest.Rules
-
-	creates, deploys, deletes *rollout.Here
 
 	does Lifecycle // empty: a deploy or delete
 
@@ -78,7 +73,6 @@ type runner struct {
 	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
 
 	mu    sync.Mutex
-	ends  map[string]chan rollout.Outcome // by the name of the fleet member: gets the outcome of its process
 	begun map[string]time.Time
 	ran   map[string]bool // instances that were running when the run began
 	busy  map[string]bool // instances that change
@@ -91,18 +85,18 @@ type runner struct {
 	failure   []string
 }
 
-// newRunner returns a runner of a plan, without processes.
+// newRunner returns a runner of a plan.
 func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
 		naming:  naming{silent: map[string]string{}},
-		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{}, of: map[string]*Row{}, ends: map[string]chan rollout.Outcome{},
+		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
 		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{},
 	}
 	for i := range p.Rows {
 		row := &p.Rows[i]
 		r.claims[row.in.Group] = &sync.Mutex{}
-		r.rows[row.Name], r.of[r.member(row.in, dir).Name] = row, row
+		r.rows[row.Name] = row
 		if row.changes() {
 			r.left++
 		}
@@ -145,19 +139,6 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	r := newRunner(o, draft.Record, p, dir)
 	r.naming.expectSilent(p)
 	r.change = r.deploy
-	r.deploys = rollout.NewHere(o.program("deploy", "--skip-post-deploy"), len(p.Rows), r.showProgress)
-	r.creates = rollout.NewHere(o.program("deploy", "--create-only"), len(p.Rows), r.showProgress)
-	var keep []string
-	if o.KeepDisks {
-		keep = append(keep, "--keep-disk")
-	}
-	r.deletes = rollout.NewHere(o.program("delete", keep...), len(p.Rows), r.showProgress)
-	stop := guard.AfterDone(ctx, func() {
-		for _, hands := range []*rollout.Here{r.creates, r.deploys, r.deletes} {
-			hands.Interrupt("")
-		}
-	})
-	defer stop()
 	err := r.run(ctx, p)
 	if p.Compile != nil {
 		o.endCompile(ctx)
@@ -341,11 +322,11 @@ func (r *runner) each(ctx context.Context, names []string, width int, do func(co
 
 // create creates the VM of an instance, and leaves its jobs to its turn.
 func (r *runner) create(ctx context.Context, row *Row) error {
-	outcome, err := r.start(ctx, row, r.creates, rollout.Task{Action: fleet.UpdateStrategy}, Event{Status: Creating})
+	err := r.command(ctx, row, Event{Status: Creating}, Created, func(ctx context.Context, one deployer.Options) error {
+		one.CreateOnly = true
+		return deployer.Deploy(ctx, one)
+	})
 	if err != nil {
-		return err
-	}
-	if err := r.ended(ctx, row, outcome, Created); err != nil {
 		return err
 	}
 	r.naming.answers(row.ID)
@@ -357,15 +338,14 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 	if err := r.guard(ctx, row); err != nil {
 		return err
 	}
-	task := rollout.Task{Action: fleet.UpdateStrategy}
-	if canary && r.Base.WatchTime == nil {
-		task.Watch = r.rules[row.in.Group].CanaryWatch
-	}
-	outcome, err := r.start(ctx, row, r.deploys, task, Event{Status: Started, Canary: canary})
+	err := r.command(ctx, row, Event{Status: Started, Canary: canary}, Done, func(ctx context.Context, one deployer.Options) error {
+		if canary && r.Base.WatchTime == nil {
+			one.WatchTime = r.rules[row.in.Group].CanaryWatch
+		}
+		one.SkipPostDeploy = true // it runs at the end, everywhere
+		return deployer.Deploy(ctx, one)
+	})
 	if err != nil {
-		return err
-	}
-	if err := r.ended(ctx, row, outcome, Done); err != nil {
 		return err
 	}
 	r.naming.answers(row.ID)
@@ -375,11 +355,11 @@ func (r *runner) deploy(ctx context.Context, row *Row, canary bool) error {
 // delete deletes one instance, and removes it from the record. If its state has orphaned
 // disks, the record keeps it as a former one.
 func (r *runner) delete(ctx context.Context, row *Row) error {
-	outcome, err := r.start(ctx, row, r.deletes, rollout.Task{Action: fleet.DeleteStrategy}, Event{Status: Started})
+	err := r.command(ctx, row, Event{Status: Started}, Deleted, func(ctx context.Context, one deployer.Options) error {
+		one.KeepDisk, one.SkipIfMissing = one.KeepDisk || r.KeepDisks, true
+		return deployer.Delete(ctx, one)
+	})
 	if err != nil {
-		return err
-	}
-	if err := r.ended(ctx, row, outcome, Deleted); err != nil {
 		return err
 	}
 	if err := r.releaseUnused(ctx, row); err != nil {

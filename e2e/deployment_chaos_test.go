@@ -19,11 +19,10 @@ import (
 )
 
 // TestDeploymentChaos deploys and changes a deployment of up to INSTANCES instances, or 5,
-// again and again while its coordinator, the processes of its instances, and its agents,
-// VMs and jobs are killed at random, for DEPLOYMENT seconds, or 15. Each time, the same
-// command must bring all instances to what the manifest says. Meanwhile not more than
-// max_in_flight change at the same time, none is changed by two processes or runs two
-// scripts at the same time, none is stopped while another one that ran is down, none is
+// again and again while its process, and its agents, VMs and jobs are killed at random, for
+// DEPLOYMENT seconds, or 15. Each time, the same command must bring all instances to what the
+// manifest says. Meanwhile not more than max_in_flight are down at the same time, none runs
+// two scripts at the same time, none is stopped while another one that ran is down, none is
 // changed again when it is done, and no address is given twice. At the end nothing is left.
 func TestDeploymentChaos(t *testing.T) {
 	seconds, most := numberFrom(t, "DEPLOYMENT", 15), numberFrom(t, "INSTANCES", 5)
@@ -88,10 +87,6 @@ func (c *crowd) reach(title string, kills int) {
 		}
 		c.forget("events")
 		c.began, c.gone = time.Now(), nil
-		changing := map[string]bool{}
-		for _, p := range c.changing() {
-			changing[instanceOf(p)] = true
-		}
 		var out bytes.Buffer
 		cmd := c.command("deploy", append(flags, "--fix", "--events=events")...)
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -100,7 +95,7 @@ func (c *crowd) reach(title string, kills int) {
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
 		err := c.disturb(cmd, done, &kills)
-		c.checkScripts(title, changing)
+		c.checkScripts(title)
 		c.checkGuard(title)
 		if err == nil && kills > 0 { // it was too fast to be disturbed
 			kills = 0
@@ -142,7 +137,6 @@ func (c *crowd) disturb(cmd *exec.Cmd, done chan error, kills *int) error {
 			return err
 		case <-time.After(pause):
 		}
-		c.checkWidth()
 		if *kills == 0 {
 			continue
 		}
@@ -154,23 +148,15 @@ func (c *crowd) disturb(cmd *exec.Cmd, done chan error, kills *int) error {
 
 // killOne kills something, and reports whether it has found something.
 func (c *crowd) killOne(cmd *exec.Cmd) bool {
-	switch c.rng.IntN(5) {
-	case 0:
-		_ = cmd.Process.Kill()
-		c.killed["coordinators"]++
-	case 1:
-		list := c.processes()
-		if len(list) == 0 {
-			return false
-		}
-		p := list[c.rng.IntN(len(list))]
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		c.killed["processes of instances"]++
-		c.ends[instanceOf(p)]++
-		c.gone = append(c.gone, moment{time.Now(), instanceOf(p), "interrupted"})
-	default:
+	if c.rng.IntN(5) > 1 {
 		return c.killInVM()
 	}
+	_ = cmd.Process.Signal(syscall.SIGSTOP)
+	for _, id := range c.changing() {
+		c.ends[id]++
+	}
+	_ = cmd.Process.Kill()
+	c.killed["commands"]++
 	return true
 }
 
@@ -221,49 +207,20 @@ func (c *crowd) instanceWith(cid string) string {
 	return ""
 }
 
-// processes returns the processes that change instances.
-func (c *crowd) processes() []process {
-	return slices.DeleteFunc(allOf("CROWD="+c.dir), func(p process) bool {
-		return !strings.HasPrefix(p.command, c.bin+" deploy ") || !strings.Contains(p.command, "--instance=")
-	})
-}
-
-// instanceOf returns the id of the instance that a process changes.
-func instanceOf(p process) string {
-	_, id, _ := strings.Cut(p.command, "--instance=web/")
-	id, _, _ = strings.Cut(id, " ")
-	return id
-}
-
-// changing returns the processes that have locked the state of an instance. Others wait,
-// or end at once because the command was started again.
-func (c *crowd) changing() []process {
-	paths, _ := filepath.Glob(c.path("page-state/*.lock"))
-	holds := map[int]bool{}
-	for _, path := range paths {
-		var holder struct{ PID int }
-		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &holder) == nil {
-			holds[holder.PID] = true
+// changing returns the ids of the instances whose states a process has locked.
+func (c *crowd) changing() []string {
+	var ids []string
+	for _, in := range c.recorded() {
+		f, err := os.Open(c.path("page-state/" + in.State + ".lock"))
+		if err != nil {
+			continue
 		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+			ids = append(ids, in.ID)
+		}
+		_ = f.Close()
 	}
-	return slices.DeleteFunc(c.processes(), func(p process) bool { return !holds[p.pid] })
-}
-
-// checkWidth checks that not too many instances change. Those whose VMs are only created
-// do not count, and neither do processes that end at once.
-func (c *crowd) checkWidth() {
-	list := c.changing()
-	if len(list) <= c.atOnce {
-		return
-	}
-	time.Sleep(time.Second)
-	later := c.changing()
-	list = slices.DeleteFunc(list, func(p process) bool {
-		return strings.Contains(p.command, "--create-only") || !slices.Contains(later, p)
-	})
-	if len(list) > c.atOnce {
-		c.t.Errorf("%d instances change at the same time, not up to %d: %v", len(list), c.atOnce, list)
-	}
+	return ids
 }
 
 // scriptLine is what a script of a job writes when it begins.
@@ -290,10 +247,8 @@ func (c *crowd) scripts() (list []scriptLine) {
 
 // checkScripts checks that not more instances than max_in_flight are between their drain
 // and their post-start since the last start of the command, and that no instance runs two
-// scripts. Instances that are deleted do not count. down are those that an earlier start
-// still changes: they count until
-// something of them is killed.
-func (c *crowd) checkScripts(title string, down map[string]bool) {
+// scripts. Instances that are deleted do not count.
+func (c *crowd) checkScripts(title string) {
 	c.t.Helper()
 	since := float64(c.began.UnixMicro()) / 1e6
 	drained, stays := map[string]bool{}, map[string]bool{}
@@ -301,21 +256,8 @@ func (c *crowd) checkScripts(title string, down map[string]bool) {
 		stays[in.ID] = in.Going == ""
 	}
 	for _, l := range c.scripts() {
-		if !stays[l.id] {
+		if !stays[l.id] || l.at < since {
 			continue
-		}
-		if l.at < since {
-			drained[l.id] = down[l.id] && l.script != "post-start"
-			if !drained[l.id] {
-				delete(drained, l.id)
-			}
-			continue
-		}
-		for _, m := range c.gone {
-			if down[m.id] && l.at > float64(m.at.UnixMicro())/1e6 {
-				delete(drained, m.id)
-				delete(down, m.id)
-			}
 		}
 		switch l.script {
 		case "overlap":
@@ -415,17 +357,14 @@ func (c *crowd) checkRepeated(title string) {
 			drains[l.id]++
 		}
 	}
-	killed := maps.Clone(c.ends)
 	data, err := os.ReadFile(c.path(killedFile))
 	if err != nil && !os.IsNotExist(err) {
 		c.t.Fatal(err)
 	}
-	for command := range strings.Lines(string(data)) {
-		killed[instanceOf(process{command: strings.TrimSpace(command)})]++
-	}
+	commands := strings.Count(string(data), "\n") // killed while they changed any instances
 	for id, n := range drains {
-		if n > 1+killed[id] {
-			c.t.Errorf("%s: web/%s was stopped %d times, and killed %d times", title, id, n, killed[id])
+		if killed := c.ends[id] + commands; n > 1+killed {
+			c.t.Errorf("%s: web/%s was stopped %d times, and killed %d times", title, id, n, killed)
 		}
 	}
 }

@@ -284,10 +284,9 @@ func (c *crowd) nothingLeft() {
 	}
 }
 
-// TestDeploymentCrash kills the processes of a deployment of three instances at the points
-// of an uninterrupted run: a sample, or with CRASH=all all of them, or those of which
-// the step and the point, as in the log, match CRASH. Each process that comes
-// to the point is killed there. The same command must then do the rest.
+// TestDeploymentCrash kills a deploy of three instances at the points of an uninterrupted
+// run: a sample, or with CRASH=all all of them, or those of which the step and the point, as
+// in the log, match CRASH. The same command must then do the rest.
 func TestDeploymentCrash(t *testing.T) {
 	c := newCrowd(t)
 	c.instances = 3
@@ -330,8 +329,8 @@ func TestDeploymentCrash(t *testing.T) {
 	c.nothingLeft()
 }
 
-// killedAt brings the deployment to where a step begins, kills all processes that come to
-// a point of the step, and does the step again.
+// killedAt brings the deployment to where a step begins, kills the command at a point of the
+// step, and does the step again.
 func (c *crowd) killedAt(step string, instances int, point string) {
 	c.env = nil
 	switch step {
@@ -348,8 +347,8 @@ func (c *crowd) killedAt(step string, instances int, point string) {
 	c.write()
 	title := step + " " + strings.ReplaceAll(point, " ", "-")
 	c.begin()
-	// A killed process may leave a script that begins later, and the killed coordinator a
-	// process that is killed later: the drains and kills of both commands are counted.
+	// A killed command may leave a script that begins later: the drains of both commands are
+	// counted.
 	c.env = []string{"BOOTSTRAP_KILL_AT=" + point, "BOOTSTRAP_KILLED=" + c.path(killedFile)}
 	out, err := c.command("deploy", "-v", "title="+title).CombinedOutput()
 	c.t.Logf("%s killed at %q: %v: %s", step, point, err, lastError(string(out)))

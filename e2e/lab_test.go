@@ -36,9 +36,9 @@ import (
 	"bootstrap/state/team"
 )
 
-// built builds the program with the points at which a test can kill it, and
-// without the race detector, with which Ruby would be slow. All tests share its
-// folder, and a cache.
+// built builds the program with the points at which a test can kill it. It has the race
+// detector, with which Ruby is slow, only if RACE is set. All tests share its folder, and a
+// cache.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "bootstrap-test-")
 	if err != nil {
@@ -49,6 +49,10 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "bootstrap"), "bootstrap/e2e/traced")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if os.Getenv("RACE") != "" {
+		build.Args = slices.Insert(build.Args, 2, "-race")
+		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%s: %w\n%s", build, err, out)
 	}

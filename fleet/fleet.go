@@ -35,11 +35,6 @@ type Member struct {
 	// Environment has flags of the member's commands. Those of the fleet file replace
 	// single ones, and come after lists.
 	Environment Environment
-	// Instance is GROUP/ID if the member is an instance of a manifest with several;
-	// Record is the folder of its record. Then everything else is in the flags of the
-	// program, except Vars, its complete standard input. Empty: the manifest describes
-	// one instance.
-	Instance, Record string
 	// Ops, CloudConfigs and VarsFiles are absolute paths, in their order.
 	Ops, CloudConfigs, VarsFiles []string
 	VarsStore                    string // absolute path; empty: none

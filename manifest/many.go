@@ -52,9 +52,9 @@ type Origin struct {
 // Rules say how the instances of a group are updated: the keys of update, with the
 // Director's meaning.
 type Rules struct {
-	Canaries, MaxInFlight string // numbers of instances, or percentages
-	MinHealthy            string // the same; empty: not given
-	CanaryWatch           string // SHORTEST-LONGEST in milliseconds; empty: as for the others
+	Canaries, MaxInFlight string     // numbers of instances, or percentages
+	MinHealthy            string     // the same; empty: not given
+	CanaryWatch           *WatchTime // nil: as for the others
 	Serial                bool
 	ParallelZones         bool // initial_deploy_az_update_strategy: parallel
 }
@@ -329,7 +329,7 @@ func (rules *Rules) read(c document.Value, fail func(at document.Value, format s
 		if err != nil {
 			failWatch(place, text, err, fail)
 		}
-		rules.CanaryWatch = fmt.Sprintf("%d-%d", watch.Min.Milliseconds(), watch.Max.Milliseconds())
+		rules.CanaryWatch = &watch
 	}
 	place = c.Get("initial_deploy_az_update_strategy")
 	if text, ok := place.Text(); ok {

@@ -117,8 +117,6 @@ func StateFlag(f *pflag.FlagSet, path *string) {
 // InstanceFlag adds the flags that select instances of a deployment with several.
 func InstanceFlag(f *pflag.FlagSet, from *instance.Options) {
 	f.Var((*values.Instances)(&from.Instance), "instance", "select instances: GROUP, GROUP/INDEX or GROUP/ID; repeatable")
-	f.StringVar(&from.RecordDir, "record", "", "the `FOLDER` of the record of the instances")
-	f.Lookup("record").Hidden = true
 }
 
 // LockFlag adds the flag of commands that wait for another run.

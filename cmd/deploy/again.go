@@ -31,20 +31,13 @@ func (s *several) continueRecreate(opts *deployer.Options, old *record.Record) {
 }
 
 // beginRecreate waits until each VM that exists is older than the recreate, and makes the
-// commands about instances replace no VM twice.
-func (s *several) beginRecreate(ctx context.Context, all *record.Record) error {
+// options those of a run that replaces no VM twice.
+func (s *several) beginRecreate(ctx context.Context, opts *deployer.Options, all *record.Record) error {
 	if s.recreates == nil {
 		return nil
 	}
 	all.Run = s.recreates
-	if s.flags == nil {
-		s.flags = map[string][]string{}
-	}
-	begun, err := s.recreates.Begun.MarshalText()
-	if err != nil {
-		return fmt.Errorf("cannot name the time of the recreate: %w", err)
-	}
-	s.flags["deploy"] = append(s.flags["deploy"], "--created-before="+string(begun))
+	opts.CreatedBefore = s.recreates.Begun
 	return wait.For(ctx, time.Until(s.recreates.Begun))
 }
 

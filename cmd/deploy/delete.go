@@ -14,7 +14,6 @@ import (
 func newDelete(c *cli.Console) *cobra.Command {
 	var opts deployer.Options
 	var ask cli.Asking
-	var from earlier
 	cmd := &cobra.Command{
 		Use:        "delete {MANIFEST | --state FILE}",
 		SuggestFor: []string{"destroy", "down"},
@@ -42,7 +41,7 @@ it deletes a disk only with --yes.`,
 			if s != nil {
 				return s.delete()
 			}
-			err = c.Deployment(cmd.Context(), opts, from.before(deployer.Delete))
+			err = c.Deployment(cmd.Context(), opts, deployer.Delete)
 			var missing *file.MissingError
 			if errors.As(err, &missing) {
 				return fmt.Errorf("%w; with --skip-if-missing, delete succeeds if there is nothing to delete", err)
@@ -65,7 +64,6 @@ it deletes a disk only with --yes.`,
 	f.BoolVar(&opts.KeepDisk, "keep-disk", false, "keep the persistent disk as an orphaned one, see bootstrap disks")
 	f.BoolVar(&opts.OrphanedDisks, "orphaned-disks", false, "also delete orphaned disks (the default for all instances)")
 	f.BoolVar(&opts.Fix, "fix", false, "delete a VM whose agent is silent or busy, without stopping its jobs")
-	from.keyFlag(f)
 	f.BoolVar(&opts.SkipIfMissing, "skip-if-missing", false, "succeed if there is no state file")
 	return cmd
 }

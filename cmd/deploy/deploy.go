@@ -74,10 +74,6 @@ an interrupted deploy, run it again. Several instances: docs/deployments.md.`,
 	cli.WidthFlags(f, &opts)
 	c.TimingsFlag(f)
 	f.BoolVar(&opts.Recreate, "recreate", false, "replace the VM even if nothing changed")
-	f.BoolVar(&opts.CreateOnly, "create-only", false, "only create a VM that does not exist; another deploy does the rest")
-	f.Lookup("create-only").Hidden = true // a deploy of several instances uses it
-	f.BoolVar(&opts.SkipPostDeploy, "skip-post-deploy", false, "leave out the post-deploy scripts")
-	f.Lookup("skip-post-deploy").Hidden = true // a deploy of several instances runs them at the end
 	f.BoolVar(&opts.Probe, "probe-addresses", false, "warn of newly reserved addresses that answer already")
 	f.BoolVar(&opts.Previous, previousFlag, false, "go back to the last version that worked, or the one before it")
 	from.flags(f, "deploy version `N` of state backups again, with its inputs")

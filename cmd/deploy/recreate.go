@@ -27,7 +27,6 @@ func newRecreate(c *cli.Console) *cobra.Command {
 				return err
 			}
 			if s != nil {
-				s.flags = map[string][]string{"deploy": {"--recreate"}}
 				s.opts.Existing = false // those that do not exist are created
 				return s.deploy("")
 			}

@@ -33,11 +33,9 @@ type several struct {
 	ask    cli.Asking
 	dir    string               // folder of the record
 	only   string               // names of the selected instances; empty: all
-	flags  map[string][]string  // more flags, by the command about one instance
 	read   *manifest.Deployment // set by plan
 	saved  *deployment.Saved    // deploy: the plan to carry out; nil: any
 	shown  planOutput           // plan: how the plan is printed and saved
-	ruby   string               // variable of the environment for finding the shared Ruby; empty: none
 	skip   bool                 // leave out unreachable instances
 	failed bool                 // leave out instances that run
 
@@ -92,17 +90,14 @@ func (s *several) command() *instances.Command {
 // shareRuby makes this process and those of instances share one embedded Ruby. The caller
 // must call end.
 func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end func()) {
-	s.ruby, end = instances.ShareRuby(ctx, s.c, opts)
+	_, end = instances.ShareRuby(ctx, s.c, opts)
 	return end
 }
 
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
-	o := s.command().Options(opts, s.flags)
+	o := s.command().Options(opts)
 	o.Only, o.OnlyFailed, o.KeepDisks = s.only, s.failed, s.cmd.Name() != "delete"
-	if s.ruby != "" {
-		o.Env = append(o.Env, s.ruby)
-	}
 	return o
 }
 
@@ -183,6 +178,12 @@ func (s *several) runPlan(shown planOutput) error {
 	}
 	s.shown, s.opts.Inputs.Generate = shown, document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
+		env, err := instance.Share(ctx, opts.Config)
+		if err != nil {
+			return err
+		}
+		defer env.Close()
+		opts.Shared = env
 		old, err := deployment.Load(s.dir, opts)
 		if err == nil {
 			err = s.useEarlier(ctx, &opts, old)
@@ -222,9 +223,6 @@ func (s *several) deploy(saved string) (err error) {
 	if err := s.refused(); err != nil {
 		return err
 	}
-	if err := instances.RefusePipes(s.cmd.Name()+" several instances", s.opts); err != nil {
-		return err
-	}
 	if saved != "" && s.opts.Canaries+s.opts.MaxInFlight != "" {
 		return cli.WrongUsage(s.cmd, errors.New("--plan and --canaries or --max-in-flight cannot be given together: a plan contains the flags that it was made with"))
 	}
@@ -240,6 +238,12 @@ func (s *several) deploy(saved string) (err error) {
 			return err
 		}
 		defer unlock()
+		env, err := instance.Share(ctx, opts.Config)
+		if err != nil {
+			return err
+		}
+		defer env.Close()
+		opts.Shared = env
 		for range deployer.MostReplans {
 			err = s.deployPlanned(ctx, opts)
 			if _, taken := errors.AsType[*deployment.TakenError](err); !taken || s.saved != nil {
@@ -291,7 +295,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 			return err
 		}
 	}
-	if err := s.beginRecreate(ctx, draft.Record); err != nil {
+	if err := s.beginRecreate(ctx, &opts, draft.Record); err != nil {
 		return err
 	}
 	if s.goesBack != nil {
@@ -376,6 +380,12 @@ func (s *several) delete() error {
 		if err != nil {
 			return err
 		}
+		env, err := instance.Share(ctx, opts.Config)
+		if err != nil {
+			return err
+		}
+		defer env.Close()
+		opts.Shared = env
 		if !old.Needed() {
 			return s.deleteWorkers(ctx, opts)
 		}
@@ -442,8 +452,5 @@ func (s *several) delete() error {
 func (s *several) deleteOrphans() {
 	if f := s.cmd.Flags().Lookup("orphaned-disks"); !f.Changed {
 		s.opts.OrphanedDisks = s.only == "" && !s.opts.KeepDisk
-	}
-	if s.opts.OrphanedDisks {
-		s.flags = map[string][]string{"delete": {"--orphaned-disks"}}
 	}
 }

@@ -20,29 +20,21 @@ import (
 const (
 	versionFlag  = "version"
 	previousFlag = "previous"
-	keyFlag      = "inputs"
 )
 
 // earlier selects the earlier deploy whose inputs a deploy uses; the zero value: none.
 type earlier struct {
 	version int
-	key     string // set by a run about several instances, for the processes that it starts
 }
 
 func (e *earlier) flags(f *pflag.FlagSet, usage string) {
 	f.IntVar(&e.version, versionFlag, 0, usage)
-	e.keyFlag(f)
-}
-
-func (e *earlier) keyFlag(f *pflag.FlagSet) {
-	f.StringVar(&e.key, keyFlag, "", "use the kept inputs with this `KEY`")
-	f.Lookup(keyFlag).Hidden = true
 }
 
 // isGiven reports whether a command is made from the inputs of an earlier deploy, and not
 // from the manifest.
 func isGiven(cmd *cobra.Command) bool {
-	for _, name := range []string{versionFlag, previousFlag, keyFlag} {
+	for _, name := range []string{versionFlag, previousFlag} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			return true
 		}
@@ -60,10 +52,7 @@ func (e *earlier) refused(cmd *cobra.Command) error {
 
 // use makes the options those of a deploy from the inputs of the earlier one.
 func (e *earlier) use(ctx context.Context, opts *deployer.Options) error {
-	switch {
-	case e.key != "":
-		return deployment.RepeatKey(ctx, opts, e.key)
-	case e.version > 0:
+	if e.version > 0 {
 		return deployment.Repeat(ctx, opts, e.version)
 	}
 	return nil
@@ -89,9 +78,6 @@ func (s *several) useEarlier(ctx context.Context, opts *deployer.Options, old *r
 		if err := s.earlier.use(ctx, opts); err != nil {
 			return err
 		}
-		if opts.Repeats != nil {
-			s.forInstances(opts.Repeats.Key)
-		}
 		return nil
 	}
 	opts.Previous = false // The instances are deployed from the inputs, and not from what they had.
@@ -108,16 +94,5 @@ func (s *several) useEarlier(ctx context.Context, opts *deployer.Options, old *r
 		return err
 	}
 	s.goesBack = &record.Run{Command: previousRun, Inputs: opts.Repeats.Key, Begun: begun}
-	s.forInstances(opts.Repeats.Key)
 	return nil
-}
-
-// forInstances makes the commands about instances use the same inputs.
-func (s *several) forInstances(key string) {
-	if s.flags == nil {
-		s.flags = map[string][]string{}
-	}
-	for _, command := range []string{"deploy", "delete"} {
-		s.flags[command] = append(s.flags[command], "--"+keyFlag+"="+key)
-	}
 }

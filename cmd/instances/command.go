@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
-	"bootstrap/cmd/environment"
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
+	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
 	"bootstrap/state/file"
 )
 
-// Command is a command that changes instances, each in a process of its own.
+// Command is a command that changes instances.
 type Command struct {
 	Console *cli.Console
 	Cobra   *cobra.Command
@@ -84,9 +84,8 @@ func keepVersion(ctx context.Context, dir string, opts deployer.Options) {
 	}
 }
 
-// Options returns the options of a run. flags are added to those of the given commands
-// about one instance.
-func (s *Command) Options(opts deployer.Options, flags map[string][]string) deployment.Options {
+// Options returns the options of a run.
+func (s *Command) Options(opts deployer.Options) deployment.Options {
 	c := s.Console
 	shown := s.Progress
 	if shown == nil {
@@ -108,17 +107,6 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 		shownBefore(e)
 		s.changed(opts.Home, e)
 	}
-	of := func(command string) []string {
-		other, _, err := s.Cobra.Root().Find([]string{command})
-		if err != nil {
-			return nil
-		}
-		list := append(c.ChildFlags(s.Cobra, other), flags[command]...)
-		if command == "deploy" || command == "delete" || command == "stop" {
-			list = append(list, "--yes")
-		}
-		return list
-	}
 	advice := func(err error) string {
 		_, hint := exit.Judge(err)
 		if name := exit.Name(err); name != "" {
@@ -126,14 +114,8 @@ func (s *Command) Options(opts deployer.Options, flags map[string][]string) depl
 		}
 		return hint
 	}
-	env := environment.ForMembers(c.Env)
-	if opts.Store != "" {
-		env = append(env, "BOOTSTRAP_STATE="+opts.Store)
-	}
 	return deployment.Options{
-		Base: opts, Advice: advice, Confirm: s.confirm,
-		Manifest: opts.Manifest, Self: opts.Self, Env: env, Flags: of,
-		Stdin: opts.Inputs.Piped, Logs: record.LogsIn(s.Dir), Report: report,
+		Base: opts, Advice: advice, Confirm: s.confirm, Report: report, Logs: record.LogsIn(s.Dir), Output: c.InstanceLog,
 	}
 }
 
@@ -163,8 +145,9 @@ func (s *Command) Await(ctx context.Context, opts deployer.Options, r *record.Re
 	return deployment.AwaitStored(ctx, opts.Team, r, notify)
 }
 
-// Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM.
-func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.Options, does deployment.Lifecycle) error {
+// Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM. do
+// does that for one.
+func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.Options, does deployment.Lifecycle, do func(context.Context, deployer.Options) error) error {
 	if err := RefusePipes(string(does)+" several instances", opts); err != nil {
 		return err
 	}
@@ -175,6 +158,12 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			return err
 		}
 		defer unlock()
+		env, err := instance.Share(ctx, opts.Config)
+		if err != nil {
+			return err
+		}
+		defer env.Close()
+		opts.Shared = env
 		if err := s.Reload(opts); err != nil {
 			return err
 		}
@@ -193,17 +182,17 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			}
 			list = append(list, in)
 		}
-		o := all.Options(opts, nil)
+		o := all.Options(opts)
 		if err := o.CheckInputs(ctx, s.Record, list); err != nil {
 			return err
 		}
 		_ = os.RemoveAll(o.Logs) // from an earlier run
-		return deployment.RunLifecycle(ctx, o, does, s.Record, s.Names, list)
+		return deployment.RunLifecycle(ctx, o, does, do, s.Record, s.Names, list)
 	})
 }
 
 // lacksVM reports whether an instance has no VM that the command is about. If its state is
-// damaged or lost, that is unknown: the process of the instance reports the error.
+// damaged or lost, that is unknown: the command about the instance reports the error.
 func (s *Selection) lacksVM(ctx context.Context, opts deployer.Options, i int, does deployment.Lifecycle) bool {
 	one, err := s.Options(opts, i)
 	if err != nil {

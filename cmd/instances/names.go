@@ -39,7 +39,7 @@ func SendingNames(c *cli.Console, cmd *cobra.Command, run func(context.Context, 
 		if err != nil {
 			return err
 		}
-		return deployment.SendNames(ctx, s.Options(opts, nil), all)
+		return deployment.SendNames(ctx, s.Options(opts), all)
 	}
 }
 

@@ -106,7 +106,7 @@ func (k *cck) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		all := &instances.Command{Console: k.c, Cobra: cmd, Dir: several.Record.Dir()}
-		return deployment.SendNames(ctx, all.Options(opts, nil), several.Record)
+		return deployment.SendNames(ctx, all.Options(opts), several.Record)
 	})
 }
 

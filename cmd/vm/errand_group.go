@@ -80,7 +80,7 @@ func jobsOf(g *manifest.Group) []string {
 // onGroup makes the VM of a group, runs the errand on it, and deletes the VM.
 func (e *errand) onGroup(ctx context.Context, all *instances.Command, opts deployer.Options, g *manifest.Group) (result ErrandResult, err error) {
 	all.Progress = e.c.Stderr // Standard output is for the output of the errand.
-	o := all.Options(opts, nil)
+	o := all.Options(opts)
 	o.Only, o.KeepDisks = g.Name, true
 	_ = os.RemoveAll(o.Logs) // from an earlier run
 	old, err := deployment.Load(all.Dir, opts)

@@ -31,7 +31,9 @@ creates a VM with them, as the manifest says then. Deploys create none before.`,
 		if !hard {
 			return deployer.Stop(ctx, opts)
 		}
-		opts.Confirm = c.Confirm(ask)
+		if opts.RecordDir == "" { // Of several instances, none is asked about.
+			opts.Confirm = c.Confirm(ask)
+		}
 		return deployer.Detach(ctx, opts)
 	}, func(f *pflag.FlagSet, opts *deployer.Options) {
 		stopFlags(f, opts)
@@ -92,7 +94,7 @@ func lifecycle(c *cli.Console, cmd *cobra.Command, does deployment.Lifecycle, ru
 		case err != nil:
 			return err
 		case several != nil:
-			return several.Lifecycle(c, cmd, opts, does)
+			return several.Lifecycle(c, cmd, opts, does, run)
 		}
 		return c.Deployment(cmd.Context(), opts, instances.SendingNames(c, cmd, run))
 	}

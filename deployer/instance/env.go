@@ -78,6 +78,7 @@ type Config struct {
 	Name      func(names ...string)  // adds public names, which are not hidden; may be nil
 	Report    func(report.Event)
 	Continued *report.Stage      // the output of this run is part of it; nil: the run has its own
+	Shared    *Env               // the environment of the command whose part this run is; nil: the run has its own
 	Running   *cpi.Running       // lists the running CPI calls; may be nil
 	Trace     func(Point)        // is called at each point at which a test may kill the run; may be nil
 	Timeline  *timeline.Recorder // records when the CPI and the agents are called; may be nil
@@ -96,6 +97,7 @@ type Env struct {
 
 	engine  *templates.Engine            // nil until Engine is called
 	routed  bool                         // OpenRoute has succeeded
+	once    bool                         // each local release is read once
 	sources map[string]*source.Sources   // opened by Inputs, by their list
 	ledgers map[string]*addresses.Ledger // opened by Ledger, by address
 }
@@ -103,9 +105,25 @@ type Env struct {
 // NewEnv returns an Env. It opens nothing.
 func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
 
+// Share opens an Env for the runs of a command about several instances: they have one login
+// at each jumpbox, and each release is read once. The caller must call Close.
+func Share(ctx context.Context, c Config) (*Env, error) {
+	e := NewEnv(c)
+	e.once = true
+	if err := e.Open(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
 // OpenRoute opens the route to the VM and to downloads, unless it is open.
 func (e *Env) OpenRoute(ctx context.Context) (err error) {
 	if e.routed {
+		return nil
+	}
+	if e.Shared != nil {
+		e.Route, e.routed = e.Shared.Route, true
 		return nil
 	}
 	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
@@ -170,7 +188,11 @@ func (e *Env) Open(ctx context.Context) error {
 	if err := e.OpenRoute(ctx); err != nil {
 		return err
 	}
-	e.Store = artifact.Open(artifact.Config{Dir: e.Home, Embedded: e.Embedded, Getenv: e.Getenv, Dial: e.Route.Dial, Offline: e.Offline})
+	if e.Shared != nil {
+		e.Store = e.Shared.Store
+		return nil
+	}
+	e.Store = artifact.Open(artifact.Config{Dir: e.Home, Embedded: e.Embedded, Getenv: e.Getenv, Dial: e.Route.Dial, Offline: e.Offline, Once: e.once})
 	return nil
 }
 
@@ -240,6 +262,9 @@ func (e *Env) Close() {
 	}
 	for _, ledger := range e.ledgers {
 		_ = ledger.Close() // Everything is committed already.
+	}
+	if e.Shared != nil {
+		return // it closes the cache and the route
 	}
 	if e.Store != nil {
 		_ = e.Store.Close()

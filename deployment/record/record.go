@@ -435,6 +435,22 @@ func (r *Record) Copy() *Record {
 	return &other
 }
 
+// Clone returns a copy of the record that shares no instances with it.
+func (r *Record) Clone() *Record {
+	other := *r
+	other.Instances, other.Former = cloned(r.Instances), cloned(r.Former)
+	return &other
+}
+
+func cloned(list []*Instance) []*Instance {
+	copies, all := make([]Instance, len(list)), make([]*Instance, len(list))
+	for i, in := range list {
+		copies[i] = *in
+		all[i] = &copies[i]
+	}
+	return all
+}
+
 // Remove removes an instance that was deleted.
 func (r *Record) Remove(id string) {
 	r.Instances = slices.DeleteFunc(r.Instances, func(in *Instance) bool { return in.ID == id })

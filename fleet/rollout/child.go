@@ -31,7 +31,6 @@ type Task struct {
 	Member fleet.Member
 	Action fleet.Strategy
 	Errand string // name of the errand that it runs; empty: none
-	Does   string // the command that runs, in place of the one of Action; empty: that
 	Watch  string // replaces the manifest's update_watch_time; empty: not given
 	Killed bool   // an earlier start was killed, and its processes may still run
 	Logs   string // folder
@@ -128,9 +127,6 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 	if m.Manifest != "" {
 		list = append(list, m.Manifest)
 	}
-	if m.Instance != "" {
-		return append(list, "--instance="+m.Instance, "--record="+m.Record), m.Vars
-	}
 	list = append(list, "--bootstrap-yml="+m.Environment.Path)
 	add := func(flag string, values ...string) {
 		for _, v := range values {
@@ -152,9 +148,6 @@ func args(m fleet.Member) (list []string, stdin []byte) {
 }
 
 func command(t Task) []string {
-	if t.Does != "" {
-		return []string{t.Does}
-	}
 	switch {
 	case t.Action == fleet.DeleteStrategy:
 		return []string{"delete", "--skip-if-missing"}
