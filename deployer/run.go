@@ -115,7 +115,7 @@ func newRun(opts Options) *run {
 			return LinkNames(ctx, given, wishes)
 		}
 	}
-	t := instance.New(instance.NewEnv(opts.Config), opts.Options)
+	t := instance.New(instance.NewEnv(opts.Config.For(opts.Options)), opts.Options)
 	w := &work{rec: t.Record, look: instance.NewLook(t, opts.Fix)}
 	r := &run{work: w, t: t, asked: opts}
 	r.addresses = &reservations{work: w, probes: opts.Probe}

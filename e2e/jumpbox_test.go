@@ -23,6 +23,7 @@ import (
 // .internal are resolved only by this server, and mean this machine.
 type jumpBox struct {
 	log      string // file with the addresses to which its clients connect, one per line
+	logins   string // file with a line for each login
 	admits   []byte
 	listener net.Listener
 	config   *ssh.ServerConfig
@@ -33,7 +34,8 @@ type jumpBox struct {
 }
 
 // jumpbox NAME starts a jumpbox that admits the user jumper with ssh.key. Its
-// port is $NAME_PORT; NAME.log lists the addresses its clients connect to.
+// port is $NAME_PORT; NAME.log lists the addresses its clients connect to, and NAME.logins
+// the logins.
 func jumpbox(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: jumpbox NAME")
@@ -44,7 +46,7 @@ func jumpbox(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	hostKey, err := ssh.NewSignerFromKey(key)
 	ts.Check(err)
-	b := &jumpBox{log: ts.MkAbs(args[0] + ".log"), admits: public.Marshal()}
+	b := &jumpBox{log: ts.MkAbs(args[0] + ".log"), logins: ts.MkAbs(args[0] + ".logins"), admits: public.Marshal()}
 	b.config = &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if c.User() != "jumper" || subtle.ConstantTimeCompare(key.Marshal(), b.admits) != 1 {
 			return nil, errors.New("not admitted")
@@ -85,6 +87,7 @@ func (b *jumpBox) accept() {
 				return
 			}
 			defer client.Close()
+			b.note(b.logins, "login\n")
 			b.done.Go(func() { ssh.DiscardRequests(requests) })
 			for channel := range channels {
 				b.done.Go(func() { b.forward(channel) })
@@ -104,7 +107,7 @@ func (b *jumpBox) forward(asked ssh.NewChannel) {
 		_ = asked.Reject(ssh.Prohibited, "this jumpbox only forwards")
 		return
 	}
-	b.note(fmt.Sprintf("%s:%d\n", want.Host, want.Port))
+	b.note(b.log, fmt.Sprintf("%s:%d\n", want.Host, want.Port))
 	host := want.Host
 	if strings.HasSuffix(host, ".internal") {
 		host = "127.0.0.1"
@@ -133,10 +136,10 @@ func (b *jumpBox) forward(asked ssh.NewChannel) {
 	both.Wait()
 }
 
-func (b *jumpBox) note(line string) {
+func (b *jumpBox) note(file, line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f, err := os.OpenFile(b.log, os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}

@@ -122,6 +122,8 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 		return err
 	}
 	defer owner.GiveBack(home)
+	opts.Common = instance.NewCommon(opts.Config)
+	defer opts.Common.Close()
 	began := time.Now()
 	err = run(ctx, opts)
 	c.KeepChanges(began, err)

@@ -178,12 +178,6 @@ func (s *several) runPlan(shown planOutput) error {
 	}
 	s.shown, s.opts.Inputs.Generate = shown, document.Plan
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
-		env, err := instance.Share(ctx, opts.Config)
-		if err != nil {
-			return err
-		}
-		defer env.Close()
-		opts.Shared = env
 		old, err := deployment.Load(s.dir, opts)
 		if err == nil {
 			err = s.useEarlier(ctx, &opts, old)
@@ -238,12 +232,6 @@ func (s *several) deploy(saved string) (err error) {
 			return err
 		}
 		defer unlock()
-		env, err := instance.Share(ctx, opts.Config)
-		if err != nil {
-			return err
-		}
-		defer env.Close()
-		opts.Shared = env
 		for range deployer.MostReplans {
 			err = s.deployPlanned(ctx, opts)
 			if _, taken := errors.AsType[*deployment.TakenError](err); !taken || s.saved != nil {
@@ -380,12 +368,6 @@ func (s *several) delete() error {
 		if err != nil {
 			return err
 		}
-		env, err := instance.Share(ctx, opts.Config)
-		if err != nil {
-			return err
-		}
-		defer env.Close()
-		opts.Shared = env
 		if !old.Needed() {
 			return s.deleteWorkers(ctx, opts)
 		}

@@ -15,7 +15,6 @@ import (
 	"bootstrap/cmd/exit"
 	"bootstrap/cmd/ui"
 	"bootstrap/deployer"
-	"bootstrap/deployer/instance"
 	"bootstrap/deployer/report"
 	"bootstrap/deployment"
 	"bootstrap/deployment/record"
@@ -158,12 +157,6 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			return err
 		}
 		defer unlock()
-		env, err := instance.Share(ctx, opts.Config)
-		if err != nil {
-			return err
-		}
-		defer env.Close()
-		opts.Shared = env
 		if err := s.Reload(opts); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bootstrap/addresses"
@@ -78,7 +79,7 @@ type Config struct {
 	Name      func(names ...string)  // adds public names, which are not hidden; may be nil
 	Report    func(report.Event)
 	Continued *report.Stage      // the output of this run is part of it; nil: the run has its own
-	Shared    *Env               // the environment of the command whose part this run is; nil: the run has its own
+	Common    *Common            // what runs about several instances share; nil: each run has its own
 	Running   *cpi.Running       // lists the running CPI calls; may be nil
 	Trace     func(Point)        // is called at each point at which a test may kill the run; may be nil
 	Timeline  *timeline.Recorder // records when the CPI and the agents are called; may be nil
@@ -105,16 +106,51 @@ type Env struct {
 // NewEnv returns an Env. It opens nothing.
 func NewEnv(c Config) *Env { return &Env{Config: c, Root: cmp.Or(c.Continued, report.New(c.Report))} }
 
-// Share opens an Env for the runs of a command about several instances: they have one login
-// at each jumpbox, and each release is read once. The caller must call Close.
-func Share(ctx context.Context, c Config) (*Env, error) {
+// For returns the configuration of a run with the options: one about the only instance of a
+// deployment shares nothing.
+func (c Config) For(o Options) Config {
+	if o.Of == nil {
+		c.Common = nil
+	}
+	return c
+}
+
+// Common is what the runs of a command about several instances share: they have one login at
+// each jumpbox, and each local release is read once. It is opened when a run needs it.
+type Common struct {
+	mu  sync.Mutex
+	env *Env
+}
+
+// NewCommon returns what runs with the configuration share. The caller must call Close.
+func NewCommon(c Config) *Common {
+	c.Common = nil
 	e := NewEnv(c)
 	e.once = true
-	if err := e.Open(ctx); err != nil {
-		e.Close()
-		return nil, err
+	return &Common{env: e}
+}
+
+// Close closes what was opened.
+func (s *Common) Close() { s.env.Close() }
+
+// route opens the route, unless it is open.
+func (s *Common) route(ctx context.Context) (reach.Route, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.env.OpenRoute(ctx)
+	return s.env.Route, err
+}
+
+// store opens the route and the cache, unless they are open.
+func (s *Common) store(ctx context.Context) (*artifact.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.env.Store == nil {
+		if err := s.env.Open(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return e, nil
+	return s.env.Store, nil
 }
 
 // OpenRoute opens the route to the VM and to downloads, unless it is open.
@@ -122,9 +158,10 @@ func (e *Env) OpenRoute(ctx context.Context) (err error) {
 	if e.routed {
 		return nil
 	}
-	if e.Shared != nil {
-		e.Route, e.routed = e.Shared.Route, true
-		return nil
+	if e.Common != nil {
+		e.Route, err = e.Common.route(ctx)
+		e.routed = err == nil
+		return err
 	}
 	e.Route, err = reach.OpenRoute(ctx, reach.RouteOptions{
 		Via: e.Via, Home: e.Home, Getenv: e.Getenv, Secret: e.Secret, Report: e.Root,
@@ -184,13 +221,13 @@ func (e *Env) openSources(ctx context.Context, in document.Options) (*source.Sou
 }
 
 // Open opens the route and the cache. Downloads use the route.
-func (e *Env) Open(ctx context.Context) error {
+func (e *Env) Open(ctx context.Context) (err error) {
 	if err := e.OpenRoute(ctx); err != nil {
 		return err
 	}
-	if e.Shared != nil {
-		e.Store = e.Shared.Store
-		return nil
+	if e.Common != nil {
+		e.Store, err = e.Common.store(ctx)
+		return err
 	}
 	e.Store = artifact.Open(artifact.Config{Dir: e.Home, Embedded: e.Embedded, Getenv: e.Getenv, Dial: e.Route.Dial, Offline: e.Offline, Once: e.once})
 	return nil
@@ -263,7 +300,7 @@ func (e *Env) Close() {
 	for _, ledger := range e.ledgers {
 		_ = ledger.Close() // Everything is committed already.
 	}
-	if e.Shared != nil {
+	if e.Common != nil {
 		return // it closes the cache and the route
 	}
 	if e.Store != nil {

@@ -86,7 +86,7 @@ func diagnoses() []diagnosis {
 // deployment, and reports each check when it ends. It changes nothing except the cache of
 // the embedded Ruby. The only possible error is that of ctx.
 func Diagnose(ctx context.Context, cfg instance.Config, from instance.Options, each func(Check)) error {
-	d := &doctor{observer: &observer{Instance: instance.New(instance.NewEnv(cfg), from)}}
+	d := &doctor{observer: &observer{Instance: instance.New(instance.NewEnv(cfg.For(from)), from)}}
 	defer d.Env.Close()
 	for _, c := range diagnoses() {
 		v := &verdict{result: CheckOK}

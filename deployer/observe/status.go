@@ -224,7 +224,7 @@ func newObserver(ctx context.Context, cfg instance.Config, from instance.Options
 	if !found {
 		return nil, st, from.Missing(ctx, path)
 	}
-	t := instance.New(instance.NewEnv(cfg), from)
+	t := instance.New(instance.NewEnv(cfg.For(from)), from)
 	t.StatePath = path
 	if err := t.UseInstallation(ctx, st); err != nil {
 		return nil, st, err
