@@ -412,13 +412,10 @@ func (r *restore) note(format string, args ...any) {
 
 // archive returns the versions at the place.
 func (p Place) archive() versions.Archive {
-	switch {
-	case !p.One:
-		return archivedOf(p.Dir(), p.Opts).archive
-	case p.Opts.Team != nil:
-		return p.Opts.Team.Versions()
+	if p.One {
+		return p.Opts.Archive(p.Path)
 	}
-	return file.VersionsAt(p.Path)
+	return archivedOf(p.Dir(), p.Opts).archive
 }
 
 // documents returns the documents of a version besides its states.

@@ -18,12 +18,12 @@ func archiveOf(path string) versions.Folder {
 	return versions.Folder{Dir: backupDir(path), Like: path}
 }
 
-// VersionsAt returns the versions of the state file at a path.
-func VersionsAt(path string) versions.Folder {
+// Archive returns the versions of the state at a path: in the store, or beside the file.
+func (o Options) Archive(path string) versions.Archive {
 	if resolved, err := Resolve(path); err == nil {
 		path = resolved
 	}
-	return archiveOf(path)
+	return o.Team.Archive(archiveOf(path))
 }
 
 // archive returns the versions of the state on this machine.

@@ -56,6 +56,9 @@ func (RecordStore) State(name string) string { return team.InstanceState(name) }
 // RefreshPart copies the record, or the state of an instance, from the store. It does
 // nothing while another process of this machine uses the copy.
 func RefreshPart(ctx context.Context, part *team.Copy) error {
+	if part == nil {
+		return nil
+	}
 	path := part.StatePath()
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", part.Place(), err)

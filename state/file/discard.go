@@ -23,10 +23,8 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 		return err
 	}
 	defer s.Close()
-	if opts.Team != nil {
-		if _, err := s.begin(ctx); err != nil {
-			return err
-		}
+	if _, err := s.begin(ctx); err != nil {
+		return err
 	}
 	if exists, err := Exists(s.path); err == nil && !exists {
 		if force {
@@ -55,13 +53,11 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	if err == nil {
 		mirror = s.mirrorPath()
 	}
-	if opts.Team != nil {
-		if err == nil { // the file can be read
-			s.keepVersion(ctx)
-		}
-		if err := opts.Team.Forget(ctx, s.current.InstallationID); err != nil {
-			return err
-		}
+	if err == nil { // the file can be read
+		s.keepVersion(ctx)
+	}
+	if err := opts.Team.Forget(ctx, s.current.InstallationID); err != nil {
+		return err
 	}
 	if err := removeAll(s.path, mirror); err != nil {
 		return fmt.Errorf("cannot remove the deployment state: %w", err)
@@ -69,10 +65,7 @@ func Discard(ctx context.Context, path string, force bool, opts Options) error {
 	if _, err := s.forget(); err != nil {
 		return err
 	}
-	if opts.Team != nil {
-		return opts.Team.Removed()
-	}
-	return nil
+	return opts.Team.Removed()
 }
 
 // OwnsError says that a state is not deleted or replaced because it is the only record

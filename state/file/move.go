@@ -28,15 +28,13 @@ func Move(ctx context.Context, from, to, name string, fromOpts, toOpts Options) 
 		return fmt.Errorf("the deployment state is in %s now, but %s cannot be marked as moved: %w; remove it, or two people may use both", name, from, err)
 	}
 	old.push()
-	if t := fromOpts.Team; t != nil {
-		if old.broughtKept {
-			old.warn(t.RemoveKept(ctx))
-		}
-		if !t.LocksDeployment() {
-			old.warn(t.RemoveShared(ctx))
-		}
+	if old.broughtKept {
+		old.warn(fromOpts.Team.RemoveKept(ctx))
 	}
-	old.moved = fromOpts.Team == nil
+	if !fromOpts.Team.LocksDeployment() {
+		old.warn(fromOpts.Team.RemoveShared(ctx))
+	}
+	old.moved = fromOpts.Team == nil // A store keeps its history and its lock.
 	old.warn(old.bringHistory(ctx, to, name, toOpts))
 	return old.Unsent()
 }
@@ -49,18 +47,13 @@ func Leave(ctx context.Context, from string, opts Options) error {
 		return err
 	}
 	defer old.Close()
-	if opts.Team != nil {
-		if err := opts.Team.Remove(ctx, old.current.InstallationID); err != nil {
-			return err
-		}
+	if err := opts.Team.Remove(ctx, old.current.InstallationID); err != nil {
+		return err
 	}
 	if err := removeAll(backupDir(old.path), old.mirrorPath(), old.path); err != nil {
 		return fmt.Errorf("cannot remove the deployment state that was moved: %w", err)
 	}
-	if opts.Team != nil {
-		return opts.Team.Removed()
-	}
-	return nil
+	return opts.Team.Removed()
 }
 
 // Copy copies a state to another place, which must not have one, as the first part of
@@ -85,7 +78,7 @@ func copyTo(ctx context.Context, from, to, name string, fromOpts, toOpts Options
 		}
 	}()
 	if !old.Found() {
-		return nil, Missing(cmp.Or(fromOpts.place(), from), "")
+		return nil, Missing(cmp.Or(fromOpts.Team.Place(), from), "")
 	}
 	if err := Settled(old.current); err != nil {
 		return nil, err
@@ -106,7 +99,7 @@ func Settled(st state.State) error {
 // A moved state may return to the place that its marker names. The documents that a store has
 // for other machines go to the new store, or for a folder, into the record of this machine.
 func (old *Store) put(ctx context.Context, path, name string, opts Options) error {
-	from := cmp.Or(old.opts.place(), old.path)
+	from := cmp.Or(old.opts.Team.Place(), old.path)
 	data, err := readWhole(old.path)
 	if err != nil {
 		return err
@@ -116,10 +109,8 @@ func (old *Store) put(ctx context.Context, path, name string, opts Options) erro
 		return err
 	}
 	defer s.Close()
-	if opts.Team != nil {
-		if _, err := s.begin(ctx); err != nil {
-			return err
-		}
+	if _, err := s.begin(ctx); err != nil {
+		return err
 	}
 	have, err := readWhole(s.path)
 	to, moved := errors.AsType[*state.MovedError](decodes(have))
@@ -152,14 +143,12 @@ func (old *Store) put(ctx context.Context, path, name string, opts Options) erro
 	if s.loaded, err = load(s.path, Options{}); err != nil {
 		return err
 	}
-	if opts.Team != nil {
-		d, err := opts.Team.Load(ctx)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(d.Data, data) {
-			return fmt.Errorf("cannot move the deployment state: %s does not contain what was written there", name)
-		}
+	has, err := opts.Team.Has(ctx, data)
+	if err != nil {
+		return err
+	}
+	if !has {
+		return fmt.Errorf("cannot move the deployment state: %s does not contain what was written there", name)
 	}
 	s.written = true
 	return old.bringSealed(ctx, opts, moved)
@@ -169,10 +158,7 @@ func (old *Store) put(ctx context.Context, path, name string, opts Options) erro
 // true if the state was in the new place before.
 func (old *Store) bringSealed(ctx context.Context, to Options, returns bool) error {
 	t := old.opts.Team
-	if t == nil {
-		return nil
-	}
-	if to.Team != nil {
+	if to.Team != nil { // For a folder, this machine is the only one.
 		err := t.CopyKept(ctx, to.Team)
 		if err == nil && !t.LocksDeployment() {
 			err = errors.Join(t.CopyShared(ctx, to.Team), t.CopyVars(ctx, to.Team, returns))

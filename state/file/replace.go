@@ -19,11 +19,9 @@ func OpenToReplace(ctx context.Context, path string, opts Options) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	if opts.Team != nil {
-		if _, err := s.begin(ctx); err != nil {
-			s.Close()
-			return nil, err
-		}
+	if _, err := s.begin(ctx); err != nil {
+		s.Close()
+		return nil, err
 	}
 	s.loaded, s.damaged = load(s.path, Options{Owns: opts.Owns})
 	if isMoved(s.damaged) { // Otherwise two places would have a state of the same deployment.

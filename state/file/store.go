@@ -42,7 +42,7 @@ type Options struct {
 	// Owns returns an error about a state of another instance; nil: any state is used.
 	Owns func(state.State) error
 
-	// Team is the store whose copy the file is; nil: none.
+	// Team is the store whose copy the file is; nil: the file is in no other place.
 	Team *team.Copy
 	// PutsBack makes the command continue with the newest known version of a state that the
 	// store has lost. Others fail.
@@ -170,11 +170,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		}
 	}()
 	atomicfile.RemoveStale(s.path)
-	taken := false
-	if opts.Team != nil {
-		if taken, err = s.begin(ctx); err != nil {
-			return nil, err
-		}
+	taken, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
 	notes := s.notes
 	if s.loaded, err = load(s.path, opts); err != nil {
@@ -405,12 +403,9 @@ func (s *Store) write(data []byte) error {
 // killed.
 func (s *Store) Remove() error {
 	s.written = false
-	if s.opts.Team != nil {
-		// The store's copy is removed first, so that after a kill the next run removes
-		// both.
-		if err := s.opts.Team.Remove(context.Background(), s.current.InstallationID, s.neededBackups()...); err != nil {
-			return err
-		}
+	// The store's copy is removed first, so that after a kill the next run removes both.
+	if err := s.opts.Team.Remove(context.Background(), s.current.InstallationID, s.neededBackups()...); err != nil {
+		return err
 	}
 	kept := s.removeBackups()
 	s.trace("before")
@@ -420,10 +415,8 @@ func (s *Store) Remove() error {
 	}
 	_, err := s.forget()
 	s.warn(err)
-	if s.opts.Team != nil {
-		s.unsent = nil
-		s.warn(s.opts.Team.Removed())
-	}
+	s.unsent = nil
+	s.warn(s.opts.Team.Removed())
 	return kept
 }
 
@@ -450,7 +443,7 @@ func (s *Store) Close() {
 	s.installation = nil
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		s.lock.Remove()
-		if s.lock != nil && s.opts.Team != nil {
+		if s.lock != nil {
 			s.warn(s.opts.Team.Clean())
 		}
 	} else if s.moved {

@@ -61,12 +61,7 @@ func (s *Store) Confirm(ctx context.Context) error {
 }
 
 // Lost returns an error if another run has taken the lease; nil: it has not.
-func (s *Store) Lost(ctx context.Context) error {
-	if s.opts.Team == nil {
-		return nil
-	}
-	return s.opts.Team.Confirm(ctx)
-}
+func (s *Store) Lost(ctx context.Context) error { return s.opts.Team.Confirm(ctx) }
 
 // begin takes the lease of the store and copies its state to the file. Before that, it
 // sends changes that an earlier run of this machine could not send. taken is true if the
@@ -125,13 +120,10 @@ func serialOf(t *team.Copy) int {
 // push writes the file to the store, after a write that removed the records of dropped.
 // An error does not fail the step that wrote the file: Unsent reports it to the run.
 func (s *Store) push(dropped ...string) {
-	if s.opts.Team == nil {
-		return
-	}
 	ctx := context.Background() // each request has a deadline
 	if len(dropped) > 0 && s.unsent == nil {
 		// The list is written first, as in Update. If that fails, finish repeats it.
-		_ = versions.AddGone(ctx, s.opts.Team.Versions(), dropped)
+		_ = s.opts.Team.AddGone(ctx, dropped)
 	}
 	s.unsent = s.opts.Team.Push(ctx)
 }
@@ -139,10 +131,6 @@ func (s *Store) push(dropped ...string) {
 // finish adds the state that this run wrote to the history of the store, and gives up
 // the lease.
 func (s *Store) finish() {
-	t := s.opts.Team
-	if t == nil {
-		return
-	}
 	ctx := context.Background()
 	if s.unsent != nil {
 		s.push()
@@ -150,7 +138,7 @@ func (s *Store) finish() {
 	if s.written && s.unsent == nil {
 		s.keepVersion(ctx)
 	}
-	s.warn(t.Unlock(ctx))
+	s.warn(s.opts.Team.Unlock(ctx))
 }
 
 // keepVersion adds the present version to the history of the store.
@@ -213,8 +201,11 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 }
 
 // PullHistory copies earlier versions from the store to the backups of this machine,
-// where they can be listed, compared and restored.
+// where they can be listed, compared and restored. Those of a folder are there.
 func PullHistory(ctx context.Context, t *team.Copy) error {
+	if t == nil {
+		return nil
+	}
 	s := &Store{path: t.StatePath(), opts: Options{Team: t}}
 	var err error
 	if s.loaded, err = load(s.path, Options{}); err != nil {
@@ -303,30 +294,21 @@ func Pull(ctx context.Context, opts Options) (kept string, err error) {
 // bringHistory copies the versions of a moved state to its new place, and removes those of a
 // file. Versions that cannot be read stay.
 func (s *Store) bringHistory(ctx context.Context, to, name string, opts Options) (err error) {
-	var from, target versions.Archive = archiveOf(s.path), archiveOf(to)
-	if s.opts.Team != nil {
-		if err := PullHistory(ctx, s.opts.Team); err != nil {
-			return err
-		}
-		from = s.opts.Team.Versions()
+	if err := PullHistory(ctx, s.opts.Team); err != nil {
+		return err
 	}
 	there, err := lock(ctx, to, opts)
 	if err != nil {
 		return err
 	}
 	defer there.Close()
-	if opts.Team != nil {
-		if _, err := opts.Team.Lock(ctx); err != nil {
-			return err
-		}
-		target = opts.Team.Versions()
-	}
-	damaged, err := s.copyVersions(ctx, from, target, name)
-	if err != nil {
+	if _, err := opts.Team.Lock(ctx); err != nil {
 		return err
 	}
-	if s.opts.Team != nil {
-		return nil
+	from := s.opts.Archive(s.path)
+	damaged, err := s.copyVersions(ctx, from, opts.Archive(to), name)
+	if err != nil || !s.moved {
+		return err
 	}
 	if err := versions.Clear(ctx, from, slices.Collect(maps.Keys(damaged))); err != nil || len(damaged) > 0 {
 		return err
@@ -376,16 +358,8 @@ func decodes(data []byte) error {
 	return err
 }
 
-// place returns the address of the store; empty: there is none.
-func (o Options) place() string {
-	if o.Team == nil {
-		return ""
-	}
-	return o.Team.Place()
-}
-
 // name returns the place of the state for messages: the store, or the path.
-func (o Options) name(path string) string { return cmp.Or(o.place(), team.PlaceOf(path), path) }
+func (o Options) name(path string) string { return cmp.Or(o.Team.Place(), team.PlaceOf(path), path) }
 
 // touch writes the state under a new serial number, so that a run that lost the lease
 // cannot write any more.

@@ -21,6 +21,11 @@ import (
 // Copy is this machine's copy of a store: the folder ~/.bosh/team/<digest of the
 // address>. It has the state and the vars store as files, and a record of the store's
 // versions when both were the same.
+//
+// A nil *Copy is that of a state in a folder, which is in no other place: nothing of it is
+// sent, received, locked or removed elsewhere, it has no address, and no other machine has
+// deployed, removed or recorded anything. Methods that make sense for a folder do nothing
+// then, and return zero values.
 type Copy struct {
 	*Store
 	dir  string
@@ -151,6 +156,9 @@ func digestText(data []byte) string {
 // Unsent reports whether the copy of the state has changes that did not reach the
 // store.
 func (c *Copy) Unsent() (bool, error) {
+	if c == nil {
+		return false, nil
+	}
 	digest, _, err := digestOf(c.StatePath())
 	return digest != "" && digest != c.last.Same[stateName].Digest, err
 }
@@ -161,6 +169,9 @@ func (c *Copy) Unsent() (bool, error) {
 // machine has seen there, and no command has removed it, the error is a
 // *DocumentsLostError.
 func (c *Copy) Pull(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	d, err := c.Load(ctx)
 	if err != nil {
 		return err
@@ -211,6 +222,9 @@ func (c *Copy) PullVars(ctx context.Context) error {
 
 // Vars returns the copy of the encrypted vars store; nil: there is none.
 func (c *Copy) Vars() ([]byte, error) {
+	if c == nil {
+		return nil, nil
+	}
 	_, data, err := digestOf(c.VarsPath())
 	return data, err
 }
@@ -269,6 +283,9 @@ func (c *Copy) SaveKept(ctx context.Context, sealed []byte, digest string) error
 // KeptText returns the record of the deployment for all machines; nil: there is none, or
 // this machine has no key that decrypts it.
 func (c *Copy) KeptText(ctx context.Context) ([]byte, error) {
+	if c == nil {
+		return nil, nil
+	}
 	d, err := c.load(ctx, keptName)
 	if err != nil || d.Version == "" {
 		return nil, err
@@ -284,6 +301,9 @@ func (c *Copy) KeptText(ctx context.Context) ([]byte, error) {
 // as it is, and shares the key of that store with the machines that can read the record.
 // This run must hold the lock of that store.
 func (c *Copy) CopyKept(ctx context.Context, to *Copy) error {
+	if c == nil || to == nil {
+		return nil
+	}
 	d, err := c.load(ctx, keptName)
 	if err != nil || d.Version == "" {
 		return err
@@ -304,6 +324,9 @@ func (c *Copy) CopyKept(ctx context.Context, to *Copy) error {
 // CopyVars copies the vars store to another store, encrypted as it is, unless that has
 // another one and replace is false.
 func (c *Copy) CopyVars(ctx context.Context, to *Copy, replace bool) error {
+	if c == nil || to == nil {
+		return nil
+	}
 	d, err := c.load(ctx, varsName)
 	if err != nil || d.Version == "" {
 		return err
@@ -317,7 +340,12 @@ func (c *Copy) CopyVars(ctx context.Context, to *Copy, replace bool) error {
 
 // RemoveKept removes the record of the deployment for all machines. This run must hold the
 // lock.
-func (c *Copy) RemoveKept(ctx context.Context) error { return c.removeNow(ctx, keptName) }
+func (c *Copy) RemoveKept(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	return c.removeNow(ctx, keptName)
+}
 
 // take writes a document of the store to its file in the copy.
 func (c *Copy) take(name string, d Document) error {
@@ -377,6 +405,9 @@ func (c *Copy) isOurs(d Document) bool {
 // Push writes the copy of the state to the store. The error wraps ErrChanged if the
 // store has changed since the copy was made, unless this machine sent that change.
 func (c *Copy) Push(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	digest, data, err := digestOf(c.StatePath())
 	switch {
 	case err != nil:
@@ -423,11 +454,19 @@ func (c *Copy) Discard(ctx context.Context) error {
 
 // Removed records that the state was removed from the store. The caller removes the
 // file.
-func (c *Copy) Removed() error { return c.remember(stateName, "", "") }
+func (c *Copy) Removed() error {
+	if c == nil {
+		return nil
+	}
+	return c.remember(stateName, "", "")
+}
 
 // Clean removes the folder of a copy without a state, a vars store and backups, unless the
 // store has lost its state.
 func (c *Copy) Clean() error {
+	if c == nil {
+		return nil
+	}
 	if c.last.Same[stateName].Version != "" {
 		return nil
 	}
@@ -448,7 +487,7 @@ func (c *Copy) Clean() error {
 // Probe checks that the place respects the conditions of writes, because some servers
 // ignore them. It does so once for each machine.
 func (c *Copy) Probe(ctx context.Context) error {
-	if c.last.Probed {
+	if c == nil || c.last.Probed {
 		return nil
 	}
 	if err := c.probe(ctx); err != nil {

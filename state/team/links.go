@@ -53,6 +53,9 @@ func (c *Copy) saveWhole(ctx context.Context, name string, data []byte) error {
 
 // removeWhole removes a document of the whole store, if there is one.
 func (c *Copy) removeWhole(ctx context.Context, name string) error {
+	if c == nil {
+		return nil
+	}
 	s := c.locked()
 	d, err := s.raw(ctx, name)
 	if err != nil || d.Version == "" {
@@ -76,6 +79,9 @@ func shared(do func(name string) error) error {
 // CopyShared copies the links and inputs of the deployment to another store, encrypted as
 // they are. This run must hold the lock of that deployment.
 func (c *Copy) CopyShared(ctx context.Context, to *Copy) error {
+	if c == nil || to == nil {
+		return nil
+	}
 	return shared(func(name string) error {
 		d, err := c.load(ctx, name)
 		if err == nil && d.Version != "" {
@@ -93,6 +99,9 @@ func (c *Copy) RemoveShared(ctx context.Context) error {
 // LocksDeployment reports whether this run holds the lock of a deployment with several
 // instances, and not only that of one of them.
 func (c *Copy) LocksDeployment() bool {
+	if c == nil {
+		return false
+	}
 	r := c.whole().record
 	return r != nil && r.lease != nil
 }

@@ -80,7 +80,12 @@ func (c *Copy) whole() *Copy {
 
 // RecordFolder returns the folder with this machine's copy of the record of a
 // deployment with several instances, and of their states.
-func (c *Copy) RecordFolder() string { return RecordIn(c.whole().dir) }
+func (c *Copy) RecordFolder() string {
+	if c == nil {
+		return ""
+	}
+	return RecordIn(c.whole().dir)
+}
 
 // RecordIn returns the folder of the record in the folder of a copy.
 func RecordIn(dir string) string {
@@ -90,6 +95,9 @@ func RecordIn(dir string) string {
 // Record returns the copy of the record of a deployment with several instances. Its lock
 // is that of the deployment.
 func (c *Copy) Record() *Copy {
+	if c == nil {
+		return nil
+	}
 	whole := c.whole()
 	if whole.record == nil {
 		whole.record = whole.part(deploymentFolder, c.RecordFolder())
@@ -100,6 +108,8 @@ func (c *Copy) Record() *Copy {
 // Instance returns the copy of the state of an instance. state is its name in the record.
 func (c *Copy) Instance(state string) (*Copy, error) {
 	switch {
+	case c == nil:
+		return nil, nil
 	case state == alone:
 		return c.whole(), nil
 	case !instanceState.MatchString(state):

@@ -161,6 +161,9 @@ func (s *Store) bury(ctx context.Context, installation string) error {
 // Deleted returns which command has removed the state; nil: none. A note that is older
 // than a state that this machine has seen is about an earlier state.
 func (c *Copy) Deleted(ctx context.Context) (*Deleted, error) {
+	if c == nil {
+		return nil, nil
+	}
 	d, err := c.raw(ctx, deletedName)
 	if err != nil || d.Version == "" {
 		return nil, err
@@ -365,7 +368,7 @@ func (c *Copy) PushVars(ctx context.Context) (bool, error) {
 // record has been written without the instance. This run must hold the lock of the
 // deployment.
 func (c *Copy) ForgetDeleted(ctx context.Context) error {
-	if c.root == nil {
+	if c == nil || c.root == nil {
 		return nil // Other machines may have a copy of a state of the whole store.
 	}
 	return c.remove(ctx, deletedName)

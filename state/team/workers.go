@@ -33,6 +33,9 @@ type workersDocument struct {
 // Workers returns of how many compilation VMs the store may have states: a run was
 // killed, or runs.
 func (c *Copy) Workers(ctx context.Context) (count int, err error) {
+	if c == nil {
+		return 0, nil
+	}
 	s := c.whole().Store
 	d, err := s.load(ctx, workersName)
 	if err != nil || d.Version == "" {
@@ -48,6 +51,9 @@ func (c *Copy) Workers(ctx context.Context) (count int, err error) {
 // SaveWorkers records how many VMs will compile packages. This run must hold the lock of the
 // deployment.
 func (c *Copy) SaveWorkers(ctx context.Context, count int) error {
+	if c == nil {
+		return nil
+	}
 	s := c.locked()
 	d, err := s.raw(ctx, workersName)
 	if err != nil {
@@ -64,6 +70,9 @@ func (c *Copy) SaveWorkers(ctx context.Context, count int) error {
 // RemoveWorkers records that no VM compiles packages any more, if the store says otherwise.
 // This run must hold the lock of the deployment.
 func (c *Copy) RemoveWorkers(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	s := c.locked()
 	d, err := s.raw(ctx, workersName)
 	if err != nil || d.Version == "" {
