@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -44,22 +43,11 @@ func (p Place) store() record.Store {
 
 // lock locks the deployment at the place.
 func (p Place) lock(ctx context.Context) (unlock func(), err error) {
-	path := record.LockPath(p.Dir())
-	if p.Opts.Team != nil {
-		l, err := file.LockRecord(ctx, p.Opts.Team, path, p.Opts)
-		if err != nil {
-			return nil, err
-		}
-		return func() { l.Unlock(ctx, p.Opts.Warn) }, nil
-	}
-	l, err := file.LockDeployment(ctx, path, p.Opts.Holder)
+	l, err := file.LockRecord(ctx, p.Opts.Team, record.LockPath(p.Dir()), p.Opts)
 	if err != nil {
 		return nil, err
 	}
-	return func() {
-		l.Remove()
-		_ = os.Remove(p.Dir()) // It stays if it contains a record.
-	}, nil
+	return func() { l.Unlock(ctx, p.Opts.Warn) }, nil
 }
 
 // load returns the record at the place. If it was moved away, to is where.

@@ -132,12 +132,12 @@ func TestRestoreLocked(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	lock, err := file.LockDeployment(t.Context(), record.LockPath(at.Dir()), at.Opts.Holder)
+	lock, err := file.LockRecord(t.Context(), nil, record.LockPath(at.Dir()), at.Opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused("the deployment")
-	lock.Remove()
+	lock.Unlock(t.Context(), nil)
 	r, err := record.Load(at.Dir())
 	if err != nil {
 		t.Fatal(err)

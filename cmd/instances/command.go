@@ -30,8 +30,7 @@ type Command struct {
 	// Progress is where the progress is shown without --json; nil: on standard output.
 	Progress io.Writer
 
-	// confirm is set by Lock, for a state in the store of a team. It returns an error if
-	// another run has taken the lock.
+	// confirm is set by Lock. It returns an error if another run has taken the lock.
 	confirm func(context.Context) error
 }
 
@@ -47,31 +46,20 @@ func Lock(ctx context.Context, dir string, opts deployer.Options) (unlock func()
 	return unlock, err
 }
 
-// lock locks a deployment. If its state is in the store of a team, the record of its
-// instances is read there, and confirm returns an error if another run has taken the lock.
+// lock locks a deployment, and copies the record of its instances from its store, if it is in
+// one. confirm returns an error if another run has taken the lock.
 func lock(ctx context.Context, dir string, opts deployer.Options) (unlock func(), confirm func(context.Context) error, err error) {
-	if opts.Team != nil {
-		warn := func(err error) {
-			opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
-		}
-		lock, err := file.LockRecord(ctx, opts.Team, record.LockPath(dir), file.Options{Holder: opts.Holder, Warn: warn})
-		if err != nil {
-			return nil, nil, err
-		}
-		return func() {
-			keepVersion(ctx, dir, opts)
-			lock.Unlock(ctx, warn)
-		}, lock.Confirm, nil
+	warn := func(err error) {
+		opts.Report(report.Event{Time: time.Now(), Kind: report.Warning, Message: err.Error()})
 	}
-	lock, err := file.LockDeployment(ctx, record.LockPath(dir), opts.Holder)
+	lock, err := file.LockRecord(ctx, opts.Team, record.LockPath(dir), file.Options{Holder: opts.Holder, Warn: warn})
 	if err != nil {
 		return nil, nil, err
 	}
 	return func() {
 		keepVersion(ctx, dir, opts)
-		lock.Remove()
-		_ = os.Remove(dir) // It stays if it contains a record.
-	}, nil, nil
+		lock.Unlock(ctx, warn)
+	}, lock.Confirm, nil
 }
 
 // keepVersion keeps the record and the states after a run as a version of the deployment,

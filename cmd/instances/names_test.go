@@ -39,12 +39,12 @@ func TestNamesNotSent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	lock, err := file.LockDeployment(t.Context(), record.LockPath(dir), state.Holder{PID: os.Getpid()})
+	lock, err := file.LockRecord(t.Context(), nil, record.LockPath(dir), file.Options{Holder: state.Holder{PID: os.Getpid()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	run()
-	lock.Remove()
+	lock.Unlock(t.Context(), nil)
 	if len(warnings) > 0 {
 		t.Errorf("another run sends them: %q", warnings)
 	}

@@ -104,7 +104,7 @@ func TestSuperseded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			lock, err := file.LockDeployment(t.Context(), record.LockPath(dir), state.Holder{PID: c.pid})
+			lock, err := file.LockRecord(t.Context(), nil, record.LockPath(dir), file.Options{Holder: state.Holder{PID: c.pid}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestSuperseded(t *testing.T) {
 			if refused == c.runs {
 				t.Errorf("refused: %v", refused)
 			}
-			lock.Close()
+			lock.Unlock(t.Context(), nil)
 			if err := try(); err != nil {
 				t.Errorf("when no run has the lock: %v", err)
 			}

@@ -228,11 +228,11 @@ func (r *Record) wholeLost(in *Instance) bool {
 // deleted it, or it was lost together with its versions. It does nothing if the instance is
 // not in the record. who is named in the lock.
 func ForgetState(ctx context.Context, dir, id string, who state.Holder) error {
-	lock, err := file.LockDeployment(ctx, LockPath(dir), who)
+	lock, err := file.LockRecord(ctx, nil, LockPath(dir), file.Options{Holder: who})
 	if err != nil {
 		return err
 	}
-	defer lock.Remove()
+	defer lock.Unlock(ctx, nil)
 	r, err := Load(dir)
 	if err != nil {
 		return err

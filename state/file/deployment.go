@@ -79,20 +79,25 @@ func RefreshPart(ctx context.Context, part *team.Copy) error {
 // RecordLock is the lock of a deployment with several instances, on this machine and in
 // its store.
 type RecordLock struct {
-	run, lock *lockfile.Lock // of the run, and of the copy of the record
-	copied    *team.Copy
+	run    *lockfile.Lock
+	copied *team.Copy     // nil: the record is in a folder
+	lock   *lockfile.Lock // of the copy
 }
 
 // refreshTime limits the wait for a command that copies the record from the store.
 const refreshTime = time.Minute
 
-// LockRecord locks a deployment whose state is in a store, and copies its record from
-// there. Before that, it sends the record that an earlier run of this machine could not
-// send. path is the file that a run locks on this machine.
+// LockRecord locks a deployment, and copies its record from the store, if it is in one.
+// Before that, it sends the record that an earlier run of this machine could not send. path is
+// the file that a run locks on this machine. The error is a *LockedError if another process
+// holds that lock for longer than DeploymentLockedBy does.
 func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_ *RecordLock, err error) {
 	l := &RecordLock{copied: t.Record()}
-	if l.run, err = LockDeployment(ctx, path, opts.Holder); err != nil {
+	if l.run, err = lockRun(ctx, path, opts.Holder); err != nil {
 		return nil, err
+	}
+	if t == nil {
+		return l, nil
 	}
 	defer func() {
 		if err != nil {
@@ -141,7 +146,8 @@ func recordAt(path string) int {
 	return r.Serial
 }
 
-// Unlock gives up the lock. warn is called with errors.
+// Unlock gives up the lock, and removes the folder of the lock if nothing else is in it. warn
+// is called with errors.
 func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 	ctx = context.WithoutCancel(ctx) // each request has a deadline
 	report := func(err error) {
@@ -149,7 +155,10 @@ func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 			warn(err)
 		}
 	}
-	defer l.run.Remove()
+	defer func() {
+		l.run.Remove()
+		_ = os.Remove(l.run.Dir()) // It stays if it contains a record.
+	}()
 	if l.lock == nil {
 		return
 	}
@@ -168,7 +177,7 @@ func (l *RecordLock) Unlock(ctx context.Context, warn func(error)) {
 // run locks on this machine. first is called while the deployment is locked. kept is the new
 // path of the copy; empty: there was none.
 func ForgetRecord(ctx context.Context, t *team.Copy, lock string, opts Options, first func() error) (kept string, err error) {
-	run, err := LockDeployment(ctx, lock, opts.Holder)
+	run, err := lockRun(ctx, lock, opts.Holder)
 	if err != nil {
 		return "", err
 	}

@@ -156,10 +156,8 @@ func LockFleet(path string, who state.Holder) (*lockfile.Lock, error) {
 	return l.try(Fleet, path)
 }
 
-// LockDeployment locks the file at path for a run of a deployment with several
-// instances. The error is a *LockedError if another process holds the lock for longer than
-// DeploymentLockedBy does.
-func LockDeployment(ctx context.Context, path string, who state.Holder) (*lockfile.Lock, error) {
+// lockRun locks the file at path for a run of a deployment with several instances.
+func lockRun(ctx context.Context, path string, who state.Holder) (*lockfile.Lock, error) {
 	l := locker{who: who, until: time.Now().Add(2 * lockRetry)}
 	return l.acquire(ctx, theDeployment, path)
 }
