@@ -19,10 +19,18 @@ const mostAwaited = 2 * time.Hour
 // awaitEvery is the pause between two checks.
 const awaitEvery = 200 * time.Millisecond
 
-// Await waits until no other process changes an instance of the record. If a deploy of all
-// instances is killed, its commands about single instances continue. Await calls notify
-// once for each instance that it waits for.
-func Await(ctx context.Context, r *record.Record, notify func(instance string, by error)) error {
+// Await waits until no other process changes an instance of the record, and copies the states
+// of the instances from their store. If a deploy of all instances is killed, its commands about
+// single instances continue. Await calls notify once for each instance that it waits for.
+func Await(ctx context.Context, t *team.Copy, r *record.Record, notify func(instance string, by error)) error {
+	if err := awaitHere(ctx, r, notify); err != nil {
+		return err
+	}
+	return awaitStored(ctx, t, r, notify)
+}
+
+// awaitHere waits for processes of this machine.
+func awaitHere(ctx context.Context, r *record.Record, notify func(instance string, by error)) error {
 	limited, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()
 	for _, in := range r.Instances {
@@ -47,9 +55,8 @@ func Await(ctx context.Context, r *record.Record, notify func(instance string, b
 	return nil
 }
 
-// AwaitStored waits until no process of any machine changes an instance of the record, and
-// copies the states of the instances from the store. It calls notify as Await does.
-func AwaitStored(ctx context.Context, t *team.Copy, r *record.Record, notify func(instance string, by error)) error {
+// awaitStored waits for processes of other machines, and copies the states.
+func awaitStored(ctx context.Context, t *team.Copy, r *record.Record, notify func(instance string, by error)) error {
 	limited, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()
 	errs := make([]error, len(r.Instances))

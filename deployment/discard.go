@@ -17,13 +17,12 @@ import (
 // what the states record; nil: Discard refuses to remove states that record something, with
 // a *file.OwnsError. A version with everything is kept.
 func Discard(ctx context.Context, at Place, agree func(owned []string) error) error {
-	workers, err := instance.Options{Team: at.Opts.Team, StateFile: at.Path}.WorkersLeft(ctx)
+	compiled := instance.Options{Team: at.Opts.Team, StateFile: at.Path}
+	workers, err := compiled.WorkersLeft(ctx)
 	if err != nil {
 		return err
 	}
-	if at.Opts.Team == nil {
-		defer instance.Options{StateFile: at.Path}.ForgetWorkers()
-	}
+	defer compiled.ForgetWorkers()
 	unlock, err := at.lock(ctx)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func Discard(ctx context.Context, at Place, agree func(owned []string) error) er
 func (p Place) owned(ctx context.Context, r *record.Record, list []*record.Instance) (owned []string, err error) {
 	for _, in := range list {
 		path, _, opts, err := p.stateOf(r, in)
-		if err == nil && opts.Team != nil {
+		if err == nil {
 			err = file.RefreshPart(ctx, opts.Team)
 		}
 		if err != nil {
@@ -98,10 +97,9 @@ func (p Place) discard(ctx context.Context, r *record.Record, list []*record.Ins
 			return err
 		}
 	}
-	if t := p.Opts.Team; t != nil {
-		if err := errors.Join(t.RemoveWorkers(ctx), t.RemoveLinks(ctx)); err != nil {
-			return err
-		}
+	t := p.Opts.Team
+	if err := errors.Join(t.RemoveWorkers(ctx), t.RemoveLinks(ctx)); err != nil {
+		return err
 	}
 	if !several {
 		return nil

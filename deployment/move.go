@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,25 +21,14 @@ type Place struct {
 	// Path is that of the state file whose folder it is, or of this machine's copy of the
 	// store.
 	Path string
-	Opts file.Options // Team is the store; nil: it is a folder
+	Opts file.Options
 	// One is true if there is no record, or if the state at Path is meant alone.
 	One bool
 }
 
 // Dir returns the folder of the record.
 func (p Place) Dir() string {
-	if p.Opts.Team != nil {
-		return p.Opts.Team.RecordFolder()
-	}
-	return record.DirOf("", p.Path)
-}
-
-// store returns the store of the record; nil: it is only a file.
-func (p Place) store() record.Store {
-	if p.Opts.Team == nil {
-		return nil
-	}
-	return file.RecordIn(p.Opts.Team)
+	return cmp.Or(p.Opts.Team.RecordFolder(), record.DirOf("", p.Path))
 }
 
 // lock locks the deployment at the place.
@@ -59,8 +49,8 @@ func (p Place) load() (r *record.Record, to string, err error) {
 	if r != nil && !record.Exists(p.Dir()) {
 		err = nil // It may have states of a move that was killed.
 	}
-	if err == nil && p.Opts.Team != nil {
-		r.KeepIn(p.store())
+	if err == nil {
+		r.KeepIn(p.Opts.Team)
 	}
 	return r, "", err
 }
@@ -70,15 +60,10 @@ func (p Place) load() (r *record.Record, to string, err error) {
 func (p Place) stateOf(r *record.Record, in *record.Instance) (path, name string, opts file.Options, err error) {
 	path, opts = r.StatePath(in), p.Opts
 	opts.Owns = r.Owns(in)
-	if opts.Team == nil {
+	if opts.Team, err = opts.Team.Instance(in.State); err == nil {
 		path, err = filepath.Abs(path)
-		return path, path, opts, err
 	}
-	opts.Team, err = opts.Team.Instance(in.State)
-	if err != nil {
-		return "", "", opts, err
-	}
-	return path, opts.Team.Place(), opts, nil
+	return path, cmp.Or(opts.Team.Place(), path), opts, err
 }
 
 // Move moves the states of a deployment to another place, and leaves notes in the old one:
@@ -87,16 +72,15 @@ func (p Place) stateOf(r *record.Record, in *record.Instance) (path, name string
 // notes, that of the record last: after a kill, the same command continues.
 func Move(ctx context.Context, from, to Place) error {
 	m := &move{from: from, to: to}
-	workers, err := instance.Options{Team: from.Opts.Team, StateFile: from.Path}.WorkersLeft(ctx)
+	compiled := instance.Options{Team: from.Opts.Team, StateFile: from.Path}
+	workers, err := compiled.WorkersLeft(ctx)
 	if err != nil {
 		return err
 	}
 	if !record.Exists(from.Dir()) && workers == 0 {
 		return file.Move(ctx, from.Path, to.Path, to.Name, from.Opts, to.Opts)
 	}
-	if from.Opts.Team == nil { // The folder may have been only for the states of those VMs.
-		defer instance.Options{StateFile: from.Path}.ForgetWorkers()
-	}
+	defer compiled.ForgetWorkers() // The folder may have been only for the states of those VMs.
 	for _, p := range []Place{from, to} {
 		unlock, err := p.lock(ctx)
 		if err != nil {
@@ -110,7 +94,7 @@ func Move(ctx context.Context, from, to Place) error {
 	if err := m.refuse(ctx); err != nil {
 		return err
 	}
-	counted := to.Opts.Team == nil
+	counted := false
 	if err := m.each(func(p *part) error {
 		if p.worker && !counted {
 			if err := to.Opts.Team.SaveWorkers(ctx, workers); err != nil {
@@ -179,11 +163,11 @@ func (m *move) find(workers int) error {
 		return fmt.Errorf("cannot move the deployment to %s: there is another one already; nothing was changed", m.to.Name)
 	}
 	m.returns = was != ""
-	m.moved = old.In(m.to.Dir(), m.to.store(), func(in *record.Instance) string {
+	m.moved = old.In(m.to.Dir(), m.to.Opts.Team, func(in *record.Instance) string {
 		if in.Beside() {
 			return record.Beside(m.to.Path)
 		}
-		return record.NewState(in, m.to.store())
+		return record.NewState(in, m.to.Opts.Team)
 	})
 	if there != nil {
 		m.moved.Serial, m.continues = there.Serial, len(there.Instances) > 0
@@ -223,7 +207,7 @@ func (m *move) refuse(ctx context.Context) error {
 		if by != nil {
 			return fmt.Errorf("%w; nothing was moved", by)
 		}
-		if p.worker && p.from.opts.Team != nil {
+		if p.worker {
 			if err := file.RefreshPart(ctx, p.from.opts.Team); err != nil {
 				return err
 			}
@@ -246,13 +230,11 @@ func (m *move) leave(ctx context.Context) error {
 		return file.Move(ctx, p.from.path, p.to.path, p.to.name, p.from.opts, p.to.opts)
 	})
 	t := m.from.Opts.Team
-	if err != nil || t == nil {
-		return err
+	if err == nil {
+		err = errors.Join(t.CopyShared(ctx, m.to.Opts.Team), t.CopyVars(ctx, m.to.Opts.Team, m.returns))
 	}
-	if m.to.Opts.Team != nil {
-		if err := errors.Join(t.CopyShared(ctx, m.to.Opts.Team), t.CopyVars(ctx, m.to.Opts.Team, m.returns)); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	return errors.Join(t.RemoveShared(ctx), t.RemoveWorkers(ctx))
 }
@@ -277,7 +259,7 @@ func (m *move) each(do func(*part) error) error {
 	return nil
 }
 
-// busy returns who has locked a state: on this machine, or in its store, unless t is nil.
+// busy returns who has locked a state: on this machine, or in its store.
 func busy(ctx context.Context, path string, t *team.Copy) (by, err error) {
 	locked, err := file.LockedBy(path)
 	switch {
@@ -285,8 +267,6 @@ func busy(ctx context.Context, path string, t *team.Copy) (by, err error) {
 		return nil, fmt.Errorf("cannot find out whether another process has locked %s: %w", path, err)
 	case locked != nil:
 		return locked, nil
-	case t == nil:
-		return nil, nil
 	}
 	held, err := t.HeldByOther(ctx)
 	if held != nil {

@@ -131,7 +131,7 @@ func (r *restore) look(ctx context.Context) error {
 		r.now = now
 		r.continues = now.Restoring == r.version.Serial
 	}
-	r.target = r.version.Record.In(r.vs.dir, r.at.store(), r.stateName)
+	r.target = r.version.Record.In(r.vs.dir, r.at.Opts.Team, r.stateName)
 	r.target.Restoring, r.target.Run = 0, nil
 	if r.now != nil {
 		r.target.Serial = r.now.Serial
@@ -221,14 +221,14 @@ func (r *restore) stateName(in *record.Instance) string {
 			}
 		}
 	}
-	store := r.at.store()
+	t := r.at.Opts.Team
 	switch {
 	case in.Beside():
 		return record.Beside(r.at.Path)
-	case filepath.IsAbs(in.State) && store == nil, in.Stored() == (store != nil):
+	case in.Stored() == (t != nil):
 		return in.State
 	}
-	return record.NewState(in, store)
+	return record.NewState(in, t)
 }
 
 // lost lists the resources that only the present states record, each with its instance.

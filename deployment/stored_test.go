@@ -53,7 +53,7 @@ func loadStored(t *testing.T, c *team.Copy) *record.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.KeepIn(file.RecordIn(c))
+	r.KeepIn(c)
 	return r
 }
 

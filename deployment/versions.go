@@ -25,17 +25,16 @@ type archived struct {
 	opts    file.Options
 	archive versions.Archive
 	here    versions.Folder // the archive, or the copies
+	copied  bool            // here are copies
 }
 
 func archivedOf(dir string, opts file.Options) archived {
-	vs := archived{dir: dir, opts: opts}
-	if opts.Team != nil {
-		vs.here = record.VersionsAt(record.CopiesIn(dir), "")
-		vs.archive = opts.Team.Record().Versions()
-		return vs
-	}
+	vs := archived{dir: dir, opts: opts, copied: opts.Team != nil}
 	vs.here = record.VersionsAt(record.VersionsIn(dir), filepath.Join(dir, record.FileName))
-	vs.archive = vs.here
+	if vs.copied {
+		vs.here = record.VersionsAt(record.CopiesIn(dir), "")
+	}
+	vs.archive = opts.Team.Record().Archive(vs.here)
 	return vs
 }
 
@@ -43,7 +42,7 @@ func archivedOf(dir string, opts file.Options) archived {
 // version of the deployment, unless the newest one is the same. holder is the run that has
 // changed them; nil: another one. The run must hold the lock of the deployment.
 func KeepVersion(ctx context.Context, dir string, opts file.Options, holder *state.Holder) error {
-	if opts.Team != nil && opts.Team.Record().Lost() != nil {
+	if opts.Team.Record().Lost() != nil {
 		return nil // The run that has the lock keeps it.
 	}
 	_, err := archivedOf(dir, opts).keepAs(ctx, holder, &record.Version{}, keeping{})
@@ -87,10 +86,8 @@ func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *recor
 	if holder != nil {
 		now.By, now.Command = holder.Who(), holder.Command
 	}
-	if t := vs.opts.Team; t != nil {
-		if unsent, err := t.Record().Unsent(); err != nil || unsent {
-			return nil, err // The next run sends the record, and keeps it.
-		}
+	if unsent, err := vs.opts.Team.Record().Unsent(); err != nil || unsent {
+		return nil, err // The next run sends the record, and keeps it.
 	}
 	data, err := now.Encode()
 	if err != nil {
@@ -106,7 +103,7 @@ func (vs archived) keepAs(ctx context.Context, holder *state.Holder, with *recor
 	if err := versions.Keep(ctx, vs.archive, v, docs, rules); err != nil {
 		return nil, fmt.Errorf("cannot keep version %d of the deployment: %w", now.Serial, err)
 	}
-	if vs.opts.Team == nil {
+	if !vs.copied {
 		return now, nil
 	}
 	return now, versions.Keep(ctx, vs.here, v, versions.Documents{versions.Snapshot: data}, rules)
@@ -129,12 +126,12 @@ func (vs archived) manifest(v *record.Version) (sketch []byte) {
 
 // sendLost writes this machine's copies of versions to a store that has lost its history.
 func (vs archived) sendLost(ctx context.Context) error {
-	list, err := vs.copies(ctx)
-	if err != nil || len(list) == 0 {
-		return err
-	}
 	l, err := vs.archive.List(ctx)
 	if err != nil || len(l.Versions) > 0 {
+		return err
+	}
+	list, err := vs.copies(ctx)
+	if err != nil || len(list) == 0 {
 		return err
 	}
 	return versions.Copy(ctx, vs.here, vs.archive, versions.Rules{Leave: func(of versions.Version, snapshot []byte) bool {
@@ -142,12 +139,9 @@ func (vs archived) sendLost(ctx context.Context) error {
 	}})
 }
 
-// copies returns this machine's copies of the versions of a store that has none itself: none
-// for a folder, and if the deployment was deleted there.
+// copies returns this machine's copies of the versions of an archive that has none itself:
+// none if the deployment was deleted in the store.
 func (vs archived) copies(ctx context.Context) ([]*record.Version, error) {
-	if vs.opts.Team == nil {
-		return nil, nil
-	}
 	deleted, err := vs.opts.Team.Record().Deleted(ctx)
 	if err != nil || deleted != nil {
 		return nil, err
@@ -208,7 +202,7 @@ func (vs archived) newest(ctx context.Context) (*record.Version, error) {
 	data, err := vs.archive.Read(ctx, of.Serial, versions.Snapshot)
 	v := record.DecodeVersion(data, of)
 	switch {
-	case err != nil && vs.opts.Team != nil:
+	case err != nil && vs.copied:
 		return nil, err
 	case err != nil:
 		v.Err = err
@@ -219,7 +213,7 @@ func (vs archived) newest(ctx context.Context) (*record.Version, error) {
 // list returns all versions, the newest first. It removes copies of versions that the store
 // has removed.
 func (vs archived) list(ctx context.Context) ([]*record.Version, error) {
-	if vs.opts.Team == nil {
+	if !vs.copied {
 		return record.Versions(vs.here.Dir), nil
 	}
 	err := versions.Pull(ctx, vs.archive, vs.here, func(there, here versions.Version) bool {
@@ -314,10 +308,8 @@ func (p Place) Versions(ctx context.Context) ([]*record.Version, error) {
 
 // versionsOfOne returns the versions of a single state, from here or from the store.
 func (p Place) versionsOfOne(ctx context.Context) ([]*record.Version, error) {
-	if p.Opts.Team != nil {
-		if err := file.PullHistory(ctx, p.Opts.Team); err != nil {
-			return nil, err
-		}
+	if err := file.PullHistory(ctx, p.Opts.Team); err != nil {
+		return nil, err
 	}
 	all, err := file.Versions(p.Path)
 	if err != nil {
@@ -434,7 +426,7 @@ func bringVersions(ctx context.Context, from, to Place) error {
 	if err := versions.Copy(ctx, old.archive, new.archive, rules); err != nil {
 		return fmt.Errorf("cannot send the versions of the deployment to %s: %w; they stay in %s", to.Name, err, old.here.Dir)
 	}
-	if from.Opts.Team != nil {
+	if old.copied { // A store keeps its history.
 		return nil
 	}
 	if err := versions.Clear(ctx, old.archive, left); err != nil {

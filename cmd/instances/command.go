@@ -126,10 +126,7 @@ func (s *Command) Await(ctx context.Context, opts deployer.Options, r *record.Re
 	notify := func(instance string, by error) {
 		opts.Report(report.Event{Time: time.Now(), Kind: report.Info, Message: fmt.Sprintf("Waiting for another process that changes %s: %v", instance, by)})
 	}
-	if err := deployment.Await(ctx, r, notify); err != nil || opts.Team == nil {
-		return err
-	}
-	return deployment.AwaitStored(ctx, opts.Team, r, notify)
+	return deployment.Await(ctx, opts.Team, r, notify)
 }
 
 // Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM. do

@@ -201,8 +201,8 @@ func (o *Options) superseded(ctx context.Context) error {
 // store of a team, the record is written to the store, too.
 func (o *Options) LoadRecord(dir string) (*record.Record, error) {
 	all, err := record.Load(dir)
-	if err == nil && o.Team != nil {
-		all.KeepIn(file.RecordIn(o.Team))
+	if err == nil {
+		all.KeepIn(o.Team)
 	}
 	return all, err
 }

@@ -89,7 +89,7 @@ func vanished(ctx context.Context, t *team.Copy, lost *team.DocumentsLostError) 
 // *team.DocumentsLostError if the store has lost some.
 func RefreshInstances(ctx context.Context, t *team.Copy) error {
 	dir := t.RecordFolder()
-	if !record.Exists(dir) {
+	if t == nil || !record.Exists(dir) {
 		return nil
 	}
 	all, err := record.Load(dir)

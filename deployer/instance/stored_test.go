@@ -106,7 +106,7 @@ func TestRekeyWaitsForInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all.KeepIn(file.RecordIn(deploys))
+	all.KeepIn(deploys)
 	if err := all.Save(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ import (
 	"bootstrap/internal/failure"
 	"bootstrap/internal/regular"
 	"bootstrap/state"
+	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Format is the format of a Record.
@@ -52,35 +54,19 @@ type Record struct {
 	Restoring int `json:"restoring,omitempty"`
 
 	dir   string
-	store Store // nil: it is only a file
+	store *team.Copy // the store of the deployment; the file is its copy. nil: it is only a file
 }
 
-// Store is the store of a team that has the record; the file is this machine's copy.
-type Store interface {
-	// Push writes the file to the store.
-	Push(ctx context.Context) error
-	// Remove removes the record and its history from the store.
-	Remove(ctx context.Context) error
-	// Removed records that this machine's copy is removed, too.
-	Removed() error
-	// State returns how the record names the state of a new instance.
-	State(name string) string
-}
-
-// KeepIn makes later writes of the record write to a store, too.
-func (r *Record) KeepIn(s Store) { r.store = s }
+// KeepIn makes later writes of the record write to a store, too, unless it is nil.
+func (r *Record) KeepIn(t *team.Copy) { r.store = t }
 
 // NewState returns how the record names the state of a new instance.
 func (r *Record) NewState(in *Instance) string { return NewState(in, r.store) }
 
-// NewState returns how a record in a store names the state of a new instance; nil: a record
-// in a folder.
-func NewState(in *Instance, s Store) string {
-	name := fmt.Sprintf("%s-%s", in.Group, in.ID[:min(8, len(in.ID))])
-	if s == nil {
-		return name + ".json"
-	}
-	return s.State(name)
+// NewState returns how a record in a store, or in a folder if t is nil, names the state of a
+// new instance.
+func NewState(in *Instance, t *team.Copy) string {
+	return t.NewState(fmt.Sprintf("%s-%s", in.Group, in.ID[:min(8, len(in.ID))]))
 }
 
 // Instance is one instance.
@@ -385,10 +371,7 @@ func (r *Record) Save() error {
 	if err != nil {
 		return fmt.Errorf("cannot write the record of the deployment: %w", err)
 	}
-	if r.store == nil {
-		return nil
-	}
-	return r.store.Push(context.Background()) // each request has a deadline
+	return file.PushRecord(context.Background(), r.store) // each request has a deadline
 }
 
 // Move replaces the record with a note that names its new place.
@@ -396,17 +379,14 @@ func (r *Record) Move(to string) error {
 	if err := atomicfile.Write(filepath.Join(r.dir, FileName), state.Moved(to)); err != nil {
 		return fmt.Errorf("the record of the deployment is in %s now, but %s cannot be marked as moved: %w; run the same command again", to, r.dir, err)
 	}
-	if r.store == nil {
-		return nil
-	}
-	return r.store.Push(context.Background()) // each request has a deadline
+	return file.PushRecord(context.Background(), r.store) // each request has a deadline
 }
 
 // In returns a copy of the record for another folder, with the names that its states have
 // there.
-func (r *Record) In(dir string, s Store, name func(*Instance) string) *Record {
+func (r *Record) In(dir string, t *team.Copy, name func(*Instance) string) *Record {
 	other := *r
-	other.dir, other.store, other.Serial = dir, s, 0
+	other.dir, other.store, other.Serial = dir, t, 0
 	move := func(list []*Instance) []*Instance {
 		var moved []*Instance
 		for _, in := range list {
@@ -461,11 +441,11 @@ func (r *Record) Remove(id string) {
 func (r *Record) Forget() error {
 	left := []string{LogsIn(r.dir), filepath.Join(r.dir, StemcellLock)}
 	if r.store != nil { // first, so that after a kill the next run removes both
-		if err := r.store.Remove(context.Background()); err != nil {
+		if err := file.RemoveRecord(context.Background(), r.store); err != nil {
 			return err
 		}
 		left = append(left, CopiesIn(r.dir))
-		defer func() { _ = r.store.Removed() }() // if it fails, the next run does it again
+		defer func() { _ = r.store.Record().Removed() }() // if it fails, the next run does it again
 	}
 	err := os.Remove(filepath.Join(r.dir, FileName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -15,26 +15,21 @@ import (
 	"bootstrap/state/team"
 )
 
-// RecordStore is the record of a deployment with several instances in the store of a
-// team, and this machine's copy of it.
-type RecordStore struct{ copied *team.Copy }
-
-// RecordIn returns the record of the deployment whose state is in a store.
-func RecordIn(t *team.Copy) RecordStore { return RecordStore{t.Record()} }
-
-// Push writes this machine's copy to the store. This run must hold the lock of the
-// deployment.
-func (r RecordStore) Push(ctx context.Context) error {
-	if err := r.copied.Push(ctx); err != nil {
-		return &UnsentError{Place: r.copied.Place(), Path: r.copied.StatePath(), Err: err}
+// PushRecord writes this machine's copy of the record of several instances to the store of
+// the deployment. This run must hold the lock of the deployment.
+func PushRecord(ctx context.Context, t *team.Copy) error {
+	of := t.Record()
+	if err := of.Push(ctx); err != nil {
+		return &UnsentError{Place: of.Place(), Path: of.StatePath(), Err: err}
 	}
 	return nil
 }
 
-// Remove removes the record and its history from the store, except versions that are the
-// only record of something.
-func (r RecordStore) Remove(ctx context.Context) error {
-	h, err := r.copied.History(ctx)
+// RemoveRecord removes the record of several instances and its history from the store of the
+// deployment, except versions that are the only record of something.
+func RemoveRecord(ctx context.Context, t *team.Copy) error {
+	of := t.Record()
+	h, err := of.History(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,14 +39,8 @@ func (r RecordStore) Remove(ctx context.Context) error {
 			keep = append(keep, v.Serial)
 		}
 	}
-	return r.copied.Remove(ctx, "", keep...)
+	return of.Remove(ctx, "", keep...)
 }
-
-// Removed records that this machine's copy is removed, too.
-func (r RecordStore) Removed() error { return r.copied.Removed() }
-
-// State returns how the record names the state of a new instance.
-func (RecordStore) State(name string) string { return team.InstanceState(name) }
 
 // RefreshPart copies the record, or the state of an instance, from the store. It does
 // nothing while another process of this machine uses the copy.
@@ -125,7 +114,7 @@ func LockRecord(ctx context.Context, t *team.Copy, path string, opts Options) (_
 	// A run from which the lock was taken must not be able to write: the same record gets
 	// another version.
 	if unsent || taken && fileExists(l.copied.StatePath()) {
-		if err := (RecordStore{l.copied}).Push(ctx); err != nil {
+		if err := PushRecord(ctx, t); err != nil {
 			return nil, err
 		}
 	}

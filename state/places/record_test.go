@@ -43,7 +43,7 @@ func (r *run) write(serial int) error {
 	r.t.Helper()
 	text := fmt.Sprintf(`{"serial": %d, "by": %q}`, serial, r.who)
 	check(r.t, atomicfile.Write(r.record(), []byte(text)))
-	return file.RecordIn(r.opts.Team).Push(r.t.Context())
+	return file.PushRecord(r.t.Context(), r.opts.Team)
 }
 
 // record returns the path of the machine's copy of the record.
