@@ -152,10 +152,8 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	if err != nil || r.t.From.Of != nil {
 		return err
 	}
-	if r.t.From.Team != nil {
-		if err := r.t.From.Team.RemoveInputs(ctx); err != nil {
-			return err
-		}
+	if err := r.t.From.Team.RemoveInputs(ctx); err != nil {
+		return err
 	}
 	return UnshareLinks(ctx, r.t.Env.Config, r.t.From.Team, r.t.StatePath)
 }

@@ -45,7 +45,7 @@ func ReadInputs(ctx context.Context, opts Options) (all EarlierInputs, err error
 	if err != nil {
 		return all, err
 	}
-	if all, _, err = inputsHere(ctx, in, opts.Inputs.Keys); err != nil || opts.Team == nil {
+	if all, _, err = inputsHere(ctx, in, opts.Inputs.Keys); err != nil {
 		return all, err
 	}
 	return all, all.addStored(ctx, opts.Options)
@@ -179,20 +179,15 @@ func (k keeping) keep(ctx context.Context, states []state.State, contents []kept
 		return err
 	}
 	encrypted := slices.Equal(all.readers, k.readers)
-	t, place := k.from.Team, ""
-	if t != nil {
-		place = t.Place()
-	}
+	place := k.from.Team.Place()
 	if old, found := all.Find(next.Key); found && encrypted && old.Same(next) && store == place {
 		return nil
 	}
-	if t != nil {
-		if err := all.addStored(ctx, k.from); err != nil {
-			return err
-		}
+	if err := all.addStored(ctx, k.from); err != nil {
+		return err
 	}
 	all.Deploys, all.readers = all.With(next), k.readers
-	if err := all.keepHere(ctx, k.folder, keys, ""); err != nil || t == nil {
+	if err := all.keepHere(ctx, k.folder, keys, ""); err != nil {
 		return err
 	}
 	text, err := all.Encode()
@@ -209,10 +204,8 @@ func (k keeping) keep(ctx context.Context, states []state.State, contents []kept
 // ForgetInputs removes the inputs of the deploys of a deployment that was deleted. dir is the
 // folder of its record, if it had several instances.
 func ForgetInputs(ctx context.Context, opts Options, dir string) error {
-	if opts.Team != nil {
-		if err := opts.Team.RemoveInputs(ctx); err != nil {
-			return err
-		}
+	if err := opts.Team.RemoveInputs(ctx); err != nil {
+		return err
 	}
 	return kept.OfSeveral(opts.Home, dir).ForgetInputs()
 }

@@ -25,19 +25,19 @@ func ShareLinks(ctx context.Context, opts Options) error {
 		return err
 	}
 	if d := opts.Deployment; d != nil && !shares(d.Groups) && !shared.In(opts.Home, opts.Getenv).Has(source) {
-		return unshareInStore(ctx, opts.Team)
+		return opts.Team.RemoveLinks(ctx)
 	}
 	return r.execute(ctx, r.sharePhases())
 }
 
 // UnshareLinks removes the shared links of the deployment with the state, or with the
-// folder of a record. t is its store; nil: there is none.
+// folder of a record. t is its store, or nil for a folder.
 func UnshareLinks(ctx context.Context, cfg instance.Config, t *team.Copy, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
 		return err
 	}
-	if err := unshareInStore(ctx, t); err != nil {
+	if err := t.RemoveLinks(ctx); err != nil {
 		return err
 	}
 	return shared.In(cfg.Home, cfg.Getenv).Remove(source)
@@ -82,7 +82,7 @@ func (r *run) shareLinks(ctx context.Context) error {
 		sharing = shares(r.in.Deployment.Groups)
 	}
 	if !sharing {
-		if err := unshareInStore(ctx, r.t.From.Team); err != nil {
+		if err := r.t.From.Team.RemoveLinks(ctx); err != nil {
 			return err
 		}
 		return kept.Remove(append(replaced, source)...)

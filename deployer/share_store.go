@@ -41,14 +41,6 @@ func (r *run) leavesSharing() bool {
 	return t != nil && r.t.From.Of != nil && !t.LocksDeployment()
 }
 
-// unshareInStore removes the links of a deployment from its store; nil: it has none.
-func unshareInStore(ctx context.Context, t *team.Copy) error {
-	if t == nil {
-		return nil
-	}
-	return t.RemoveLinks(ctx)
-}
-
 // readOthers reads the links of other deployments whose states are in stores, if a job of
 // the manifest consumes them. An error about one of them is reported only for that link.
 func (j *jobs) readOthers(ctx context.Context) error {

@@ -12,8 +12,11 @@ func inputsOf(t *team.Copy) string { return "inputs.json.age of " + t.Place() }
 
 // SendInputs writes the inputs of the last deploys to the store, encrypted for the recipients
 // of the vars store, which may be nil: then for those of the other records. It returns false
-// if there are no recipients. This run must hold the lock of the deployment.
+// if there are no recipients, or no store. This run must hold the lock of the deployment.
 func (sh *Shared) SendInputs(ctx context.Context, text []byte, readers []string) (sent bool, err error) {
+	if sh.alone() {
+		return false, nil
+	}
 	t := sh.rec.From.Team
 	if len(readers) == 0 {
 		readers = sh.recipients(ctx)

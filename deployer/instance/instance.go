@@ -28,8 +28,8 @@ type Options struct {
 	Inputs    document.Options // operations and variables, among others
 	Usual     bool             // Inputs has only the settings that every run of the environment has
 	StateFile string           // path; empty: beside the manifest
-	// Team is the store of the state; StateFile is this machine's copy. nil: there is no
-	// store.
+	// Team is the store of the state; StateFile is this machine's copy. nil: the state is in
+	// a folder.
 	Team *team.Copy
 	// Store is the address of Team, which may contain a password.
 	Store string

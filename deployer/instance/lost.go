@@ -92,9 +92,6 @@ func (o Options) Missing(ctx context.Context, path string) error {
 // that backups of this one record: the store has the note of a delete, or lists the VM as
 // gone.
 func (o Options) removedElsewhere(ctx context.Context) (func(vm string) bool, error) {
-	if o.Team == nil {
-		return func(string) bool { return false }, nil
-	}
 	of, err := o.Team.Deleted(ctx)
 	if err != nil || of != nil {
 		return func(string) bool { return true }, err

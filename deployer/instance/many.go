@@ -166,13 +166,11 @@ func Listed(list []string) string {
 
 // RecordFolder returns the folder of the record of the deployment.
 func (o *Options) RecordFolder() string {
-	if o.Team != nil {
-		return o.Team.RecordFolder()
-	}
+	dir := record.DirOf(o.Manifest, o.StateFile)
 	if o.RecordDir != "" || o.Of != nil {
-		return cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+		dir = cmp.Or(o.RecordDir, record.Dir(o.Manifest))
 	}
-	return record.DirOf(o.Manifest, o.StateFile)
+	return cmp.Or(o.Team.RecordFolder(), dir)
 }
 
 // superseded returns an error if another run of the deployment has begun since the run
@@ -187,7 +185,7 @@ func (o *Options) superseded(ctx context.Context) error {
 	switch {
 	case err == nil && by != nil:
 		return by
-	case err != nil || o.Team == nil:
+	case err != nil:
 		return err
 	}
 	held, err := o.Team.Record().HeldByOther(ctx, mine...)
@@ -262,9 +260,7 @@ func (o *Options) SelectInstance() error {
 // Select makes the options those of an instance of a record.
 func (o *Options) Select(all *record.Record, one *record.Instance) (err error) {
 	o.Of, o.StateFile = &Member{Record: all, Instance: one}, all.StatePath(one)
-	if o.Team != nil {
-		o.Team, err = o.Team.Instance(one.State)
-	}
+	o.Team, err = o.Team.Instance(one.State)
 	return err
 }
 

@@ -131,23 +131,16 @@ func RefreshInstances(ctx context.Context, t *team.Copy) error {
 
 // StateName returns the place of the state, for people: the path of the file, or the
 // store.
-func (o Options) StateName(path string) string {
-	if o.Team != nil {
-		return o.Team.Place()
-	}
-	return path
-}
+func (o Options) StateName(path string) string { return cmp.Or(o.Team.Place(), path) }
 
 // StateArgument returns the place of the state, for --state in a command that can be
 // pasted.
 func (o Options) StateArgument() string {
-	if o.Team != nil {
-		return o.Team.Argument()
-	}
+	path := o.StateFile
 	if o.Of != nil { // with --instance, the state is in the folder of the instance
-		return record.StateOf(o.Manifest, o.Of.Record.Dir())
+		path = record.StateOf(o.Manifest, o.Of.Record.Dir())
 	}
-	return o.StateFile
+	return cmp.Or(o.Team.Argument(), path)
 }
 
 // keptDocument is the document of a store with the record for other machines.
@@ -160,10 +153,13 @@ type Shared struct {
 	readers []string // recipients, set by fetch
 }
 
+// alone reports whether no other machine can get the records: the state is in a folder.
+func (sh *Shared) alone() bool { return sh.rec.From.Team == nil }
+
 // fetch updates this machine's record from the store. The error is a *team.ProofError if
 // somebody outside of the team wrote it.
 func (sh *Shared) fetch(ctx context.Context) error {
-	if sh.rec.From.Team == nil {
+	if sh.alone() {
 		return nil
 	}
 	err := sh.take(ctx)
@@ -204,7 +200,7 @@ func (sh *Shared) take(ctx context.Context) error {
 // Send writes this machine's record to the store, if it has changed. Without recipients
 // it writes nothing, and the other machines read the manifest.
 func (sh *Shared) Send(ctx context.Context) {
-	if sh.rec.From.Team == nil || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
+	if sh.alone() || sh.rec.Scratch != "" || sh.rec.State == nil || sh.rec.State.Fresh() {
 		return
 	}
 	if err := sh.send(ctx); err != nil {
@@ -309,9 +305,6 @@ func rekeyKept(ctx context.Context, text []byte, keys *sealed.Keys, to []string)
 // ForgetDeleted removes the note in the store that the state of an instance was removed,
 // after the record has been written without the instance.
 func (o Options) ForgetDeleted(ctx context.Context, in *record.Instance) error {
-	if o.Team == nil {
-		return nil
-	}
 	one, err := o.Team.Instance(in.State)
 	if err != nil {
 		return err

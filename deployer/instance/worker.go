@@ -70,11 +70,8 @@ func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 
 // workerIn returns a compilation VM whose state is in a store, or in a folder if t is nil.
 func workerIn(t *team.Copy, n int) *record.Instance {
-	in := &record.Instance{Group: manifest.CompilationGroup, Index: n, State: fmt.Sprintf("%s-%d.json", manifest.CompilationGroup, n), Temporary: true}
-	if t != nil {
-		in.State = team.WorkerState(n)
-	}
-	return in
+	state := t.NewState(fmt.Sprintf("%s-%d", manifest.CompilationGroup, n))
+	return &record.Instance{Group: manifest.CompilationGroup, Index: n, State: state, Temporary: true}
 }
 
 // WorkersIn returns count compilation VMs of the deployment in a store, or in a folder if t
@@ -96,20 +93,10 @@ func (o *Options) workersFolder() string {
 }
 
 // Begin records that the VMs may exist, before there are any.
-func (w *Workers) Begin(ctx context.Context) error {
-	if w.of.Team == nil {
-		return nil
-	}
-	return w.of.Team.SaveWorkers(ctx, len(w.list))
-}
+func (w *Workers) Begin(ctx context.Context) error { return w.of.Team.SaveWorkers(ctx, len(w.list)) }
 
 // End records that all VMs are deleted.
-func (w *Workers) End(ctx context.Context) error {
-	if w.of.Team == nil {
-		return nil
-	}
-	return w.of.Team.RemoveWorkers(ctx)
-}
+func (w *Workers) End(ctx context.Context) error { return w.of.Team.RemoveWorkers(ctx) }
 
 // At returns the options of VM n.
 func (w *Workers) At(n int) (Options, error) {
@@ -130,12 +117,10 @@ var stateOfWorker = regexp.MustCompile(`^` + manifest.CompilationGroup + `-([0-9
 // WorkersLeft returns how many compilation VMs may have states on this machine or
 // in the store, because a run was killed or is in progress.
 func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
-	if o.Team != nil {
-		if count, err = o.Team.Workers(ctx); err != nil {
-			return 0, err
-		}
-		count = min(count, team.MostWorkers)
+	if count, err = o.Team.Workers(ctx); err != nil {
+		return 0, err
 	}
+	count = min(count, team.MostWorkers)
 	entries, err := os.ReadDir(o.workersFolder())
 	if err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("cannot look for compilation VMs: %w", err)

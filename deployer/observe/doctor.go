@@ -215,10 +215,8 @@ func (d *doctor) checkLock(ctx context.Context, v *verdict) {
 	case by != nil:
 		d.locked = true
 		v.warn("wait until the other run has ended; its lock ends with its process", "%v", by)
-	case d.From.Team != nil:
-		d.checkLease(ctx, v)
 	default:
-		v.say("no run has locked the state")
+		d.checkLease(ctx, v)
 	}
 }
 

@@ -28,9 +28,6 @@ func InProgress(ctx context.Context, from instance.Options, statePath string) st
 			return running(locked.Holder)
 		}
 	}
-	if from.Team == nil {
-		return ""
-	}
 	locks := []*team.Copy{}
 	if from.Of != nil {
 		locks = append(locks, from.Team.Record())

@@ -68,6 +68,14 @@ func (c *Copy) HeldByOther(ctx context.Context, mine ...int) (*HeldError, error)
 	return c.Store.HeldByOther(ctx, mine...)
 }
 
+// Holder is Store.Holder.
+func (c *Copy) Holder(ctx context.Context) (*HeldError, error) {
+	if c == nil {
+		return nil, nil
+	}
+	return c.Store.Holder(ctx)
+}
+
 // Remove is Store.Remove.
 func (c *Copy) Remove(ctx context.Context, installation string, keep ...int) error {
 	if c == nil {

@@ -20,6 +20,12 @@ func TestFolder(t *testing.T) {
 	if held, err := c.HeldByOther(ctx); held != nil || err != nil {
 		t.Errorf("HeldByOther: %v, %v", held, err)
 	}
+	if held, err := c.Holder(ctx); held != nil || err != nil {
+		t.Errorf("Holder: %v, %v", held, err)
+	}
+	if data, err := c.Inputs(ctx); data != nil || err != nil {
+		t.Errorf("Inputs: %q, %v", data, err)
+	}
 	if unsent, err := c.Unsent(); unsent || err != nil {
 		t.Errorf("Unsent: %v, %v", unsent, err)
 	}

@@ -8,8 +8,11 @@ const inputsName = "inputs.json.age"
 
 // Inputs returns the encrypted inputs of the last deploys; nil: none. The error is a
 // *ProofError if nobody of the team has signed them.
-func (s *Store) Inputs(ctx context.Context) ([]byte, error) {
-	d, err := s.load(ctx, inputsName)
+func (c *Copy) Inputs(ctx context.Context) ([]byte, error) {
+	if c == nil {
+		return nil, nil
+	}
+	d, err := c.load(ctx, inputsName)
 	return d.Data, err
 }
 
