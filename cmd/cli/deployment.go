@@ -113,10 +113,8 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 	if err := owner.Look(c.Warn, home, statePath, opts.Inputs.VarsStore); err != nil {
 		return err
 	}
-	if opts.Team == nil {
-		if err := c.LookAtStates(opts.RecordFolder(), opts.Manifest); err != nil {
-			return err
-		}
+	if err := c.LookAtStates(opts.Team, opts.RecordFolder(), opts.Manifest); err != nil {
+		return err
 	}
 	if err := checkStates(opts, home); err != nil {
 		return err
@@ -131,8 +129,12 @@ func (c *Console) Deployment(ctx context.Context, opts deployer.Options, run fun
 }
 
 // LookAtStates refuses the states and the record of several instances in a folder, and their
-// versions, if another user has made them or may have changed them.
-func (c *Console) LookAtStates(dir, manifest string) error {
+// versions, if another user has made them or may have changed them. Copies of a store, in
+// ~/.bosh, are those of this user.
+func (c *Console) LookAtStates(t *team.Copy, dir, manifest string) error {
+	if t != nil {
+		return nil
+	}
 	for _, folder := range []string{dir, record.VersionsIn(dir)} {
 		if err := owner.LookAtStates(filepath.Join(folder, record.FileName), manifest, c.Getenv); err != nil {
 			return err

@@ -124,10 +124,8 @@ func eventsOf(ctx context.Context, s stateFile, home string) ([]observe.SeenEven
 	if _, err := s.read(ctx); err != nil {
 		return nil, err
 	}
-	if s.opts.Team != nil {
-		if err := file.PullHistory(ctx, s.opts.Team); err != nil {
-			return nil, err
-		}
+	if err := file.PullHistory(ctx, s.opts.Team); err != nil {
+		return nil, err
 	}
 	versions, err := file.Versions(s.path)
 	if err != nil {

@@ -150,8 +150,8 @@ func (s *stateChoice) recordFolder(path string) string {
 // at finds the state at a path or in a store, or that of the selected instance there.
 func (s *stateChoice) at(ctx context.Context, path string) (stateFile, error) {
 	at, err := stateIn(ctx, s.c, path, instance.Config{LockWait: s.wait}, s.putsBack)
-	if err == nil && at.opts.Team == nil {
-		err = s.c.LookAtStates(s.recordFolder(path), s.manifest)
+	if err == nil {
+		err = s.c.LookAtStates(at.opts.Team, s.recordFolder(path), s.manifest)
 	}
 	if err != nil || at.opts.Team == nil || !s.selects {
 		s.one.OwnState(&at.opts)

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -82,8 +83,8 @@ func (s *stateChoice) versions(cmd *cobra.Command, args []string, min, max int) 
 		}
 		place.One = !several
 	}
-	if !place.One && place.Opts.Team == nil {
-		place.Name = place.Dir()
+	if !place.One {
+		place.Name = cmp.Or(place.Opts.Team.Place(), place.Dir())
 	}
 	return place, serials, nil
 }

@@ -63,8 +63,8 @@ func (s stateFile) move(ctx context.Context, c *cli.Console, to stateFile) error
 	if s.opts.Team == nil {
 		text += ". " + left + ", so that no run uses it any more: if it is in git, commit it for the other machines"
 	}
-	if from := s.opts.Team; from != nil && to.opts.Team == nil {
-		if vars, err := from.Vars(); err == nil && vars != nil {
+	if to.opts.Team == nil {
+		if vars, err := s.opts.Team.Vars(); err == nil && vars != nil {
 			text += ". Its vars store stays in " + s.name + ": bootstrap secrets decrypt --state " + printable.ShellWord(s.argument) + " prints it"
 		}
 	}
