@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
-	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/lockfile"
 	"bootstrap/state/team"
 )
@@ -48,21 +46,7 @@ func RefreshPart(ctx context.Context, part *team.Copy) error {
 	if part == nil {
 		return nil
 	}
-	path := part.StatePath()
-	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", part.Place(), err)
-	}
-	lock, err := lockfile.Try(path + ".lock")
-	if err != nil || lock == nil {
-		return err
-	}
-	err = part.Pull(ctx)
-	if fileExists(path) {
-		lock.Close()
-		return err
-	}
-	lock.Remove()
-	return errors.Join(err, part.Clean())
+	return whileUnused(part, func() error { return part.Pull(ctx) })
 }
 
 // RecordLock is the lock of a deployment with several instances, on this machine and in

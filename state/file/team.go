@@ -173,9 +173,25 @@ func (s *Store) pullGone(ctx context.Context) error {
 	return s.writeGone(gone)
 }
 
-// Refresh copies the state from the store, without the lease, for commands that only
-// read. It does nothing while another process of this machine uses the copy.
+// Refresh copies the state and the vars store from the store, without the lease, for commands
+// that only read. It does nothing while another process of this machine uses the copy.
 func Refresh(ctx context.Context, t *team.Copy) error {
+	return whileUnused(t, func() error {
+		err := t.Pull(ctx)
+		lost, other := team.Lost(err)
+		if _, conflict := errors.AsType[*team.ConflictError](err); other == nil || conflict {
+			vars, failed := team.Lost(t.PullVars(ctx))
+			if err = errors.Join(other, failed); err == nil {
+				err = lost.With(vars).Err()
+			}
+		}
+		return err
+	})
+}
+
+// whileUnused calls pull, unless another process of this machine uses the copy, and removes the
+// folder of a copy without a state.
+func whileUnused(t *team.Copy, pull func() error) error {
 	path := t.StatePath()
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of this machine's copy of %s: %w", t.Place(), err)
@@ -184,15 +200,8 @@ func Refresh(ctx context.Context, t *team.Copy) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	err = t.Pull(ctx)
-	lost, other := team.Lost(err)
-	if _, conflict := errors.AsType[*team.ConflictError](err); other == nil || conflict {
-		vars, failed := team.Lost(t.PullVars(ctx))
-		if err = errors.Join(other, failed); err == nil {
-			err = lost.With(vars).Err()
-		}
-	}
-	if found, failed := Exists(path); failed == nil && !found { // there is no state at all
+	err = pull()
+	if found, failed := Exists(path); failed == nil && !found {
 		lock.Remove()
 		return errors.Join(err, t.Clean())
 	}
