@@ -415,3 +415,18 @@ func TestDiscardKeepsBackups(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestMovedVersionsGoBesideTheFileOfALink(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "state.json"), filepath.Join(t.TempDir(), "link.json")
+	runs(t, from, func(st *state.State) { st.CurrentVMCID = "vm-1" }, func(st *state.State) { st.CurrentVMCID = "vm-2" })
+	before := numbers(t, from)
+	if err := os.Symlink(filepath.Join(t.TempDir(), "real.json"), to); err != nil {
+		t.Fatal(err)
+	}
+	if err := Move(t.Context(), from, to, to, Options{}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := numbers(t, to); !slices.Equal(got, before) {
+		t.Errorf("the versions in the new place are %v, want %v", got, before)
+	}
+}
