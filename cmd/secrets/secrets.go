@@ -14,10 +14,12 @@ import (
 	"strings"
 
 	"bootstrap/cmd/environment"
+	"bootstrap/deployer/instance"
 	"bootstrap/internal/atomicfile"
 	"bootstrap/internal/sealed"
 	"bootstrap/manifest/document"
 	"bootstrap/manifest/store"
+	"bootstrap/state/team"
 )
 
 // Result is the result of a command, in the form of --json.
@@ -82,10 +84,10 @@ func Decrypt(ctx context.Context, from Place, keys *sealed.Keys) ([]byte, error)
 
 // Init has the arguments of bootstrap secrets init.
 type Init struct {
-	Store      string // path of the vars store; empty: only make an identity
-	Copy       string // path of this machine's copy of the vars store in To
-	To         *Team  // the vars store is made there, with the values of the file; nil: in the file
-	Passphrase bool   // encrypt with a passphrase, not to recipients
+	Store      string     // path of the vars store; empty: only make an identity
+	Copy       string     // path of this machine's copy of the vars store in To
+	To         *team.Copy // the vars store is made there, with the values of the file; nil: in the file
+	Passphrase bool       // encrypt with a passphrase, not to recipients
 	Keys       *sealed.Keys
 }
 
@@ -207,10 +209,10 @@ func (i Init) give(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	if err := i.To.Share(ctx, r.Recipients); err != nil {
+	if err := i.To.ShareKey(ctx, r.Recipients, false); err != nil {
 		return err
 	}
-	if err := i.To.Pull(ctx); err != nil {
+	if err := i.To.PullVars(ctx); err != nil {
 		return err
 	}
 	if got, err := to.Read(ctx); err != nil || !bytes.Equal(got, text) {
@@ -394,8 +396,8 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.Store.Team != nil && len(k.Add)+len(k.Remove) > 0 {
-		unlock, err := k.Store.Team.Lock(ctx)
+	if len(k.Add)+len(k.Remove) > 0 {
+		unlock, err := k.Store.lock(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -413,8 +415,8 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if len(k.Add)+len(k.Remove) == 0 {
 		return listed(&Result{Store: f.Shown, Recipients: before}, "%s is encrypted for %s:"), nil
 	}
-	if k.Store.Team != nil && len(k.Remove) > 0 {
-		if former, err = k.Store.Team.Fingerprint(ctx); err != nil {
+	if len(k.Remove) > 0 {
+		if _, former, err = k.Store.Team.KeyText(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -437,30 +439,36 @@ func (k Rekey) Run(ctx context.Context) (*Result, error) {
 	if _, _, err := k.Keys.Open(ctx, f.Shown, data); err != nil {
 		return nil, fmt.Errorf("you could not read %s any more, and nothing was changed: keep or add your own recipient, and let somebody else remove it (%w)", f.Shown, err)
 	}
-	if k.Store.Team != nil { // This comes first: if it fails, the same command can be run again.
-		if err := k.Store.Team.Rekey(ctx, k.Keys, f.To, len(k.Remove) > 0); err != nil {
-			return nil, err
-		}
+	// This comes first: if it fails, the same command can be run again.
+	if err := instance.RekeyShared(ctx, k.Store.Team, k.Keys, f.To, len(k.Remove) > 0); err != nil {
+		return nil, err
 	}
 	if err := f.Write(ctx, text); err != nil {
 		return nil, err
 	}
 	r := listed(&Result{Store: f.Shown, Recipients: f.To, Changed: true}, "Encrypted %s for %s:")
-	if len(k.Remove) > 0 && k.Store.Team != nil {
-		if r.StateKey, err = k.Store.Team.Renewed(ctx); err != nil {
-			return nil, err
-		}
-		if err := k.writeKey(former, f, r); err != nil {
-			return nil, err
-		}
-	}
 	switch {
-	case len(k.Remove) > 0 && k.Store.Team != nil:
+	case len(k.Remove) == 0:
+	case k.Store.Team != nil:
+		if err := k.renewKey(ctx, former, f, r); err != nil {
+			return nil, err
+		}
 		r.say("The removed person can still read old copies, also those on their machine and in earlier versions that a bucket keeps. Rotate important values: bootstrap variables rotate MANIFEST %s NAME", f.Argument())
-	case len(k.Remove) > 0:
+	default:
 		r.say("The removed person can still read old copies, such as %s.previous. Rotate important values: bootstrap variables rotate", f.Shown)
 	}
 	return r, nil
+}
+
+// renewKey ends the trust in the former state key of a team's store.
+func (k Rekey) renewKey(ctx context.Context, former string, f *store.File, r *Result) (err error) {
+	if err := k.Store.Team.KeyRenewed(ctx); err != nil {
+		return err
+	}
+	if _, r.StateKey, err = k.Store.Team.KeyText(ctx); err != nil {
+		return err
+	}
+	return k.writeKey(former, f, r)
 }
 
 // writeKey writes the new state key of a team's store into the bootstrap.yml of this folder,

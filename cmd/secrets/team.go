@@ -22,37 +22,36 @@ import (
 
 // Place is the place of a vars store: a file, or the store of a team.
 type Place struct {
-	Path string // as the person wrote it, or path of this machine's copy
-	Team *Team  // nil: it is a file
-}
-
-// Team is the store of a team that keeps a vars store beside a state.
-type Team struct {
-	Name  string // its address without passwords
-	State string // its address for --state
-	Save  func(ctx context.Context, sealed []byte) error
-	Pull  func(ctx context.Context) error // copies the vars store from the store
-	// Lock locks the store against other runs, and returns a function to unlock it.
-	Lock func(ctx context.Context) (unlock func(), err error)
-	// Rekey encrypts other secrets in the store for these recipients. If removes is set,
-	// somebody may not read it any more: then everything is signed with a new key.
-	Rekey func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error
-	// Renewed ends a Rekey that removes somebody, after Save.
-	Renewed func(ctx context.Context) (fingerprint string, err error)
-	// Fingerprint returns that of the state key; empty: there is none yet.
-	Fingerprint func(ctx context.Context) (string, error)
-	// Share writes the state key to the store, encrypted for its readers.
-	Share func(ctx context.Context, to []string) error
+	Path string               // as the person wrote it, or path of this machine's copy
+	Team *team.Copy           // keeps the vars store beside a state; nil: it is a file
+	Warn func(message string) // reports that the store could not be unlocked
 }
 
 // open returns the vars store.
 func (p Place) open(keys *sealed.Keys) (*store.File, error) {
 	if p.Team != nil {
-		f := store.At(p.Path, p.Team.Name, keys, p.Team.Save)
-		f.State = p.Team.State
+		f := store.At(p.Path, p.Team.Place(), keys, p.Team.SaveVars)
+		f.State = p.Team.Argument()
 		return f, nil
 	}
 	return at(p.Path, keys)
+}
+
+// lock locks the store of a team against other runs, and copies the vars store from it.
+func (p Place) lock(ctx context.Context) (unlock func(), err error) {
+	if _, err := p.Team.Lock(ctx); err != nil {
+		return nil, err
+	}
+	unlock = func() {
+		if err := p.Team.Unlock(context.WithoutCancel(ctx)); err != nil {
+			p.Warn(err.Error())
+		}
+	}
+	if err := p.Team.PullVars(ctx); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // address returns the store of a team from the flag or the environment; empty: there is
@@ -111,35 +110,5 @@ func (c commands) find(ctx context.Context, address string, wait time.Duration, 
 	if err != nil {
 		return Place{}, err
 	}
-	keeps := &Team{Name: t.Place(), State: t.Argument(), Save: t.SaveVars, Pull: t.PullVars}
-	keeps.Lock = func(ctx context.Context) (func(), error) {
-		if _, err := t.Lock(ctx); err != nil {
-			return nil, err
-		}
-		unlock := func() {
-			if err := t.Unlock(context.WithoutCancel(ctx)); err != nil {
-				c.Warn(err.Error())
-			}
-		}
-		if err := t.PullVars(ctx); err != nil {
-			unlock()
-			return nil, err
-		}
-		return unlock, nil
-	}
-	keeps.Rekey = func(ctx context.Context, keys *sealed.Keys, to []string, removes bool) error {
-		return instance.RekeyShared(ctx, t, keys, to, removes)
-	}
-	keeps.Fingerprint = func(ctx context.Context) (string, error) {
-		_, fingerprint, err := t.KeyText(ctx)
-		return fingerprint, err
-	}
-	keeps.Renewed = func(ctx context.Context) (string, error) {
-		if err := t.KeyRenewed(ctx); err != nil {
-			return "", err
-		}
-		return keeps.Fingerprint(ctx)
-	}
-	keeps.Share = func(ctx context.Context, to []string) error { return t.ShareKey(ctx, to, false) }
-	return Place{Path: t.VarsPath(), Team: keeps}, nil
+	return Place{Path: t.VarsPath(), Team: t, Warn: c.Warn}, nil
 }

@@ -261,6 +261,9 @@ func (sh *Shared) recipients(ctx context.Context) []string {
 // again. The lease must be held. The error is a *team.HeldError if another run uses a part
 // of the store.
 func RekeyShared(ctx context.Context, in *team.Copy, keys *sealed.Keys, to []string, removes bool) (err error) {
+	if in == nil {
+		return nil
+	}
 	unlock, err := in.LockParts(ctx)
 	if err != nil {
 		return err

@@ -204,6 +204,9 @@ func (c *Copy) Pull(ctx context.Context) error {
 // because they are written to the store first. No command removes a vars store from a
 // store: if it is missing there, the error is a *DocumentsLostError, and the copy stays.
 func (c *Copy) PullVars(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	d, err := c.load(ctx, varsName)
 	if err != nil {
 		return err

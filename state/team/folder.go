@@ -141,6 +141,14 @@ func (c *Copy) NewState(name string) string {
 	return InstanceState(name)
 }
 
+// KeyText is Store.KeyText.
+func (c *Copy) KeyText(ctx context.Context) (text, fingerprint string, err error) {
+	if c == nil {
+		return "", "", nil
+	}
+	return c.Store.KeyText(ctx)
+}
+
 // Await is Store.Await.
 func (c *Copy) Await(ctx context.Context, waiting func(*HeldError)) error {
 	if c == nil {

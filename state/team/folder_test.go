@@ -20,6 +20,9 @@ func TestFolder(t *testing.T) {
 	if held, err := c.HeldByOther(ctx); held != nil || err != nil {
 		t.Errorf("HeldByOther: %v, %v", held, err)
 	}
+	if text, fingerprint, err := c.KeyText(ctx); text != "" || fingerprint != "" || err != nil {
+		t.Errorf("KeyText: %q, %q, %v", text, fingerprint, err)
+	}
 	if held, err := c.Holder(ctx); held != nil || err != nil {
 		t.Errorf("Holder: %v, %v", held, err)
 	}
@@ -64,7 +67,7 @@ func TestFolder(t *testing.T) {
 		"Keep": c.Keep(ctx, 1, versions.Documents{}, versions.Rules{}), "AddGone": c.AddGone(ctx, []string{"VM vm-1"}),
 		"SaveWorkers": c.SaveWorkers(ctx, 1), "RemoveWorkers": c.RemoveWorkers(ctx),
 		"RemoveKept": c.RemoveKept(ctx), "RemoveShared": c.RemoveShared(ctx), "RemoveInputs": c.RemoveInputs(ctx), "RemoveLinks": c.RemoveLinks(ctx),
-		"CopyKept": c.CopyKept(ctx, c), "CopyShared": c.CopyShared(ctx, c), "CopyVars": c.CopyVars(ctx, c, true),
+		"PullVars": c.PullVars(ctx), "CopyKept": c.CopyKept(ctx, c), "CopyShared": c.CopyShared(ctx, c), "CopyVars": c.CopyVars(ctx, c, true),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
