@@ -29,6 +29,8 @@ type PlanFile struct {
 	Asked        plan.Asked `json:"asked"`
 	Plan         plan.Plan  `json:"plan"`
 	View         plan.View  `json:"-"` // as it was printed
+	Down         string     `json:"-"` // why the instance does not run; empty: it runs
+	Checked      bool       `json:"-"` // the instance has health checks, of which Down knows nothing
 	PostDeploy   bool       `json:"-"` // the jobs have post-deploy scripts
 	Unchecked    bool       `json:"-"` // templates failed, maybe because a value is not generated yet
 	// Apart are the packages for compilation VMs, as name/version, and

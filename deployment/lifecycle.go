@@ -38,12 +38,16 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(contex
 	if err != nil {
 		return err
 	}
-	p, err := lifecyclePlan(&o, does, all, list)
+	ran := map[string]bool{}
+	if does == Restart {
+		ran = o.findRunning(ctx, all, lifecycleRows(all, list))
+	}
+	p, err := lifecyclePlan(&o, does, all, list, ran)
 	if err != nil {
 		return err
 	}
 	r := newRunner(o, all, p, all.Dir())
-	r.does = does
+	r.does, r.ran = does, ran
 	r.foundRunning(chosen, list)
 	r.change = func(ctx context.Context, row *Row, canary bool) error {
 		if does == Restart {
@@ -55,9 +59,6 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(contex
 			return err
 		}
 		return r.done(row)
-	}
-	if does == Restart {
-		r.findRunning(ctx, p)
 	}
 	for _, stage := range p.Stages {
 		if err == nil {
@@ -83,27 +84,38 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(contex
 	return r.warnUnnamed()
 }
 
-// lifecyclePlan returns the plan of a command about jobs.
-func lifecyclePlan(o *Options, does Lifecycle, all *record.Record, list []*record.Instance) (*Plan, error) {
-	p := &Plan{Deployment: all.Name, rules: map[string]manifest.Rules{}}
-	var groups []order.Group
-	for _, g := range all.Groups {
-		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy}
-		groups = append(groups, order.Group{Name: g.Name, Canaries: cmp.Or(o.Base.Canaries, g.Canaries), MaxInFlight: cmp.Or(o.Base.MaxInFlight, g.MaxInFlight), Serial: g.Serial})
-	}
+// lifecycleRows returns the rows of all instances for a command about jobs of some.
+func lifecycleRows(all *record.Record, list []*record.Instance) []Row {
+	var rows []Row
 	for _, in := range all.Instances {
 		row := rowOf(in)
 		row.leave()
 		if slices.Contains(list, in) {
 			row.Action = Change
 		}
-		p.Rows = append(p.Rows, row)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// lifecyclePlan returns the plan of a command about jobs. ran are the instances that run, by
+// name; only restart needs them.
+func lifecyclePlan(o *Options, does Lifecycle, all *record.Record, list []*record.Instance, ran map[string]bool) (*Plan, error) {
+	p := &Plan{Deployment: all.Name, Rows: lifecycleRows(all, list), rules: map[string]manifest.Rules{}}
+	var groups []order.Group
+	for _, g := range all.Groups {
+		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy}
+		groups = append(groups, order.Group{Name: g.Name, Canaries: cmp.Or(o.Base.Canaries, g.Canaries), MaxInFlight: cmp.Or(o.Base.MaxInFlight, g.MaxInFlight), Serial: g.Serial})
+	}
+	for _, row := range p.Rows {
+		in := row.in
 		at := slices.IndexFunc(groups, func(g order.Group) bool { return g.Name == in.Group })
 		if at < 0 { // its group is not in the manifest any more
 			at, groups = len(groups), append(groups, order.Group{Name: in.Group, Canaries: cmp.Or(o.Base.Canaries, "1"), MaxInFlight: cmp.Or(o.Base.MaxInFlight, "1"), Serial: true})
 		}
 		groups[at].Instances = append(groups[at].Instances, order.Instance{
 			ID: row.Name, Index: in.Index, Zone: in.Zone, Bootstrap: in.Bootstrap, Ignored: in.Ignored, Changes: row.Action == Change,
+			Down: does == Restart && !ran[row.Name],
 		})
 	}
 	var err error

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"bootstrap/deployer"
 	"bootstrap/deployer/observe"
@@ -69,6 +70,38 @@ func (o *Options) status(ctx context.Context, all *record.Record, in *record.Ins
 		return rollout.Runs, ""
 	}
 	return rollout.NotWell, problem
+}
+
+// findUnhealthy finds out which instances run and fail their health checks, if any instance
+// changes.
+func (p *Plan) findUnhealthy(ctx context.Context, o Options, all *record.Record) error {
+	if p.Count(Change) == 0 {
+		return nil
+	}
+	return sideBySide(ctx, len(p.Rows), func(i int) {
+		row := &p.Rows[i]
+		if row.NotRunning == "" && (row.Action == Change || row.Action == Keep) && p.plans[row.ID].Checked {
+			row.NotRunning = o.unhealthy(ctx, all, row.in)
+		}
+	})
+}
+
+// unhealthy returns which health check of an instance fails; empty: none, or it is not known.
+func (o *Options) unhealthy(ctx context.Context, all *record.Record, in *record.Instance) string {
+	one, err := o.about(all, in)
+	if err != nil {
+		return ""
+	}
+	c, err := observe.Status(ctx, one.Config, one.Options)
+	if err != nil {
+		return ""
+	}
+	for _, check := range c.Health {
+		if !check.Well {
+			return fmt.Sprintf("the health check %s fails: %s", check.Check, check.Error)
+		}
+	}
+	return ""
 }
 
 // lookedAtOnce is how many instances are looked at at the same time: each may wait for a

@@ -67,8 +67,11 @@ type Row struct {
 	Downtime float64  `json:"downtime_seconds,omitempty"`
 	OfRuns   int      `json:"of_runs,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	Why      string   `json:"why,omitempty"`  // why it is deleted
-	Disk     Fate     `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
+	Why      string   `json:"why,omitempty"` // why it is deleted
+	// NotRunning says why the instance, which exists, does not run; empty: it runs, or is
+	// not selected.
+	NotRunning string `json:"not_running,omitempty"`
+	Disk       Fate   `json:"disk,omitempty"` // what happens to its disk if it is deleted; empty: it has none
 
 	in      *record.Instance
 	scripts bool // its jobs have post-deploy scripts
@@ -240,6 +243,9 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	if err := p.FindSilent(ctx, o, draft.Record); err != nil {
 		return nil, err
 	}
+	if err := p.findUnhealthy(ctx, o, draft.Record); err != nil {
+		return nil, err
+	}
 	deployer.WarnOfInstances(o.Base, d)
 	if err := p.order(&o, d, first); err != nil {
 		return nil, err
@@ -273,11 +279,14 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 	for i := range p.Rows {
 		row, view := &p.Rows[i], &made[i].file.View
 		row.stopped = made[i].file.Plan.Stopped
+		if !draft.New[row.ID] {
+			row.NotRunning = made[i].file.Down
+		}
 		row.scripts = made[i].file.PostDeploy && !row.stopped
 		switch err := made[i].err; {
 		case row.Action != Keep:
 		case silent(err):
-			row.Action, row.Why = Unreachable, err.Error()
+			row.leaveSilent(err)
 		case err != nil:
 			reason := err.Error()
 			if advice := o.Advice(err); advice != "" {
@@ -399,7 +408,7 @@ func (p *Plan) order(o *Options, d *manifest.Deployment, first bool) (err error)
 			default:
 				group.Instances = append(group.Instances, order.Instance{
 					ID: row.Name, Index: row.in.Index, Zone: row.Zone, Bootstrap: row.Bootstrap, Ignored: row.in.Ignored,
-					Changes: row.changes(), New: row.Action == Create, Idle: row.idle(),
+					Changes: row.changes(), New: row.Action == Create, Idle: row.idle(), Down: row.NotRunning != "",
 				})
 			}
 		}

@@ -2,28 +2,35 @@ package deployment
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"bootstrap/deployment/order"
+	"bootstrap/deployment/record"
 	"bootstrap/fleet/rollout"
 )
 
-// findRunning finds out which instances are running, if any instance changes.
-func (r *runner) findRunning(ctx context.Context, p *Plan) {
-	if !slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Action == Change }) {
-		return // no instance is stopped
+// findRunning finds out which instances run, by name, if any instance changes.
+func (o *Options) findRunning(ctx context.Context, all *record.Record, rows []Row) map[string]bool {
+	ran := map[string]bool{}
+	if !slices.ContainsFunc(rows, func(row Row) bool { return row.Action == Change }) {
+		return ran // no instance is stopped
 	}
-	_ = sideBySide(ctx, len(p.Rows), func(i int) {
-		row := p.Rows[i]
+	var mu sync.Mutex
+	_ = sideBySide(ctx, len(rows), func(i int) {
+		row := rows[i]
 		if row.Action == Create || row.Action == Delete || row.Action == Unreachable || row.in.Ignored {
 			return
 		}
-		state, _ := r.status(ctx, r.all, row.in)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.ran[row.Name] = state == rollout.Runs
+		state, _ := o.status(ctx, all, row.in)
+		mu.Lock()
+		defer mu.Unlock()
+		ran[row.Name] = state == rollout.Runs
 	})
+	return ran
 }
 
 // guard refuses to stop an instance that runs if too few of the others of its group do:
@@ -38,7 +45,7 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 	if r.rules[row.in.Group].MinHealthy != "" {
 		return r.claim(ctx, row)
 	}
-	others, _ := r.others(row)
+	others, _, _ := r.others(row)
 	others = slices.DeleteFunc(others, func(other *Row) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -80,18 +87,24 @@ func (r *runner) claim(ctx context.Context, row *Row) error {
 		if failed {
 			return errStopped
 		}
-		others, changing := r.others(row)
-		states, _, err := r.statuses(ctx, others)
+		others, changing, size := r.others(row)
+		states, problems, err := r.statuses(ctx, others)
 		if err != nil {
 			return err
 		}
 		run := 0
-		for _, state := range states {
-			if state == rollout.Runs {
+		var down []string
+		for i, state := range states {
+			switch {
+			case state == rollout.Runs:
 				run++
+			case problems[i] != "":
+				down = append(down, fmt.Sprintf("%s is %s (%s)", others[i].Name, state, problems[i]))
+			default:
+				down = append(down, fmt.Sprintf("%s is %s", others[i].Name, state))
 			}
 		}
-		least, err := order.Healthy(text, 1+len(others)+changing)
+		least, err := order.Healthy(text, size)
 		if err != nil {
 			return err
 		}
@@ -102,7 +115,12 @@ func (r *runner) claim(ctx context.Context, row *Row) error {
 			r.mu.Unlock()
 			return nil
 		case changing == 0:
-			r.fail("%d other instances of %s run, and update.min_healthy is %s, so %s was not stopped", run, group, text, row.Name)
+			why := fmt.Sprintf("%d other instances of %s run, and update.min_healthy is %s, so %s was not stopped", run, group, text, row.Name)
+			if len(down) > 0 {
+				slices.Sort(down)
+				why += ": " + strings.Join(down, ", ")
+			}
+			r.fail("%s", why)
 			return errStopped
 		}
 		select {
@@ -113,21 +131,28 @@ func (r *runner) claim(ctx context.Context, row *Row) error {
 	}
 }
 
-// others returns the other instances of the group that do not change at the moment, and
-// how many do. Instances that are deleted do not count.
-func (r *runner) others(row *Row) (others []*Row, changing int) {
+// others returns the other instances of the group that do not change at the moment, how many
+// do, and how many instances the group has. Instances that are deleted do not count; size is
+// also without new ones that have not run yet.
+func (r *runner) others(row *Row) (others []*Row, changing, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, other := range r.rows {
+		if other.in.Group != row.in.Group || other.Action == Delete {
+			continue
+		}
+		if other.Action != Create || other.NotRunning != "" || r.ran[name] {
+			size++
+		}
 		switch {
-		case other.in.Group != row.in.Group, other.Action == Delete, other == row:
+		case other == row:
 		case r.busy[name]:
 			changing++
 		default:
 			others = append(others, other)
 		}
 	}
-	return others, changing
+	return others, changing, size
 }
 
 // statuses looks at several instances.

@@ -226,7 +226,7 @@ func (p *Plan) checkGenerated(ctx context.Context, o Options, draft *Draft) erro
 
 // run does the parts of a plan, one after another.
 func (r *runner) run(ctx context.Context, p *Plan) error {
-	r.findRunning(ctx, p)
+	r.ran = r.findRunning(ctx, r.all, p.Rows)
 	if err := r.each(ctx, p.Gone, atOnce, r.delete); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (p *Plan) FindSilent(ctx context.Context, o Options, all *record.Record) er
 			err = deployer.CheckDelete(ctx, one)
 		}
 		if silent(err) {
-			row.Action, row.Why, row.Disk = Unreachable, err.Error(), ""
+			row.leaveSilent(err)
 		}
 	})
 	p.Gone = slices.DeleteFunc(p.Gone, func(name string) bool {
@@ -132,6 +132,11 @@ func (o *Options) CheckInputs(ctx context.Context, all *record.Record, list []*r
 func silent(err error) bool {
 	_, is := errors.AsType[*plan.AgentSilentError](err)
 	return is
+}
+
+// leaveSilent makes it the row of an instance whose agent does not answer.
+func (r *Row) leaveSilent(err error) {
+	r.Action, r.Why, r.Disk, r.NotRunning = Unreachable, err.Error(), "", plan.Reason{Cause: plan.AgentSilent}.String()
 }
 
 // leaveRunning leaves out the instances that run.

@@ -20,8 +20,10 @@ type Service struct {
 	Group     string `json:"group"`
 	Instances int    `json:"instances"` // after the deploy
 	Changing  int    `json:"changing"`  // those that are created, changed or deleted
-	Running   int    `json:"running"`   // those that the deploy finds
-	// MostDown is how many of those do not serve at the same time, at most.
+	Running   int    `json:"running"`   // those that run now
+	// NotRunning is how many exist and do not run now.
+	NotRunning int `json:"not_running,omitempty"`
+	// MostDown is how many of those that exist do not serve at the same time, at most.
 	MostDown int `json:"most_down"`
 	// Down is true if that is all of them: then the group is down. Downtime is how many
 	// seconds that is expected to take, as in earlier runs; 0: it is not known.
@@ -128,7 +130,10 @@ func (p *Plan) serve() {
 		if row.Action != Delete {
 			s.Instances++
 		}
-		if row.Action != Create && row.Action != Unreachable && !row.stopped {
+		switch {
+		case row.NotRunning != "":
+			s.NotRunning++
+		case row.Action != Create:
 			s.Running++
 		}
 		if row.changes() {
@@ -153,25 +158,29 @@ func (s *Service) through(turn order.Turn, rows map[string]*Row) {
 	gone := 0 // instances that were deleted, which no longer serve
 	if !turn.Delete.Last {
 		gone = len(turn.Delete.IDs)
-		s.MostDown = gone
 	}
-	serving := s.Running - gone
+	serving, down := s.Running-gone, s.NotRunning
+	s.MostDown, s.Down = gone+down, down > 0 && serving <= 0
 	for _, lot := range turn.Lots {
 		for _, names := range [][]string{lot.Canaries, lot.Rest} {
 			var stopped []*Row
 			for _, name := range names {
-				if row := rows[name]; len(row.Down) > 0 && row.Action == Change && !row.stopped {
+				if row := rows[name]; row.NotRunning == "" && len(row.Down) > 0 && row.Action == Change {
 					stopped = append(stopped, row)
 				}
 			}
 			n := min(lot.Width, len(stopped))
-			s.MostDown = max(s.MostDown, gone+n)
-			if n == 0 || n < serving {
-				continue
+			s.MostDown = max(s.MostDown, gone+down+n)
+			if n > 0 && n >= serving {
+				s.Down = true
+				longest := slices.MaxFunc(stopped, func(a, b *Row) int { return cmp.Compare(a.Downtime, b.Downtime) })
+				s.Downtime = max(s.Downtime, longest.Downtime)
 			}
-			s.Down = true
-			longest := slices.MaxFunc(stopped, func(a, b *Row) int { return cmp.Compare(a.Downtime, b.Downtime) })
-			s.Downtime = max(s.Downtime, longest.Downtime)
+			for _, name := range names {
+				if row := rows[name]; row.NotRunning != "" && !row.stopped {
+					serving, down = serving+1, down-1
+				}
+			}
 		}
 	}
 }

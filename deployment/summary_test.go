@@ -74,7 +74,11 @@ func TestServe(t *testing.T) {
 		return order.Lot{Width: width, Canaries: canaries, Rest: rest}
 	}
 	stopped := func(r Row) Row {
-		r.stopped = true
+		r.stopped, r.NotRunning = true, "it was stopped"
+		return r
+	}
+	broken := func(r Row) Row {
+		r.NotRunning = "process web is failing"
 		return r
 	}
 	for _, c := range []struct {
@@ -97,12 +101,20 @@ func TestServe(t *testing.T) {
 		{"the other one is deleted afterwards", []Row{change("web/0"), row("web/1", Delete, 0)},
 			order.Turn{Delete: order.Deletion{IDs: []string{"web/1"}, Width: 1, Last: true}, Lots: []order.Lot{lot(1, []string{"web/0"})}},
 			Service{Instances: 1, Changing: 2, Running: 2, MostDown: 1}},
-		{"the other one does not answer", []Row{change("web/0"), row("web/1", Unreachable, 0)}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
-			Service{Instances: 2, Changing: 1, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
+		{"the other one does not answer", []Row{change("web/0"), broken(row("web/1", Unreachable, 0))}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
+			Service{Instances: 2, Changing: 1, Running: 1, NotRunning: 1, MostDown: 2, Down: true, Downtime: 3}},
+		{"one of three is repaired first", []Row{change("web/0"), broken(change("web/1")), change("web/2")},
+			order.Turn{Lots: []order.Lot{lot(1, []string{"web/1"}), lot(1, nil, "web/0", "web/2")}},
+			Service{Instances: 3, Changing: 3, Running: 2, NotRunning: 1, MostDown: 1}},
+		{"one of three is created again first", []Row{change("web/0"), broken(row("web/1", Create, 0)), change("web/2")},
+			order.Turn{Lots: []order.Lot{lot(1, []string{"web/1"}), lot(1, nil, "web/0", "web/2")}},
+			Service{Instances: 3, Changing: 3, Running: 2, NotRunning: 1, MostDown: 1}},
+		{"none runs", []Row{broken(change("web/0")), broken(change("web/1"))}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"}, "web/1")}},
+			Service{Instances: 2, Changing: 2, NotRunning: 2, MostDown: 2, Down: true}},
 		{"the other one is stopped", []Row{change("web/0"), stopped(change("web/1"))}, order.Turn{Lots: []order.Lot{lot(2, nil, "web/0", "web/1")}},
-			Service{Instances: 2, Changing: 2, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
+			Service{Instances: 2, Changing: 2, Running: 1, NotRunning: 1, MostDown: 2, Down: true, Downtime: 3}},
 		{"the other one is detached", []Row{change("web/0"), stopped(row("web/1", Keep, 0))}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
-			Service{Instances: 2, Changing: 1, Running: 1, MostDown: 1, Down: true, Downtime: 3}},
+			Service{Instances: 2, Changing: 1, Running: 1, NotRunning: 1, MostDown: 2, Down: true, Downtime: 3}},
 		{"only the state changes", []Row{row("web/0", Change, 0)}, order.Turn{Lots: []order.Lot{lot(1, []string{"web/0"})}},
 			Service{Instances: 1, Changing: 1, Running: 1}},
 	} {

@@ -195,7 +195,7 @@ var sections = keys.Table{
 		{Key: "canaries", Form: keys.Share, About: "With several instances: how many of a group change before the others, a number or a percentage; 1 unless given."},
 		{Key: "max_in_flight", Form: keys.Share, About: "With several instances: how many of a group change at the same time, a number or a percentage; 1 unless given."},
 		{Key: "canary_watch_time", Form: keys.Watch, About: "With several instances: update_watch_time of the canaries."},
-		{Key: "min_healthy", Form: keys.Share, About: "With several instances: how many of a group must run while others are stopped, a number or a percentage; unless given, all others that ran when the deploy began."},
+		{Key: "min_healthy", Form: keys.Share, About: "With several instances: how many of a group must run while others are stopped, a number or a percentage of those that exist; unless given, all others that ran when the deploy began."},
 		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
 	}},
 	{Name: "features", Read: []keys.Field{

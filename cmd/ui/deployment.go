@@ -80,6 +80,9 @@ func groupOrder(t order.Turn) string {
 				part += fmt.Sprintf(" (up to %d at the same time)", lot.Width)
 			}
 		}
+		if lot.Down {
+			part += fmt.Sprintf(", which %s not run", doOrDoes(len(lot.Canaries)+len(lot.Rest)))
+		}
 		parts = append(parts, part)
 	}
 	if len(t.Delete.IDs) > 0 {

@@ -250,7 +250,8 @@ func changeLine(c plan.Line) string {
 	return text
 }
 
-// serviceLines describes how much of each group serves during the plan.
+// serviceLines describes how much of each group serves during the plan, and which instances
+// do not run now.
 func serviceLines(p *deployment.Plan) []string {
 	var lines []string
 	for _, s := range p.Groups {
@@ -261,14 +262,42 @@ func serviceLines(p *deployment.Plan) []string {
 		case s.Instances == 0:
 			text = "ends: all instances are deleted"
 		case !s.Down:
-			text = fmt.Sprintf("serves all the time: not more than %d of %d instances down", s.MostDown, s.Running)
+			text = fmt.Sprintf("serves all the time: not more than %d of %d instances down", s.MostDown, s.Running+s.NotRunning)
 		default:
 			text = "is down until its instances run again"
 			if s.Downtime > 0 {
 				text = "is down for about " + duration(s.Downtime)
 			}
 		}
-		lines = append(lines, s.Group+": "+text)
+		lines = append(append(lines, s.Group+": "+text), notRunning(p, s.Group)...)
 	}
 	return lines
+}
+
+// notRunning names the instances of a group that do not run, by the reason.
+func notRunning(p *deployment.Plan, group string) []string {
+	var reasons []string
+	names := map[string][]string{}
+	for _, row := range p.Rows {
+		if of, _, _ := strings.Cut(row.Name, "/"); of != group || row.NotRunning == "" {
+			continue
+		}
+		if names[row.NotRunning] == nil {
+			reasons = append(reasons, row.NotRunning)
+		}
+		names[row.NotRunning] = append(names[row.NotRunning], row.Name)
+	}
+	var lines []string
+	for _, reason := range reasons {
+		lines = append(lines, fmt.Sprintf("%s %s not run now: %s", shortList(names[reason]), doOrDoes(len(names[reason])), reason))
+	}
+	return lines
+}
+
+// doOrDoes is the verb for n things.
+func doOrDoes(n int) string {
+	if n == 1 {
+		return "does"
+	}
+	return "do"
 }

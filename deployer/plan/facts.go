@@ -94,6 +94,27 @@ func Unproven(st state.State, now agent.State) map[string]int {
 	return nil
 }
 
+// WhyDown returns why an instance does not run; empty: it runs.
+func WhyDown(st state.State, f Facts) string {
+	switch {
+	case st.Detached():
+		return "its VM was deleted with `bootstrap stop --hard`"
+	case st.Own.Stopped:
+		return "it was stopped with `bootstrap stop`"
+	case st.CurrentVMCID == "":
+		return "it has no VM"
+	case !f.HasVM:
+		return "its VM does not exist any more"
+	case !f.Answers:
+		return f.WhyLost().String()
+	case f.Now.Deployment == "":
+		return Reason{Cause: NothingApplied}.String()
+	case !Runs(f.Now, st.Own.Processes):
+		return Words(f.unwell(st.Own.Processes))
+	}
+	return Words(f.unproven(st))
+}
+
 func (f Facts) unwell(processes []string) []Reason {
 	if Bare(f.Now, processes) {
 		return []Reason{{Cause: NoProcesses, Names: processes}}

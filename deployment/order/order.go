@@ -1,8 +1,8 @@
 // Package order decides in which order the instances of a deployment change: which groups
 // at the same time, which zones one after another, which instances first as canaries, and
 // how many at the same time. It is pure. The rules are those of BOSH's Director, except
-// that the instances of a zone are sorted by index, and that instances whose jobs do not
-// start are no canaries.
+// that instances that do not run change before those that run, that the instances of a zone
+// are sorted by index, and that instances whose jobs do not start are no canaries.
 package order
 
 import (
@@ -20,8 +20,8 @@ type Group struct {
 	// Canaries and MaxInFlight are a number of instances (2), or a percentage of those
 	// that change (50%).
 	Canaries, MaxInFlight string
-	// MinHealthy is how many of all instances must run while others are stopped: a number,
-	// or a percentage, rounded up. Empty: any number.
+	// MinHealthy is how many instances must run while others are stopped: a number, or a
+	// percentage of those that exist, rounded up. Empty: any number.
 	MinHealthy string
 	Serial     bool // true: it changes alone; false: together with its neighbours that are not serial
 	// ParallelZones is initial_deploy_az_update_strategy: parallel.
@@ -42,6 +42,8 @@ type Instance struct {
 	// Idle is true if the change starts no jobs, because they are stopped or because only
 	// what is recorded changes: it does not show whether the others may change.
 	Idle bool
+	// Down is true if the instance exists and does not run.
+	Down bool
 }
 
 // Stage has the turns of groups that change at the same time. Stages follow one another.
@@ -62,12 +64,13 @@ type Deletion struct {
 }
 
 // Lot is a set of instances of one group: first its canaries change, then the rest, at
-// most Width at the same time.
+// most Width at the same time. Either none of its instances is down, or all are.
 type Lot struct {
 	Zone     string   `json:"az,omitempty"` // empty: the group has none, or the lot has all of them
 	Width    int      `json:"max_in_flight"`
 	Canaries []string `json:"canaries,omitempty"` // ids
 	Rest     []string `json:"instances,omitempty"`
+	Down     bool     `json:"down,omitempty"` // true: they do not run
 }
 
 // Stages returns the order of a deploy. first is true if no deploy of the deployment has
@@ -93,31 +96,32 @@ func Stages(groups []Group, first bool) ([]Stage, error) {
 func turnOf(g Group, first bool) (Turn, error) {
 	turn := Turn{Group: g.Name}
 	if len(g.Going) > 0 {
-		width, err := g.width(len(g.Going))
+		width, err := g.width(len(g.Going), false)
 		if err != nil {
 			return Turn{}, err
 		}
 		replaced := slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.New })
 		turn.Delete = Deletion{IDs: g.Going, Width: width, Last: replaced}
 	}
-	watched := false // the canaries are in an earlier lot
+	tried := 0                 // canaries that are down
+	watched := map[bool]bool{} // of instances that are down, and of others: the canaries are in an earlier lot
 	for _, instances := range lotsOf(g, first) {
 		size := cmp.Or(busyOf(instances), len(instances))
-		width, err := g.width(size)
-		if err != nil {
+		lot := Lot{Down: instances[0].Down}
+		var err error
+		if lot.Width, err = g.width(size, lot.Down); err != nil {
 			return Turn{}, err
 		}
-		lot := Lot{Width: width}
 		asked, err := count(g.Canaries)
 		if err != nil {
 			return Turn{}, fmt.Errorf("update.canaries of the instance group %q %w", g.Name, err)
 		}
-		canaries := asked.Of(size)
-		if watched {
+		canaries := asked.Of(size) - tried
+		if watched[lot.Down] {
 			canaries = 0
 		}
-		watched = watched || busyOf(instances) > 0
-		if len(turn.Lots) > 0 || !first || !g.ParallelZones {
+		watched[lot.Down] = watched[lot.Down] || busyOf(instances) > 0
+		if !first || !g.ParallelZones {
 			lot.Zone = instances[0].Zone
 		}
 		for _, in := range instances {
@@ -126,6 +130,9 @@ func turnOf(g Group, first bool) (Turn, error) {
 				continue
 			}
 			lot.Rest = append(lot.Rest, in.ID)
+		}
+		if lot.Down {
+			tried += len(lot.Canaries)
 		}
 		turn.Lots = append(turn.Lots, lot)
 	}
@@ -143,26 +150,29 @@ func busyOf(instances []Instance) int {
 	return n
 }
 
-// lotsOf returns the instances of the group that change, by zone; or in one list, if
-// zones change at the same time.
+// lotsOf returns the instances of the group that change: those that are down, then the
+// others; both by zone, or in one list, if zones change at the same time.
 func lotsOf(g Group, first bool) [][]Instance {
 	var lots [][]Instance
-	for _, in := range Sorted(g.Instances) {
-		if !in.Changes || in.Ignored {
-			continue
+	sorted := Sorted(g.Instances)
+	for _, down := range []bool{true, false} {
+		for _, in := range sorted {
+			if !in.Changes || in.Ignored || in.Down != down {
+				continue
+			}
+			last := len(lots) - 1
+			if last >= 0 && lots[last][0].Down == down && (first && g.ParallelZones || lots[last][0].Zone == in.Zone) {
+				lots[last] = append(lots[last], in)
+				continue
+			}
+			lots = append(lots, []Instance{in})
 		}
-		last := len(lots) - 1
-		if last >= 0 && (first && g.ParallelZones || lots[last][0].Zone == in.Zone) {
-			lots[last] = append(lots[last], in)
-			continue
-		}
-		lots = append(lots, []Instance{in})
 	}
 	return lots
 }
 
-// Sorted returns instances in the order in which they change, which is also their order
-// in links. First comes the one that bootstraps its group, then the others of its zone,
+// Sorted returns instances in the order in which they change if all run, which is also their
+// order in links. First comes the one that bootstraps its group, then the others of its zone,
 // then instances without a zone, then the other zones. Inside a zone they are sorted by
 // index.
 func Sorted(instances []Instance) []Instance {
@@ -199,8 +209,9 @@ func Healthy(text string, size int) (int, error) {
 	return s.N, err
 }
 
-// width returns how many of size instances may change at the same time.
-func (g *Group) width(size int) (int, error) {
+// width returns how many of size instances may change at the same time. If down is true,
+// they do not run, so that min_healthy does not limit them.
+func (g *Group) width(size int, down bool) (int, error) {
 	asked, err := count(g.MaxInFlight)
 	n := asked.Of(size)
 	if err != nil {
@@ -209,16 +220,23 @@ func (g *Group) width(size int) (int, error) {
 	if g.MinHealthy == "" {
 		return max(n, 1), nil
 	}
-	least, err := Healthy(g.MinHealthy, len(g.Instances))
+	size = 0
+	for _, in := range g.Instances {
+		if !in.New || in.Down {
+			size++
+		}
+	}
+	least, err := Healthy(g.MinHealthy, size)
 	if err != nil {
 		return 0, fmt.Errorf("update.min_healthy of the instance group %q %w", g.Name, err)
 	}
-	if !slices.ContainsFunc(g.Instances, func(in Instance) bool { return in.Changes && !in.New && !in.Idle }) {
+	stops := func(in Instance) bool { return in.Changes && !in.New && !in.Idle && !in.Down }
+	if down || !slices.ContainsFunc(g.Instances, stops) {
 		return max(n, 1), nil // No instance is stopped.
 	}
-	spare := len(g.Instances) - least
+	spare := size - least
 	if spare < 1 {
-		return 0, fmt.Errorf("update.min_healthy of the instance group %q is %s, so none of its %d instances may be stopped", g.Name, g.MinHealthy, len(g.Instances))
+		return 0, fmt.Errorf("update.min_healthy of the instance group %q is %s, so none of its %d instances may be stopped", g.Name, g.MinHealthy, size)
 	}
 	return max(min(n, spare), 1), nil
 }
