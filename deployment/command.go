@@ -13,6 +13,7 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest"
 )
 
 // longestWait is how long a command about an instance waits for another process that has
@@ -20,8 +21,8 @@ import (
 const longestWait = 2 * time.Hour
 
 // command runs a command about one instance, which do is, and reports its begin and its end.
-// well is the status after it has succeeded. The error is errStopped after a failure, which
-// is reported.
+// well is the status after it has succeeded. The error is errStopped, or errGivenUp, after a
+// failure, which is reported.
 func (r *runner) command(ctx context.Context, row *Row, begins Event, well Status, do func(context.Context, deployer.Options) error) error {
 	one, err := r.begins(ctx, row, begins)
 	if err != nil {
@@ -41,7 +42,7 @@ func (r *runner) begins(ctx context.Context, row *Row, begins Event) (one deploy
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.failure) > 0 || ctx.Err() != nil {
+	if r.over || ctx.Err() != nil {
 		return one, errStopped
 	}
 	if begins.Status != Creating {
@@ -100,7 +101,8 @@ func (r *runner) release(row *Row) {
 	r.someEnded = make(chan struct{})
 }
 
-// ended reports how a command about an instance ended.
+// ended reports how a command about an instance ended. The error is errGivenUp if the
+// instance has failed and the run continues.
 func (r *runner) ended(ctx context.Context, row *Row, err error, well Status) error {
 	defer r.release(row) // after a failure is recorded: whoever waits for the release sees it
 	r.mu.Lock()
@@ -118,6 +120,7 @@ func (r *runner) ended(ctx context.Context, row *Row, err error, well Status) er
 		r.report(row, e)
 		return nil
 	}
+	failed := errStopped
 	if _, interrupted := errors.AsType[*report.InterruptedError](err); interrupted && ctx.Err() != nil {
 		e.Status = Interrupted
 		if well != Created { // that one counts as not started
@@ -127,7 +130,14 @@ func (r *runner) ended(ctx context.Context, row *Row, err error, well Status) er
 		}
 	} else {
 		e.Status, e.Error, e.Hint = Failed, err.Error(), r.Advice(err)
-		r.fail("%s: %v", row.Name, err)
+		over := !r.continuesAfter(row, well)
+		r.mu.Lock()
+		r.failure, r.over = append(r.failure, fmt.Sprintf("%s: %v", row.Name, err)), r.over || over
+		if !over {
+			r.failed[row.Name], r.ran[row.Name] = true, false
+			failed = errGivenUp
+		}
+		r.mu.Unlock()
 		if well == Created { // its failure is reported
 			r.mu.Lock()
 			r.left--
@@ -135,7 +145,20 @@ func (r *runner) ended(ctx context.Context, row *Row, err error, well Status) er
 		}
 	}
 	r.report(row, e)
-	return errStopped
+	return failed
+}
+
+// continuesAfter reports whether the run continues after the failure of an instance.
+func (r *runner) continuesAfter(row *Row, well Status) bool {
+	return r.rules[row.in.Group].OnFailure == manifest.ContinueAfterFailure && !r.canaries[row.Name] &&
+		well != Deleted && (r.does == "" || r.does == Restart)
+}
+
+// hasFailed reports whether the named instance has failed, and the run continues.
+func (r *runner) hasFailed(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed[name]
 }
 
 // see makes the record describe the state that a command about an instance has left. The
@@ -146,11 +169,11 @@ func (r *runner) see(in *record.Instance) {
 	}
 }
 
-// fail adds a reason for which the run fails.
+// fail adds a reason for which the run ends.
 func (r *runner) fail(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failure = append(r.failure, fmt.Sprintf(format, args...))
+	r.failure, r.over = append(r.failure, fmt.Sprintf(format, args...)), true
 }
 
 // report reports an event of an instance.

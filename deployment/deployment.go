@@ -84,7 +84,7 @@ func Make(ctx context.Context, of deployer.Several, old *record.Record, vm func(
 	draft.Record.Groups = nil
 	for _, g := range d.Groups {
 		if hasInstances(&g, old, errand) {
-			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy, Serial: g.Rules.Serial})
+			draft.Record.Groups = append(draft.Record.Groups, record.Group{Name: g.Name, Canaries: g.Rules.Canaries, MaxInFlight: g.Rules.MaxInFlight, MinHealthy: g.Rules.MinHealthy, OnFailure: g.Rules.OnFailure, Serial: g.Rules.Serial})
 		}
 	}
 	var asked []network.Instance

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"bootstrap/deployment/order"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/guard"
+	"bootstrap/manifest"
 )
 
 // After a failure, a run starts no other instance; a defect ends it and does not block it.
@@ -43,5 +45,38 @@ func TestFailedCreateIsStarted(t *testing.T) {
 	}
 	if r.left != 1 || len(r.failure) != 1 {
 		t.Errorf("%d instances are left, and the failures are %q", r.left, r.failure)
+	}
+}
+
+// A run continues after an instance has failed if update.on_failure says so, but not after a
+// canary, nor after an instance that could not be deleted.
+func TestContinueAfterFailure(t *testing.T) {
+	for _, c := range []struct {
+		about     string
+		onFailure string
+		canary    bool
+		well      Status
+		continues bool
+	}{
+		{"stop", "", false, Done, false},
+		{"continue", manifest.ContinueAfterFailure, false, Done, true},
+		{"continue after a VM that was not created", manifest.ContinueAfterFailure, false, Created, true},
+		{"a canary", manifest.ContinueAfterFailure, true, Done, false},
+		{"a delete", manifest.ContinueAfterFailure, false, Deleted, false},
+	} {
+		lot := order.Lot{Rest: []string{"web/0"}}
+		if c.canary {
+			lot = order.Lot{Canaries: []string{"web/0"}}
+		}
+		p := &Plan{
+			Rows:   []Row{{Name: "web/0", Action: Change, in: &record.Instance{ID: "0123456789", Group: "web"}}},
+			Stages: []order.Stage{{{Group: "web", Lots: []order.Lot{lot}}}},
+			rules:  map[string]manifest.Rules{"web": {OnFailure: c.onFailure}},
+		}
+		r := newRunner(Options{Report: func(Event) {}, Advice: func(error) string { return "" }}, &record.Record{}, p, t.TempDir())
+		err := r.ended(t.Context(), &p.Rows[0], errors.New("no room"), c.well)
+		if errors.Is(err, errGivenUp) != c.continues || r.over == c.continues || r.hasFailed("web/0") != c.continues || len(r.failure) != 1 {
+			t.Errorf("%s: %v, the run ends: %v, failures %q", c.about, err, r.over, r.failure)
+		}
 	}
 }

@@ -13,6 +13,7 @@ type EndedError struct {
 	Deployment  string
 	Does        Lifecycle // the command about jobs; empty: a deploy or delete
 	Failures    []string  // what failed, each with its reason
+	Continued   bool      // the run continued after failures
 	Left        int       // instances that were not started
 	Interrupted int       // instances that a signal ended at a safe step; 0 unless Signal
 	Signal      bool      // a signal ended the run
@@ -32,23 +33,31 @@ func (e *EndedError) Error() string {
 	}
 	separator := e.separator()
 	if e.Does != "" {
-		text := fmt.Sprintf("cannot %s all instances of the deployment %q: %s", e.Does, e.Deployment, strings.Join(e.Failures, separator))
+		text := fmt.Sprintf("cannot %s all instances of the deployment %q:%s", e.Does, e.Deployment, e.list(separator))
 		if e.Left > 0 {
 			text += fmt.Sprintf("%s%d were left as they are", separator, e.Left)
 		}
 		return text + separator + "run the same command again when that is fixed"
 	}
-	text := fmt.Sprintf("the deployment %q is not as the manifest says: %s%s", e.Deployment, strings.Join(e.Failures, separator), separator)
+	text := fmt.Sprintf("the deployment %q is not as the manifest says:%s%s", e.Deployment, e.list(separator), separator)
 	if e.Left > 0 {
 		text += fmt.Sprintf("%d instances were not started; ", e.Left)
 	}
 	return text + "the same command does what is left"
 }
 
-// separator returns the text between the failures and the advice: a line break if a failure
-// has several lines, such as a log.
+// list returns the failures as text after a colon; with a line for each, if the run continued after some.
+func (e *EndedError) list(separator string) string {
+	if e.Continued && len(e.Failures) > 1 {
+		return "\n- " + strings.Join(e.Failures, "\n- ")
+	}
+	return " " + strings.Join(e.Failures, separator)
+}
+
+// separator returns the text between the failures and the advice: a line break if there is a
+// list, or a failure has several lines, such as a log.
 func (e *EndedError) separator() string {
-	if slices.ContainsFunc(e.Failures, func(f string) bool { return strings.Contains(f, "\n") }) {
+	if e.Continued && len(e.Failures) > 1 || slices.ContainsFunc(e.Failures, func(f string) bool { return strings.Contains(f, "\n") }) {
 		return "\n"
 	}
 	return "; "

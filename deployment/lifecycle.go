@@ -69,7 +69,7 @@ func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(contex
 		err = r.askAgain(ctx, nil)
 	}
 	if len(r.failure) > 0 || ctx.Err() != nil && (err != nil || r.left > 0) {
-		return &EndedError{Deployment: all.Name, Does: does, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
+		return &EndedError{Deployment: all.Name, Does: does, Failures: r.failure, Continued: len(r.failed) > 0, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil}
 	}
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func lifecyclePlan(o *Options, does Lifecycle, all *record.Record, list []*recor
 	p := &Plan{Deployment: all.Name, Rows: lifecycleRows(all, list), rules: map[string]manifest.Rules{}}
 	var groups []order.Group
 	for _, g := range all.Groups {
-		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy}
+		p.rules[g.Name] = manifest.Rules{MinHealthy: g.MinHealthy, OnFailure: g.OnFailure}
 		groups = append(groups, order.Group{Name: g.Name, Canaries: cmp.Or(o.Base.Canaries, g.Canaries), MaxInFlight: cmp.Or(o.Base.MaxInFlight, g.MaxInFlight), Serial: g.Serial})
 	}
 	for _, row := range p.Rows {

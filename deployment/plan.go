@@ -426,6 +426,21 @@ func (p *Plan) order(o *Options, d *manifest.Deployment, first bool) (err error)
 	return err
 }
 
+// canaries returns the canaries of all groups, by name.
+func (p *Plan) canaries() map[string]bool {
+	all := map[string]bool{}
+	for _, stage := range p.Stages {
+		for _, turn := range stage {
+			for _, lot := range turn.Lots {
+				for _, name := range lot.Canaries {
+					all[name] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
 // missing returns the instances whose VMs are created before the groups have their turns.
 // The only instance of a plan that changes is created in its turn.
 func (p *Plan) missing() []string {

@@ -66,11 +66,12 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 }
 
 // isChanging reports whether this run changes an instance, or has begun to since a time: then it
-// need not run meanwhile. If its change fails, the run ends for that reason.
+// need not run meanwhile. If its change fails, the run ends for that reason, unless it
+// continues after failures.
 func (r *runner) isChanging(row *Row, since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.busy[row.Name] || r.begun[row.Name].After(since)
+	return r.busy[row.Name] || r.failed[row.Name] || r.begun[row.Name].After(since)
 }
 
 // claim marks an instance as changing if enough others run by update.min_healthy. If
@@ -82,7 +83,7 @@ func (r *runner) claim(ctx context.Context, row *Row) error {
 	defer r.claims[group].Unlock()
 	for {
 		r.mu.Lock()
-		ended, failed := r.someEnded, len(r.failure) > 0
+		ended, failed := r.someEnded, r.over
 		r.mu.Unlock()
 		if failed {
 			return errStopped

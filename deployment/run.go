@@ -54,6 +54,9 @@ const (
 // errStopped ends the other parts of a run after a failure.
 var errStopped = errors.New("the run ends")
 
+// errGivenUp ends the change of one instance after its failure, and the run continues.
+var errGivenUp = errors.New("the instance has failed")
+
 // runner carries out a plan.
 type runner struct {
 	Options
@@ -70,6 +73,8 @@ type runner struct {
 
 	naming naming
 
+	canaries map[string]bool // by the name of the instance
+
 	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
 
 	mu    sync.Mutex
@@ -83,6 +88,8 @@ type runner struct {
 	left      int // instances that are not started yet
 	halted    int // instances that a signal ended
 	failure   []string
+	over      bool            // a failure ends the run
+	failed    map[string]bool // instances that have failed, after which the run continues
 }
 
 // newRunner returns a runner of a plan.
@@ -91,7 +98,7 @@ func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 		naming:  naming{silent: map[string]string{}},
 		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{},
 		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
-		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{},
+		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{}, canaries: p.canaries(), failed: map[string]bool{},
 	}
 	for i := range p.Rows {
 		row := &p.Rows[i]
@@ -149,7 +156,7 @@ func Run(ctx context.Context, o Options, draft *Draft, p *Plan, dir string) erro
 	err = errors.Join(err, r.warnUnnamed())
 	switch {
 	case ctx.Err() != nil && (err != nil || r.left > 0), len(r.failure) > 0:
-		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil, Previous: r.goesOn(p)}
+		return &EndedError{Deployment: p.Deployment, Failures: r.failure, Continued: len(r.failed) > 0, Left: r.left, Interrupted: r.halted, Signal: ctx.Err() != nil, Previous: r.goesOn(p)}
 	case err != nil:
 		return err
 	}
@@ -246,7 +253,7 @@ func (r *runner) run(ctx context.Context, p *Plan) error {
 	if err := r.syncNames(ctx, false); err != nil {
 		return err
 	}
-	if len(p.PostDeploy) > 0 {
+	if len(p.PostDeploy) > 0 && len(r.failed) == 0 {
 		if err := r.askAgain(ctx, nil); err != nil {
 			return err
 		}
@@ -254,7 +261,13 @@ func (r *runner) run(ctx context.Context, p *Plan) error {
 			return err
 		}
 	}
-	return r.askAgain(ctx, nil)
+	if err := r.askAgain(ctx, nil); err != nil {
+		return err
+	}
+	if len(r.failed) > 0 {
+		return errStopped
+	}
+	return nil
 }
 
 // stage changes the groups of a stage at the same time.
@@ -293,12 +306,21 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 				return err
 			}
 		}
-		rest := func(ctx context.Context, row *Row) error { return r.change(ctx, row, false) }
+		rest := func(ctx context.Context, row *Row) error {
+			if r.hasFailed(row.Name) { // its VM could not be created
+				return nil
+			}
+			err := r.change(ctx, row, false)
+			if errors.Is(err, errGivenUp) {
+				return nil
+			}
+			return err
+		}
 		if err := r.each(ctx, lot.Rest, lot.Width, rest); err != nil {
 			return err
 		}
 	}
-	if turn.Delete.Last {
+	if turn.Delete.Last && !slices.ContainsFunc(turn.Names(), r.hasFailed) {
 		return remove()
 	}
 	return nil
@@ -326,6 +348,9 @@ func (r *runner) create(ctx context.Context, row *Row) error {
 		one.CreateOnly = true
 		return deployer.Deploy(ctx, one)
 	})
+	if errors.Is(err, errGivenUp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -54,10 +54,15 @@ type Origin struct {
 type Rules struct {
 	Canaries, MaxInFlight string     // numbers of instances, or percentages
 	MinHealthy            string     // the same; empty: not given
+	OnFailure             string     // ContinueAfterFailure, or empty: a failed instance ends the run
 	CanaryWatch           *WatchTime // nil: as for the others
 	Serial                bool
 	ParallelZones         bool // initial_deploy_az_update_strategy: parallel
 }
+
+// ContinueAfterFailure is the value of update.on_failure with which the other instances
+// change after one has failed that is no canary.
+const ContinueAfterFailure = "continue"
 
 // Identity says to which instance of a deployment a manifest belongs.
 type Identity struct {
@@ -330,6 +335,16 @@ func (rules *Rules) read(c document.Value, fail func(at document.Value, format s
 			failWatch(place, text, err, fail)
 		}
 		rules.CanaryWatch = &watch
+	}
+	place = c.Get("on_failure")
+	if text, ok := place.Text(); ok {
+		if text != ContinueAfterFailure && text != "stop" {
+			fail(place, "must be stop or continue, or be left out, but is %q", text)
+		}
+		rules.OnFailure = ""
+		if text == ContinueAfterFailure {
+			rules.OnFailure = text
+		}
 	}
 	place = c.Get("initial_deploy_az_update_strategy")
 	if text, ok := place.Text(); ok {

@@ -198,6 +198,21 @@ func TestVariableConsumes(t *testing.T) {
 	t.Errorf("%v", d.Common.Warnings)
 }
 
+// update.on_failure of a group replaces that of the deployment. Unknown values are refused.
+func TestContinueAfterFailure(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"continue": ContinueAfterFailure, "stop": "", "null": ""} {
+		d := deploymentOf(t, "update_watch_time: 0-1000", "on_failure: "+text)
+		if got := d.Groups[0].Rules.OnFailure; got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	path, opts := written(t, "update_watch_time: 0-1000", "on_failure: go")
+	if _, err := LoadDeployment(t.Context(), path, opts); err == nil || !strings.Contains(err.Error(), `update.on_failure: must be stop or continue, or be left out, but is "go"`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A min_healthy that is neither a number nor a percentage is refused where it is written.
 func TestMinHealthy(t *testing.T) {
 	t.Parallel()

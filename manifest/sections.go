@@ -196,6 +196,7 @@ var sections = keys.Table{
 		{Key: "max_in_flight", Form: keys.Share, About: "With several instances: how many of a group change at the same time, a number or a percentage; 1 unless given."},
 		{Key: "canary_watch_time", Form: keys.Watch, About: "With several instances: update_watch_time of the canaries."},
 		{Key: "min_healthy", Form: keys.Share, About: "With several instances: how many of a group must run while others are stopped, a number or a percentage of those that exist; unless given, all others that ran when the deploy began."},
+		{Key: "on_failure", Form: keys.Choice, Values: []string{"stop", ContinueAfterFailure}, About: "With several instances: what happens after one has failed that is no canary: stop, so that no further one is started, or continue with the others; stop unless given."},
 		{Key: "initial_deploy_az_update_strategy", Form: keys.Choice, Values: []string{"serial", "parallel"}, About: "Whether the zones of a group are deployed one after the other the first time; serial unless given."},
 	}},
 	{Name: "features", Read: []keys.Field{

@@ -56,6 +56,15 @@ type Turn struct {
 	Lots   []Lot    `json:"lots,omitempty"` // one after another
 }
 
+// Names returns the instances that change in the turn.
+func (t *Turn) Names() []string {
+	var list []string
+	for _, lot := range t.Lots {
+		list = append(append(list, lot.Canaries...), lot.Rest...)
+	}
+	return list
+}
+
 // Deletion says how the instances that a group loses are deleted.
 type Deletion struct {
 	IDs   []string `json:"instances"`

@@ -110,6 +110,7 @@ type Group struct {
 	Canaries    string `json:"canaries,omitempty"`
 	MaxInFlight string `json:"max_in_flight,omitempty"`
 	MinHealthy  string `json:"min_healthy,omitempty"`
+	OnFailure   string `json:"on_failure,omitempty"`
 	Serial      bool   `json:"serial,omitempty"`
 }
 
