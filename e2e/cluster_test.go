@@ -94,6 +94,18 @@ func (c *cluster) change(file string, pairs ...string) {
 	}
 }
 
+// endVM kills all processes of the VM of an instance.
+func (c *cluster) endVM(instance string) {
+	c.t.Helper()
+	out := c.must("status", "--instance", instance, "--json")
+	vm := regexp.MustCompile(`"vm":\{"cid":"([^"]+)"`).FindStringSubmatch(out)
+	if vm == nil {
+		c.t.Fatalf("the status of %s has no VM:\n%s", instance, out)
+	}
+	dir := filepath.Join(filepath.Dir(c.dir), "home", ".bosh", "local", "vms", vm[1])
+	endAll(func() []process { return append(allOf("plugin agent "+dir), allOf("VCAP_ROOT="+dir)...) })
+}
+
 // eventually waits until the check succeeds.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()

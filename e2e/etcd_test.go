@@ -24,7 +24,8 @@ import (
 
 // TestEtcdCluster deploys examples/etcd: the members themselves say which there are. A
 // client writes and reads all the time, during a change of a property, another VM, and
-// with five members and three again. A member stays the same one until its instance is
+// with five members and three again, and while a member that is down is repaired by the
+// deploy that changes the others. A member stays the same one until its instance is
 // deleted: its drain script knows which it is. From disks that delete --keep-disk kept, the
 // same cluster starts with its data, and refuses the disk of another member.
 func TestEtcdCluster(t *testing.T) {
@@ -90,6 +91,26 @@ func TestEtcdCluster(t *testing.T) {
 		if got, err := etcdRead(client, s); got != fmt.Sprint(written) {
 			t.Errorf("%s has the value %q, want %d: %v", s, got, written, err)
 		}
+	}
+
+	c.endVM("etcd/1")
+	eventually(t, func() error { return etcdWrite(client, etcdServers(3)[0], fmt.Sprint(written)) })
+	writing = startClient(t, etcdServers(3), func(server string) error {
+		written++
+		return etcdWrite(client, server, fmt.Sprint(written))
+	})
+	c.change("etcd.yml", "quota_backend_bytes: 100000000", "quota_backend_bytes: 67108864")
+	out = c.must("deploy", "--fix", "--yes")
+	if want := "etcd: first etcd/1, which does not run; then etcd/0; then etcd/2"; !strings.Contains(out, want) {
+		t.Errorf("the plan does not have the order %q:\n%s", want, out)
+	}
+	asked, failed = writing()
+	t.Logf("%d values were written and read while a member was repaired and the others were changed", asked)
+	if asked < 50 || len(failed) > 0 {
+		t.Errorf("%d of %d values were not written and read: %v", len(failed), asked, failed)
+	}
+	if got := etcdMembers(c, 3); !maps.Equal(got, first) {
+		t.Errorf("after the repair the members are %v, before %v", got, first)
 	}
 
 	c.must("delete", "--keep-disk", "--yes")
