@@ -43,7 +43,7 @@ func MakePlan(ctx context.Context, opts Options) (PlanFile, error) {
 	r := newRun(opts)
 	save := func(ctx context.Context) (err error) {
 		st := r.t.State.Get()
-		file.View, file.Down = r.view, plan.WhyDown(st, r.look.Facts)
+		file.View, file.Down = r.view, r.whyDown()
 		file.Checked = len(r.t.About.Health) > 0
 		if !opts.Previous { // which reads no manifest
 			file.PostDeploy = slices.Contains(plan.ScriptsOf(r.newJobs()), string(plan.PostDeploy))

@@ -494,3 +494,6 @@ func (r *run) confirm(ctx context.Context) error {
 	}
 	return nil
 }
+
+// whyDown returns why the instance does not run now; empty: it runs, or nothing says otherwise.
+func (r *run) whyDown() string { return plan.WhyDown(r.t.State.Get(), r.look.Facts) }
