@@ -43,6 +43,14 @@ func (p *Plan) Save(ctx context.Context, opts deployer.Options, old *record.Reco
 // Whole reports whether nothing lacks that Save writes.
 func (s *Saved) Whole() bool { return s.Plan != nil && !slices.Contains(s.Instances, nil) }
 
+// Asked returns the flags with which the plan was made; all instances have the same ones.
+func (s *Saved) Asked() (asked plan.Asked) {
+	for _, of := range s.Plans {
+		asked = of.Asked
+	}
+	return asked
+}
+
 // digestOf returns the digest of a record.
 func digestOf(r *record.Record) (string, error) {
 	data, err := json.Marshal(r)

@@ -224,6 +224,9 @@ func (s *several) deploy(saved string) (err error) {
 		if s.saved, err = readSeveralPlan(saved); err != nil {
 			return err
 		}
+		if len(s.saved.Plans) > 0 {
+			s.opts.Asked = s.saved.Asked()
+		}
 	}
 	s.opts.Inputs.Generate = document.Write
 	return s.c.Deployment(s.cmd.Context(), s.opts, func(ctx context.Context, opts deployer.Options) error {
