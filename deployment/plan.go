@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
 	"slices"
 
 	"bootstrap/deployer"
@@ -163,6 +164,21 @@ func (p *Plan) Count(a Action) int {
 		}
 	}
 	return n
+}
+
+// Result returns what a run of the plan does to the instances, and their addresses after it.
+func (p *Plan) Result() *report.Instances {
+	of := &report.Instances{Created: p.Count(Create), Changed: p.Count(Change), Deleted: p.Count(Delete)}
+	of.Unchanged = len(p.Rows) - of.Created - of.Changed - of.Deleted
+	for _, row := range p.Rows {
+		for _, network := range slices.Sorted(maps.Keys(row.Addresses)) {
+			if row.Action != Delete {
+				of.At = append(of.At, report.At{Instance: row.Name, Address: row.Addresses[network]})
+				break // It is reached at the first one.
+			}
+		}
+	}
+	return of
 }
 
 // DeleteOf returns the plan that deletes instances of a record. keepDisks is true if their

@@ -67,6 +67,10 @@ func (c *Console) Ended(err error) (int, error) {
 	return code, err
 }
 
+// SeveralEnded makes the end of the command report what a run about several instances has
+// done, below the plan that was printed.
+func (c *Console) SeveralEnded(o *report.Outcome) { c.end.outcome, c.quiet = o, false }
+
 // printEnd prints the end of the output.
 func (c *Console) printEnd(code int, err error, hint string) {
 	printed := err != nil && !failure(err) // the command itself has printed the result

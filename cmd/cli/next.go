@@ -33,7 +33,7 @@ func (c *Console) nextAfter(code int, hint string) (list []string) {
 	for _, m := range quotedCommand.FindAllStringSubmatch(hint, -1) {
 		list = append(list, m[1])
 	}
-	if o := c.end.outcome; code == exit.Done && o != nil && o.Changed && (o.VM != "" || o.Detached) {
+	if o := c.end.outcome; code == exit.Done && o != nil && o.Changed && (o.VM != "" || o.Detached || o.Instances != nil && len(o.Instances.At) > 0) {
 		next := "bootstrap status MANIFEST"
 		if o.Down {
 			next = "bootstrap start MANIFEST"

@@ -272,7 +272,9 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err := p.Refused(s.skip); err != nil {
 		return err
 	}
+	began := time.Now()
 	if p.Nothing() {
+		s.ended(p, began)
 		if err := forgetRun(opts, s.dir); err != nil || s.only != "" || s.failed || s.skip {
 			return err
 		}
@@ -285,6 +287,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 		if err := s.agreed(ctx, p, p.Count(deployment.Delete) > 0); err != nil {
 			return err
 		}
+		began = time.Now()
 	}
 	if err := s.beginRecreate(ctx, &opts, draft.Record); err != nil {
 		return err
@@ -295,6 +298,7 @@ func (s *several) deployPlanned(ctx context.Context, opts deployer.Options) erro
 	if err := s.run(ctx, opts, draft, p); err != nil {
 		return err
 	}
+	s.ended(p, began)
 	return s.keep(ctx, opts, draft, p)
 }
 
@@ -334,6 +338,11 @@ func (s *several) run(ctx context.Context, opts deployer.Options, draft *deploym
 		s.c.Changes.Several(opts.Home, s.dir, "compile", c.Packages...)
 	}
 	return err
+}
+
+// ended makes the end of the command report what a run has done.
+func (s *several) ended(p *deployment.Plan, began time.Time) {
+	s.c.SeveralEnded(&report.Outcome{Changed: !p.Nothing(), Seconds: time.Since(began).Seconds(), Instances: p.Result()})
 }
 
 // agreed asks a person before instances change. data is true if disks are deleted.
@@ -421,12 +430,16 @@ func (s *several) delete() error {
 		if err := s.agreed(ctx, p, true); err != nil {
 			return err
 		}
+		began := time.Now()
 		err = s.run(ctx, opts, &deployment.Draft{Record: old}, p)
 		if err == nil && s.only == "" && opts.OrphanedDisks {
 			err = instances.DeleteKept(ctx, opts, old)
 		}
 		if err == nil && len(old.Instances) == 0 {
 			err = errors.Join(deployer.UnshareLinks(ctx, opts.Config, opts.Team, s.dir), deployer.ForgetInputs(ctx, opts, s.dir))
+		}
+		if err == nil {
+			s.ended(p, began)
 		}
 		return err
 	})

@@ -79,6 +79,23 @@ type Outcome struct {
 	Down bool `json:"down,omitempty"`
 	// Detached: bootstrap stop --hard has deleted the VM, and bootstrap start creates it again.
 	Detached bool `json:"-"`
+	// Instances is the result of a run about several instances; nil: it was about one.
+	Instances *Instances `json:"instances,omitempty"`
+}
+
+// Instances is the result of a run about several instances.
+type Instances struct {
+	Created   int  `json:"created"`
+	Changed   int  `json:"changed"`
+	Deleted   int  `json:"deleted"`
+	Unchanged int  `json:"unchanged"` // also those that were left out
+	At        []At `json:"at,omitempty"`
+}
+
+// At is the address of an instance.
+type At struct {
+	Instance string `json:"instance"` // GROUP/INDEX
+	Address  string `json:"address"`
 }
 
 // Holder is the deployment that has an address which was refused to another deployment.
