@@ -742,6 +742,7 @@ var larger = map[string]string{
 	"manifest.reader":           "one method for each section of the manifest",
 	"manifest/document":         "the YAML engine: positions, operations, interpolation",
 	"state/team.Copy":           "one method for each document of a part and for each way between the store and this machine",
+	"cmd/cli.Console":           "what every command asks of its line, its output and its end",
 	"state.State":               "one method for each change and question of the recorded document",
 }
 

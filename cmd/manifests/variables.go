@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,10 @@ import (
 	"bootstrap/deployer/report"
 	"bootstrap/deployment/record"
 	"bootstrap/internal/owner"
+	"bootstrap/internal/wait"
 	"bootstrap/manifest"
 	"bootstrap/manifest/document"
+	"bootstrap/state/file"
 	"bootstrap/state/team"
 )
 
@@ -50,7 +53,7 @@ instance has a row for each instance of the deployment.`,
 			c.Start()
 			defer sourced(c, &inputs)()
 			of.Manifest = args[0]
-			selected, err := instancesOf(cmd.Context(), c, &inputs, of)
+			selected, err := instancesOf(cmd.Context(), c, &inputs, &of)
 			if err != nil {
 				return err
 			}
@@ -80,6 +83,7 @@ func newVariablesRotate(c *cli.Console) *cobra.Command {
 	var inputs document.Options
 	var what document.Rotation
 	var of instance.Options
+	var lockWait time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate MANIFEST {NAME... | --expiring-within TIME}",
 		Short: "Give stored variables new values",
@@ -104,7 +108,10 @@ values of all instances are rotated, or of those that --instance selects.`,
 			c.NameTarget(&deployer.Options{Options: instance.Options{Manifest: args[0], StateFile: of.StateFile, Inputs: inputs}})
 			defer sourced(c, &inputs)()
 			of.Manifest = args[0]
-			selected, err := instancesOf(cmd.Context(), c, &inputs, of)
+			selected, err := instancesOf(cmd.Context(), c, &inputs, &of)
+			if err == nil && !what.DryRun {
+				err = unused(cmd.Context(), of, lockWait)
+			}
 			if err != nil {
 				return err
 			}
@@ -125,9 +132,31 @@ values of all instances are rotated, or of those that --instance selects.`,
 	c.VarFlags(f, &inputs)
 	varsFlag(f, &of.StateFile)
 	cli.InstanceFlag(f, &of)
+	cli.LockFlag(f, &lockWait)
 	cli.TimeVar(f, &what.ExpiringWithin, "expiring-within", 0, "rotate the certificates that expire within this time, such as 30d")
 	f.BoolVar(&what.DryRun, "dry-run", false, "only show what would be rotated")
 	return cmd
+}
+
+// unused waits until no run changes the deployment: one that adds or deletes instances would
+// use values that its plan did not have. The error names the run after the limit.
+func unused(ctx context.Context, of instance.Options, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var by error
+	err := wait.Poll(limited, time.Second, func() (bool, error) {
+		by = of.InUse(ctx)
+		_, here := errors.AsType[*file.LockedError](by)
+		_, elsewhere := errors.AsType[*team.HeldError](by)
+		if here || elsewhere {
+			return false, nil
+		}
+		return true, by
+	})
+	if ctx.Err() != nil {
+		return &report.InterruptedError{Look: true}
+	}
+	return cmp.Or(by, err)
 }
 
 // RotatedLine is a variable with a new value, as --json prints it.
@@ -205,12 +234,12 @@ func nameOf(name, instance string) string {
 // instancesOf gives the inputs the instances of the deployment, if its record has some,
 // and the vars store of a team, unless they name one. It returns which instances are
 // selected; nil: all are.
-func instancesOf(ctx context.Context, c *cli.Console, inputs *document.Options, of instance.Options) (selected func(document.Instance) bool, err error) {
+func instancesOf(ctx context.Context, c *cli.Console, inputs *document.Options, of *instance.Options) (selected func(document.Instance) bool, err error) {
 	switch {
 	case !team.IsAddress(of.StateFile):
 	case inputs.VarsStore == "" || of.Instance != "" || manifest.LooksSeveral(ctx, of.Manifest, *inputs):
 		of.Inputs = *inputs
-		if _, err := c.OpenTeam(ctx, instance.Config{}, of.StateFile, &of); err != nil {
+		if _, err := c.OpenTeam(ctx, instance.Config{}, of.StateFile, of); err != nil {
 			return nil, err
 		}
 		*inputs = of.Inputs

@@ -21,6 +21,7 @@ import (
 	"bootstrap/network"
 	"bootstrap/state"
 	"bootstrap/state/file"
+	"bootstrap/state/team"
 )
 
 // Member is one instance of a deployment with several, and the record that has it.
@@ -193,6 +194,29 @@ func (o *Options) superseded(ctx context.Context) error {
 		return held
 	}
 	return err
+}
+
+// InUse returns an error if another run changes the deployment at the moment: a
+// *file.LockedError or a *team.HeldError.
+func (o *Options) InUse(ctx context.Context) error {
+	path, err := file.Path(o.Manifest, o.StateFile)
+	if err != nil {
+		return err
+	}
+	if by, err := file.LockedBy(path); err != nil || by != nil {
+		return cmp.Or(err, error(by))
+	}
+	if dir := o.RecordFolder(); record.Exists(dir) {
+		if by, err := file.DeploymentLockedBy(record.LockPath(dir)); err != nil || by != nil {
+			return cmp.Or(err, error(by))
+		}
+	}
+	for _, part := range []*team.Copy{o.Team, o.Team.Record()} {
+		if by, err := part.HeldByOther(ctx); err != nil || by != nil {
+			return cmp.Or(err, error(by))
+		}
+	}
+	return nil
 }
 
 // LoadRecord reads the record in a folder. If the folder is this machine's copy of the
