@@ -97,6 +97,7 @@ func (r *runner) release(row *Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, row.Name)
+	delete(r.seen, row.Name)
 	close(r.someEnded)
 	r.someEnded = make(chan struct{})
 }

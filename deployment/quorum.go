@@ -51,14 +51,13 @@ func (r *runner) guard(ctx context.Context, row *Row) error {
 		defer r.mu.Unlock()
 		return !r.ran[other.Name]
 	})
-	asked := time.Now()
-	states, problems, err := r.statuses(ctx, others)
+	list, err := r.lookAt(ctx, others)
 	if err != nil {
 		return err
 	}
-	for i, other := range others {
-		if states[i] != rollout.Runs && !r.isChanging(other, asked) {
-			r.fail("%s is %s (%s), so %s was not stopped", other.Name, states[i], problems[i], row.Name)
+	for i, s := range list {
+		if s.state != rollout.Runs && !r.isChanging(others[i], s.at) {
+			r.fail("%s is %s (%s), so %s was not stopped", others[i].Name, s.state, s.problem, row.Name)
 			return errStopped
 		}
 	}
@@ -89,20 +88,20 @@ func (r *runner) claim(ctx context.Context, row *Row) error {
 			return errStopped
 		}
 		others, changing, size := r.others(row)
-		states, problems, err := r.statuses(ctx, others)
+		list, err := r.lookAt(ctx, others)
 		if err != nil {
 			return err
 		}
 		run := 0
 		var down []string
-		for i, state := range states {
+		for i, s := range list {
 			switch {
-			case state == rollout.Runs:
+			case s.state == rollout.Runs:
 				run++
-			case problems[i] != "":
-				down = append(down, fmt.Sprintf("%s is %s (%s)", others[i].Name, state, problems[i]))
+			case s.problem != "":
+				down = append(down, fmt.Sprintf("%s is %s (%s)", others[i].Name, s.state, s.problem))
 			default:
-				down = append(down, fmt.Sprintf("%s is %s", others[i].Name, state))
+				down = append(down, fmt.Sprintf("%s is %s", others[i].Name, s.state))
 			}
 		}
 		least, err := order.Healthy(text, size)
@@ -154,13 +153,4 @@ func (r *runner) others(row *Row) (others []*Row, changing, size int) {
 		}
 	}
 	return others, changing, size
-}
-
-// statuses looks at several instances.
-func (r *runner) statuses(ctx context.Context, rows []*Row) (states []rollout.Condition, problems []string, err error) {
-	states, problems = make([]rollout.Condition, len(rows)), make([]string, len(rows))
-	err = sideBySide(ctx, len(rows), func(i int) {
-		states[i], problems[i] = r.status(ctx, r.all, rows[i].in)
-	})
-	return states, problems, err
 }

@@ -18,6 +18,8 @@ import (
 	"bootstrap/internal/guard"
 	"bootstrap/manifest"
 	"bootstrap/state/file"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // Event is a change of the status of an instance during a run.
@@ -77,7 +79,10 @@ type runner struct {
 
 	claims map[string]*sync.Mutex // by group: held while an instance is chosen to be stopped
 
+	looks singleflight.Group // the looks at instances that are in progress, by name
+
 	mu    sync.Mutex
+	seen  map[string]seen // the last looks, by name, at instances that have not changed since
 	begun map[string]time.Time
 	ran   map[string]bool // instances that were running when the run began
 	busy  map[string]bool // instances that change
@@ -97,7 +102,7 @@ func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
 		naming:  naming{silent: map[string]string{}},
 		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{},
-		begun: map[string]time.Time{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
+		begun: map[string]time.Time{}, seen: map[string]seen{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
 		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{}, canaries: p.canaries(), failed: map[string]bool{},
 	}
 	for i := range p.Rows {

@@ -254,7 +254,7 @@ func (s *site) killedRun(t *testing.T, when func() bool) {
 // running is started again, and waits for the process of its first start.
 func TestContinue(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "abc", "max_in_flight: 1", map[string]string{"deploy b": "until [ -f go ]; do sleep 0.05; done; echo x >>ended"})
+	s := newSite(t, "abc", "max_in_flight: 1", map[string]string{"deploy b": "until [ -f go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done; echo x >>ended"})
 	s.killedRun(t, func() bool { return s.calls("deploy") == "a b" })
 	first := s.record(t)
 	if verdicts(first) != "a done, b running, c waiting" || first.Ended != nil {
@@ -286,7 +286,7 @@ func TestContinueAfterEnd(t *testing.T) {
 		`echo '` + nothingPlan + `'; echo '{"kind":"result","exit_code":0}'; exit 0`:   "a",
 		`echo '{"kind":"result","exit_code":1,"error":"its agent is silent"}'; exit 1`: "a a",
 	} {
-		s := newSite(t, "a", "", map[string]string{"deploy a": "until [ -f go ]; do sleep 0.05; done"})
+		s := newSite(t, "a", "", map[string]string{"deploy a": "until [ -f go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done"})
 		s.killedRun(t, func() bool { return s.calls("deploy") == "a" })
 		s.write(t, "go", "")
 		s.does(t, "plan a", plan)
@@ -301,7 +301,7 @@ func TestContinueAfterEnd(t *testing.T) {
 // canary does not count.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "abc", "", map[string]string{"deploy b": "until [ -f go ]; do sleep 0.05; done"})
+	s := newSite(t, "abc", "", map[string]string{"deploy b": "until [ -f go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done"})
 	s.killedRun(t, func() bool { return s.calls("deploy") == "a b" })
 	first := s.record(t)
 	s.write(t, "go", "")
@@ -404,7 +404,7 @@ func TestCurrent(t *testing.T) {
 // A recreate that is continued does not replace the VM that its first start created.
 func TestContinueRecreate(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "a", "strategy: recreate", map[string]string{"recreate a": "until [ -f go ]; do sleep 0.05; done"})
+	s := newSite(t, "a", "strategy: recreate", map[string]string{"recreate a": "until [ -f go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done"})
 	s.deployedAs(t, "a", nil)
 	s.killedRun(t, func() bool { return s.calls("recreate") == "a" })
 	s.write(t, "go", "")

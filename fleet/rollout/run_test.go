@@ -262,7 +262,7 @@ func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, twice := range []bool{false, true} {
 		s := newSite(t, "abc", "", map[string]string{
-			"deploy a": `trap 'end 130 "it was interrupted"' TERM; until [ -f go ]; do sleep 0.05; done`,
+			"deploy a": `trap 'end 130 "it was interrupted"' TERM; until [ -f go ] || [ ! -d "$PWD" ]; do sleep 0.05; done`,
 		})
 		opts := s.options(t)
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -303,7 +303,7 @@ func TestInterrupt(t *testing.T) {
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "abc", "", map[string]string{
-		"deploy a": `write '` + changesPlan + `' '{"kind":"step","name":"create VM"}'; until [ -f go ]; do sleep 0.05; done; end 0`,
+		"deploy a": `write '` + changesPlan + `' '{"kind":"step","name":"create VM"}'; until [ -f go ] || [ ! -d "$PWD" ]; do sleep 0.05; done; end 0`,
 		"deploy b": `trap 'end 130 "it was interrupted"' TERM; while :; do sleep 0.05; done`,
 	})
 	opts := s.options(t)
