@@ -62,6 +62,7 @@ type Row struct {
 	Addresses map[string]string `json:"addresses,omitempty"` // by network
 	Action    Action            `json:"action"`
 	Changes   []plan.Line       `json:"changes,omitempty"`
+	Diff      []string          `json:"diff,omitempty"` // of the manifest and the last applied one
 	Down      []string          `json:"down,omitempty"` // steps during which the instance does not serve
 	// Downtime is how many seconds they are expected to take, as in so many earlier runs;
 	// 0: it is not known.
@@ -317,7 +318,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 				row.Action = Create
 			}
 			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
-			row.Warnings = view.Warnings
+			row.Warnings, row.Diff = view.Warnings, view.Diff
 		default:
 			row.settle(made[i].file.Plan)
 		}

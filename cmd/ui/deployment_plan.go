@@ -30,6 +30,7 @@ func PlanOfDeployment(p *deployment.Plan) page.Plan {
 	}
 	words.Notes = append(append(words.Notes, goneDisks(p)...), planWarnings(p)...)
 	if !p.Nothing() {
+		words.Manifest = planDiff(p)
 		words.Why, words.Order, words.Service = planReasons(p, sets), instanceOrder(p), serviceLines(p)
 	}
 	return words
@@ -115,7 +116,7 @@ type planPart struct {
 
 // partsOf returns the lists of a plan that are not empty.
 func partsOf(p page.Plan) []planPart {
-	return slices.DeleteFunc([]planPart{{"Why", false, p.Why}, {"Order", true, p.Order}, {"Service", false, p.Service}},
+	return slices.DeleteFunc([]planPart{{"Why", false, p.Why}, {"Manifest", false, p.Manifest}, {"Order", true, p.Order}, {"Service", false, p.Service}},
 		func(part planPart) bool { return len(part.lines) == 0 })
 }
 
@@ -218,6 +219,32 @@ func planReasons(p *deployment.Plan, sets []deployment.Set) []string {
 	}
 	for _, s := range p.Shared {
 		lines = append(lines, fmt.Sprintf("once for %s: %s", shortList(s.Instances), changeLine(s.Line)))
+	}
+	return lines
+}
+
+// planDiff returns the differences of the manifest and the last applied one, each with the
+// instances that have it, unless these are all that change.
+func planDiff(p *deployment.Plan) []string {
+	var texts []string
+	about, changed := map[string][]string{}, 0
+	for _, row := range p.Rows {
+		if len(row.Diff) > 0 {
+			changed++
+		}
+		for _, text := range row.Diff {
+			if about[text] == nil {
+				texts = append(texts, text)
+			}
+			about[text] = append(about[text], row.Name)
+		}
+	}
+	var lines []string
+	for _, text := range texts {
+		if len(about[text]) < changed {
+			text = shortList(about[text]) + ": " + text
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }

@@ -24,7 +24,8 @@ type Plan struct {
 	Columns                      []string
 	Rows                         []Row
 	Notes                        []string // below the table
-	Why, Order, Service          []string
+	Why, Manifest                []string // reasons, and differences of the manifest
+	Order, Service               []string
 }
 
 // Row is instances for which the plan does the same: a cell for each column.
