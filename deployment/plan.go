@@ -63,6 +63,10 @@ type Row struct {
 	Action    Action            `json:"action"`
 	Changes   []plan.Line       `json:"changes,omitempty"`
 	Diff      []string          `json:"diff,omitempty"` // of the manifest and the last applied one
+	// Templates are the rendered files that differ from those of the running jobs, as in
+	// plan.View.
+	Templates     []plan.File `json:"templates,omitzero"`
+	TemplatesNote string      `json:"templates_note,omitempty"`
 	Down      []string          `json:"down,omitempty"` // steps during which the instance does not serve
 	// Downtime is how many seconds they are expected to take, as in so many earlier runs;
 	// 0: it is not known.
@@ -319,6 +323,7 @@ func (p *Plan) planEach(ctx context.Context, o Options, draft *Draft) error {
 			}
 			row.Changes, row.Down, row.Downtime, row.OfRuns = changesOf(view), view.Down, view.Downtime, view.OfRuns
 			row.Warnings, row.Diff = view.Warnings, view.Diff
+			row.Templates, row.TemplatesNote = view.Templates, view.TemplatesNote
 		default:
 			row.settle(made[i].file.Plan)
 		}

@@ -134,7 +134,7 @@ func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.R
 
 // refused returns an error if a flag is only for one instance.
 func (s *several) refused() error {
-	for _, name := range []string{"templates", "adopt-from", "adopt-vm"} {
+	for _, name := range []string{"adopt-from", "adopt-vm"} {
 		if s.cmd.Flags().Changed(name) {
 			return cli.WrongUsage(s.cmd, fmt.Errorf("--%s is for one instance: name it with --instance GROUP/INDEX", name))
 		}

@@ -61,6 +61,9 @@ func DeploymentPlan(out *Writer, p *deployment.Plan) {
 			Say(out, "  "+line)
 		}
 	}
+	for _, t := range templatesOf(p) {
+		writeTemplates(out, t.title, t.view)
+	}
 }
 
 // DeploymentMarkdown prints the plan of a deployment with several instances in GitHub's
@@ -95,6 +98,9 @@ func DeploymentMarkdown(out *Writer, p *deployment.Plan) {
 			}
 			fmt.Fprintf(out, "%s %s\n", mark, m.text(line))
 		}
+	}
+	for _, t := range templatesOf(p) {
+		m.templates(t.title, t.view)
 	}
 }
 
@@ -247,6 +253,34 @@ func planDiff(p *deployment.Plan) []string {
 		lines = append(lines, text)
 	}
 	return lines
+}
+
+// templates are the rendered files that differ in the same way on some instances.
+type templates struct {
+	title string
+	view  plan.View
+}
+
+// templatesOf returns the rendered files that a plan has compared.
+func templatesOf(p *deployment.Plan) []templates {
+	var list []templates
+	var names [][]string
+	for _, row := range p.Rows {
+		if row.Templates == nil && row.TemplatesNote == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(t templates) bool {
+			return slices.Equal(t.view.Templates, row.Templates) && t.view.TemplatesNote == row.TemplatesNote
+		})
+		if i < 0 {
+			i = len(list)
+			list = append(list, templates{view: plan.View{Templates: row.Templates, TemplatesNote: row.TemplatesNote}})
+			names = append(names, nil)
+		}
+		names[i] = append(names[i], row.Name)
+		list[i].title = "Templates of " + shortList(names[i])
+	}
+	return list
 }
 
 // planWarnings returns the warnings about instances, each with those that it is about.

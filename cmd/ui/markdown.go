@@ -27,16 +27,7 @@ func Markdown(out *Writer, deployment string, p plan.View) {
 		fmt.Fprint(out, "\n### Manifest\n\n")
 		m.diff(strings.Join(lines, "\n"))
 	}
-	if p.Templates != nil || p.TemplatesNote != "" {
-		fmt.Fprint(out, "\n### Templates\n\n"+m.text(strings.TrimSuffix(templatesNote(p, ""), "\n"))+"\n")
-	}
-	for _, f := range p.Templates {
-		fmt.Fprintf(out, "\n%s\n", m.text(fileLine(f)))
-		if f.Diff != "" {
-			fmt.Fprintln(out)
-			m.diff(f.Diff)
-		}
-	}
+	m.templates("Templates", p)
 	switch {
 	case p.Nothing():
 	case len(p.Outage()) > 0:
@@ -54,6 +45,20 @@ func Markdown(out *Writer, deployment string, p plan.View) {
 
 // markdown writes the parts of a page.
 type markdown struct{ out *Writer }
+
+// templates writes how rendered files differ from those of the running jobs.
+func (m markdown) templates(title string, p plan.View) {
+	if p.Templates != nil || p.TemplatesNote != "" {
+		fmt.Fprint(m.out, "\n### "+m.text(title)+"\n\n"+m.text(strings.TrimSuffix(templatesNote(p, ""), "\n"))+"\n")
+	}
+	for _, f := range p.Templates {
+		fmt.Fprintf(m.out, "\n%s\n", m.text(fileLine(f)))
+		if f.Diff != "" {
+			fmt.Fprintln(m.out)
+			m.diff(f.Diff)
+		}
+	}
+}
 
 // changes writes the table of changes, without what is kept unchanged.
 func (m markdown) changes(list []plan.Line) {

@@ -28,7 +28,7 @@ func writePlan(out *Writer, p plan.View, printed func(string) bool) {
 		fmt.Fprintln(out, out.sentences(out.clean(line, maxMessage), 19))
 	}
 	writeDiff(out, p.Diff)
-	writeTemplates(out, p)
+	writeTemplates(out, "Templates", p)
 	switch {
 	case p.Nothing():
 	case len(p.Outage()) > 0:
@@ -72,12 +72,12 @@ func downtime(p plan.View) string {
 
 // writeTemplates prints the differences between rendered files and those of the running
 // jobs.
-func writeTemplates(out *Writer, p plan.View) {
+func writeTemplates(out *Writer, title string, p plan.View) {
 	if p.Templates == nil && p.TemplatesNote == "" {
 		return
 	}
 	fmt.Fprintln(out)
-	out.paint(bold, "Templates")
+	out.paint(bold, title)
 	fmt.Fprintln(out)
 	fmt.Fprint(out, templatesNote(p, "  "))
 	for _, f := range p.Templates {
