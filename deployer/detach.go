@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"bootstrap/deployer/plan"
+	deployed "bootstrap/deployment/record"
 	"bootstrap/manifest/document"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -38,6 +39,17 @@ func attach(ctx context.Context, opts Options) error {
 	}
 	opts.Attach, opts.Existing, opts.Inputs.Lenient, opts.AgentTimeout = true, true, false, opts.CreateTimeout
 	return Deploy(ctx, opts)
+}
+
+// ReadDetached calls do with options for Start that have the manifest of all instances, which
+// is read once: those whose VMs Detach has deleted are deployed from it.
+func ReadDetached(ctx context.Context, opts Options, all *deployed.Record, do func(Options) error) error {
+	read := opts
+	read.Inputs.Generate, read.Inputs.Lenient = document.Write, false
+	return ReadSeveral(ctx, read, all, func(of Several) error {
+		opts.Deployment = of.Deployment
+		return do(opts)
+	})
 }
 
 // detach runs the steps that delete the VM.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,9 +133,6 @@ func (s *Command) Await(ctx context.Context, opts deployer.Options, r *record.Re
 // Lifecycle stops, starts or restarts the jobs of the selected instances that have a VM. do
 // does that for one.
 func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.Options, does deployment.Lifecycle, do func(context.Context, deployer.Options) error) error {
-	if err := RefusePipes(string(does)+" several instances", opts); err != nil {
-		return err
-	}
 	return c.Deployment(cmd.Context(), opts, func(ctx context.Context, opts deployer.Options) error {
 		all := &Command{Console: c, Cobra: cmd, Dir: s.Record.Dir()}
 		unlock, err := all.Lock(ctx, opts)
@@ -160,12 +158,29 @@ func (s *Selection) Lifecycle(c *cli.Console, cmd *cobra.Command, opts deployer.
 			}
 			list = append(list, in)
 		}
-		o := all.Options(opts)
-		if err := o.CheckInputs(ctx, s.Record, list); err != nil {
+		run := func(opts deployer.Options) error {
+			o := all.Options(opts)
+			if err := o.CheckInputs(ctx, s.Record, list); err != nil {
+				return err
+			}
+			_ = os.RemoveAll(o.Logs) // from an earlier run
+			return deployment.RunLifecycle(ctx, o, does, do, s.Record, s.Names, list)
+		}
+		if does == deployment.Start && opts.Manifest != "" && s.detached(opts, list) {
+			return deployer.ReadDetached(ctx, opts, s.Record, run)
+		}
+		if err := RefusePipes(string(does)+" several instances", opts); err != nil {
 			return err
 		}
-		_ = os.RemoveAll(o.Logs) // from an earlier run
-		return deployment.RunLifecycle(ctx, o, does, do, s.Record, s.Names, list)
+		return run(opts)
+	})
+}
+
+// detached reports whether bootstrap stop --hard has deleted the VM of an instance.
+func (s *Selection) detached(opts deployer.Options, list []*record.Instance) bool {
+	return slices.ContainsFunc(list, func(in *record.Instance) bool {
+		st, found, err := s.Record.ReadState(in, opts.Home)
+		return err == nil && found && st.Detached() // An error is reported by the command about the instance.
 	})
 }
 
