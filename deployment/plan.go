@@ -67,7 +67,7 @@ type Row struct {
 	// plan.View.
 	Templates     []plan.File `json:"templates,omitzero"`
 	TemplatesNote string      `json:"templates_note,omitempty"`
-	Down      []string          `json:"down,omitempty"` // steps during which the instance does not serve
+	Down          []string    `json:"down,omitempty"` // steps during which the instance does not serve
 	// Downtime is how many seconds they are expected to take, as in so many earlier runs;
 	// 0: it is not known.
 	Downtime float64  `json:"downtime_seconds,omitempty"`
