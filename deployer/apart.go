@@ -176,8 +176,8 @@ func (r *run) planWorkers(ctx context.Context, machine string, deliver func(cont
 	r.workers = nil
 	how := r.compilation()
 	source, local := warden(r.asked.Compile, r.artifacts.Stemcell.OS)
-	if r.packages.missing() == 0 || !how.Asked && !local || r.onVM || r.t.From.RecordDir != "" {
-		return "", nil // A deploy of several instances compiles the packages before it starts this process.
+	if r.packages.missing() == 0 || !how.Asked && !local || r.onVM || r.t.From.OfAll {
+		return "", nil // A deploy of several instances has compiled the packages.
 	}
 	if local {
 		return "", r.planLocally(ctx, source, deliver)
@@ -263,7 +263,7 @@ func idOf(key artifact.CompiledKey, p *artifact.Package) string {
 // deleteWorkers deletes the compilation VMs of the deployment when a run was
 // killed.
 func (r *run) deleteWorkers(ctx context.Context) error {
-	if r.t.From.RecordDir != "" { // The run that has started this process has already deleted them.
+	if r.t.From.OfAll { // The run of all instances has deleted them.
 		return nil
 	}
 	return r.deleteStates(ctx, "deleting VMs of a killed run")

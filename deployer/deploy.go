@@ -145,7 +145,7 @@ func (r *run) deleteRecorded(ctx context.Context) error {
 	err := r.runList(ctx, deleting, func(d plan.Decision) []plan.Step {
 		return plan.DeleteSteps(d, r.asked.KeepDisk, ledger, r.t.EndsDeployment(), orphans)
 	})
-	if of := r.t.From.Of; err == nil && of != nil && r.t.From.Team == nil && r.t.From.RecordDir == "" {
+	if of := r.t.From.Of; err == nil && of != nil && r.t.From.Team == nil && !r.t.From.OfAll {
 		if found, _ := file.Exists(r.t.StatePath); !found { // otherwise it has kept disks
 			return deployed.ForgetState(ctx, of.Record.Dir(), of.Instance.ID, r.t.Env.Holder)
 		}

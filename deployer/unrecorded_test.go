@@ -64,7 +64,7 @@ func TestRefuseUnrecorded(t *testing.T) {
 				r.t.Env.AgentTimeout = 0
 			}
 			if c.child {
-				r.t.From.RecordDir = r.t.Dir
+				r.t.From.OfAll = true
 			}
 			r.reads(emptyManifest())
 			user := "mbus:password@"

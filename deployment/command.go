@@ -55,7 +55,7 @@ func (r *runner) begins(ctx context.Context, row *Row, begins Event) (one deploy
 		in = row.in
 	}
 	one, err = r.about(all, in)
-	one.RecordDir, one.LockWait, one.SkipPostDeploy = r.dir, longestWait, false
+	one.OfAll, one.LockWait, one.SkipPostDeploy = true, longestWait, false
 	return one, err
 }
 

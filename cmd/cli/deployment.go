@@ -144,11 +144,10 @@ func (c *Console) LookAtStates(t *team.Copy, dir, manifest string) error {
 }
 
 // checkStates refuses states that are not those of the instances that the options select,
-// before anything is changed. A command about one instance, which a run has started, checks
-// only the state that it opens.
+// before anything is changed.
 func checkStates(opts deployer.Options, home string) error {
 	dir := opts.RecordFolder()
-	if opts.RecordDir != "" || !record.Exists(dir) {
+	if !record.Exists(dir) {
 		return nil
 	}
 	all, list, err := opts.Selected()
@@ -166,7 +165,7 @@ func SelectInstance(cmd *cobra.Command, from *instance.Options) error {
 	switch {
 	case from.Instance == "":
 		return nil
-	case from.Manifest == "-" || from.Manifest == "" && from.RecordDir == "" && from.StateFile == "":
+	case from.Manifest == "-" || from.Manifest == "" && from.StateFile == "":
 		return WrongUsage(cmd, errors.New("--instance needs the manifest of the deployment, beside which its instances are recorded: name it"))
 	}
 	return from.SelectInstance()

@@ -21,9 +21,7 @@ import (
 func SendingNames(c *cli.Console, cmd *cobra.Command, run func(context.Context, deployer.Options) error) func(context.Context, deployer.Options) error {
 	return func(ctx context.Context, opts deployer.Options) error {
 		err := run(ctx, opts)
-		// A run about several instances sends them itself; RecordDir says that it has started
-		// this process.
-		if err != nil || opts.Of == nil || opts.RecordDir != "" || opts.Of.Record.Names == nil {
+		if err != nil || opts.Of == nil || opts.Of.Record.Names == nil {
 			return err
 		}
 		s := &Command{Console: c, Cobra: cmd, Dir: opts.Of.Record.Dir()}

@@ -31,7 +31,7 @@ creates a VM with them, as the manifest says then. Deploys create none before.`,
 		if !hard {
 			return deployer.Stop(ctx, opts)
 		}
-		if opts.RecordDir == "" { // Of several instances, none is asked about.
+		if !opts.OfAll { // Of several instances, none is asked about.
 			opts.Confirm = c.Confirm(ask)
 		}
 		return deployer.Detach(ctx, opts)

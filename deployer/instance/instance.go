@@ -34,9 +34,11 @@ type Options struct {
 	// Store is the address of Team, which may contain a password.
 	Store string
 	// Instance is GROUP/INDEX or GROUP/ID of a deployment that has several instances;
-	// empty: the manifest describes one. RecordDir is the folder of its record; empty:
-	// the one beside the manifest.
-	Instance, RecordDir string
+	// empty: the manifest describes one.
+	Instance string
+	// OfAll is true if the run is a part of a run of all instances, which has locked the
+	// deployment, and has looked for what killed runs have left.
+	OfAll bool
 	// Of is set by SelectInstance; nil: the manifest describes one instance.
 	Of *Member
 	// Deployment is the manifest with several instances, if it was read already; nil: it

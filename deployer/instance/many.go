@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,33 +166,10 @@ func Listed(list []string) string {
 
 // RecordFolder returns the folder of the record of the deployment.
 func (o *Options) RecordFolder() string {
-	dir := record.DirOf(o.Manifest, o.StateFile)
-	if o.RecordDir != "" || o.Of != nil {
-		dir = cmp.Or(o.RecordDir, record.Dir(o.Manifest))
+	if o.Of != nil {
+		return o.Of.Record.Dir()
 	}
-	return cmp.Or(o.Team.RecordFolder(), dir)
-}
-
-// superseded returns an error if another run of the deployment has begun since the run
-// that started this process for one instance was killed: the other run decides what
-// happens to the instance. It waits only for processes that have locked their state.
-func (o *Options) superseded(ctx context.Context) error {
-	if o.RecordDir == "" {
-		return nil
-	}
-	mine := []int{os.Getpid(), os.Getppid()}
-	by, err := file.DeploymentLockedBy(record.LockPath(o.RecordDir), mine...)
-	switch {
-	case err == nil && by != nil:
-		return by
-	case err != nil:
-		return err
-	}
-	held, err := o.Team.Record().HeldByOther(ctx, mine...)
-	if err == nil && held != nil { // also by a run on another machine
-		return held
-	}
-	return err
+	return cmp.Or(o.Team.RecordFolder(), record.DirOf(o.Manifest, o.StateFile))
 }
 
 // InUse returns an error if another run changes the deployment at the moment: a

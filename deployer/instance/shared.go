@@ -58,7 +58,7 @@ func refresh(ctx context.Context, t *team.Copy, from *Options) error {
 		func() error { return file.RefreshPart(ctx, t.Record()) },
 		func() error { return vanished(ctx, t, lost) },
 	}
-	if from.RecordDir == "" {
+	if !from.OfAll {
 		steps = append(steps, func() error { return RefreshInstances(ctx, t) })
 	}
 	for _, step := range steps {

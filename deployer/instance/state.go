@@ -22,9 +22,6 @@ func (t *Instance) Lock(ctx context.Context) error {
 		return err
 	}
 	t.AtEnd(t.unlock)
-	if err := t.From.superseded(ctx); err != nil {
-		return err
-	}
 	if err := t.findFolders(ctx); err != nil {
 		return err
 	}

@@ -3,14 +3,12 @@
 package instance
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"bootstrap/deployer/kept"
-	"bootstrap/deployment/record"
 	"bootstrap/manifest"
 	"bootstrap/state"
 	"bootstrap/state/file"
@@ -89,38 +87,6 @@ func TestUnlock(t *testing.T) {
 			w.Close()
 			if Exists(dir) != writes || Exists(w.StatePath) != writes {
 				t.Errorf("folder %v, state %v", Exists(dir), Exists(w.StatePath))
-			}
-		})
-	}
-}
-
-// A process of a killed run does nothing once another run of the deployment has begun.
-func TestSuperseded(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		pid  int
-		runs bool
-	}{"this process": {os.Getpid(), true}, "its parent": {os.Getppid(), true}, "another run": {1, false}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			lock, err := file.LockRecord(t.Context(), nil, record.LockPath(dir), file.Options{Holder: state.Holder{PID: c.pid}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			try := func() error {
-				w := newWorld(t, Options{RecordDir: dir}, nil)
-				w.StatePath = filepath.Join(dir, "state.json")
-				defer w.Close()
-				return w.Lock(t.Context())
-			}
-			_, refused := errors.AsType[*file.LockedError](try())
-			if refused == c.runs {
-				t.Errorf("refused: %v", refused)
-			}
-			lock.Unlock(t.Context(), nil)
-			if err := try(); err != nil {
-				t.Errorf("when no run has the lock: %v", err)
 			}
 		})
 	}

@@ -57,8 +57,8 @@ func (l *Look) RefuseUnrecorded(ctx context.Context, host *Host) error {
 	if !l.lacksVM() {
 		return nil
 	}
-	if l.rec.From.RecordDir != "" {
-		return nil // The run of all instances has asked before it started this process. An address without a VM may take all of the time.
+	if l.rec.From.OfAll {
+		return nil // The run of all instances has asked before. An address without a VM may take all of the time.
 	}
 	if l.rec.From.Of != nil {
 		if err := l.RefuseLost(ctx); err != nil {

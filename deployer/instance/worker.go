@@ -47,7 +47,7 @@ type Workers struct {
 // group is the instance group of a deployment with one instance.
 func (o Options) WorkersOf(count int, group string) (*Workers, error) {
 	w := &Workers{of: o}
-	dir := o.workersFolder()
+	dir := o.RecordFolder()
 	old, err := record.Load(dir)
 	if err != nil {
 		return nil, err
@@ -84,14 +84,6 @@ func WorkersIn(t *team.Copy, count int) []*record.Instance {
 	return list
 }
 
-// workersFolder returns the folder with the states of the VMs.
-func (o *Options) workersFolder() string {
-	if o.Of != nil && o.RecordDir == "" {
-		return o.Of.Record.Dir()
-	}
-	return o.RecordFolder()
-}
-
 // Begin records that the VMs may exist, before there are any.
 func (w *Workers) Begin(ctx context.Context) error { return w.of.Team.SaveWorkers(ctx, len(w.list)) }
 
@@ -101,7 +93,7 @@ func (w *Workers) End(ctx context.Context) error { return w.of.Team.RemoveWorker
 // At returns the options of VM n.
 func (w *Workers) At(n int) (Options, error) {
 	o := w.of
-	o.Instance, o.RecordDir, o.Deployment, o.AdoptFrom, o.OldMBus, o.OldCA = "", "", nil, "", "", ""
+	o.Instance, o.OfAll, o.Deployment, o.AdoptFrom, o.OldMBus, o.OldCA = "", false, nil, "", "", ""
 	o.Accept, o.Replacing = nil, nil
 	err := o.Select(w.all, w.list[n])
 	if err == nil {
@@ -121,7 +113,7 @@ func (o Options) WorkersLeft(ctx context.Context) (count int, err error) {
 		return 0, err
 	}
 	count = min(count, team.MostWorkers)
-	entries, err := os.ReadDir(o.workersFolder())
+	entries, err := os.ReadDir(o.RecordFolder())
 	if err != nil && !os.IsNotExist(err) {
 		return 0, fmt.Errorf("cannot look for compilation VMs: %w", err)
 	}
@@ -163,7 +155,7 @@ func (w *Workers) Forget() { w.of.ForgetWorkers() }
 // ForgetWorkers removes the folder of the states if it has nothing but a lock that a killed
 // run has left.
 func (o Options) ForgetWorkers() {
-	dir := o.workersFolder()
+	dir := o.RecordFolder()
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) == 1 && entries[0].Name() == record.StemcellLock {
 		lock, _ := lockfile.Try(filepath.Join(dir, record.StemcellLock)) // nil: another run uses it
