@@ -151,7 +151,12 @@ func s3Program(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
 		return "", err
 	}
-	new := fmt.Sprintf("%s.%d", program, os.Getpid())
+	dir, err := os.MkdirTemp(filepath.Dir(program), "build-") // Several tests may build it at the same time.
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	new := filepath.Join(dir, "s3server")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", new, ".") // #nosec G204 -- go, for a test
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
