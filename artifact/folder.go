@@ -30,7 +30,7 @@ func (s *Store) knownFolder(ctx context.Context, f File) (knownFolder, error) {
 	if f.Path == "" {
 		return k, nil
 	}
-	if ix := s.seen(f.Path); ix != nil && ix.has(ix.needed(f.Needs)) {
+	if ix := s.reads.get(f.Path); ix != nil && ix.has(ix.needed(f.Needs)) {
 		k.index = ix
 		return k, nil
 	}

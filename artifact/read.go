@@ -34,6 +34,10 @@ func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Relea
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
 	}
+	once := s.once && f.Digest == "" && f.Path != "" && !f.Needs.Try
+	if once {
+		defer s.reads.lock(f.Path)()
+	}
 	if f.Folder {
 		ix, unread, err = s.folderRelease(ctx, f)
 	} else {
@@ -42,8 +46,8 @@ func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Relea
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", f.Source, err)
 	}
-	if s.once && f.Digest == "" && f.Path != "" && !f.Needs.Try {
-		s.see(f.Path, ix)
+	if once && !s.reads.keep(f.Path, ix) {
+		return nil, fmt.Errorf("cannot read %s: %s has changed since this command began to read it: run the same command again", f.Source, f.Path)
 	}
 	if f.Name != "" && ix.Name != f.Name {
 		return nil, fmt.Errorf("cannot read %s: %s is the release %q", f.Source, place(f), ix.Name)
@@ -51,23 +55,6 @@ func (s *Store) Release(ctx context.Context, f File, p archive.Progress) (*Relea
 	release := s.release(ix, f.Needs.Try)
 	release.Unread = unread
 	return release, nil
-}
-
-// see remembers the release that was read from a local file or folder.
-func (s *Store) see(path string, ix *index) {
-	s.releases.Lock()
-	defer s.releases.Unlock()
-	if s.releases.read == nil {
-		s.releases.read = map[string]*index{}
-	}
-	s.releases.read[path] = ix
-}
-
-// seen returns the release that this store has read from a local file or folder; nil: none.
-func (s *Store) seen(path string) *index {
-	s.releases.Lock()
-	defer s.releases.Unlock()
-	return s.releases.read[path]
 }
 
 // place returns the path or URL of a file, without credentials.
@@ -84,7 +71,7 @@ func (s *Store) archiveRelease(ctx context.Context, f File, p archive.Progress) 
 		return nil, err
 	}
 	if f.Digest == "" {
-		if ix := s.seen(f.Path); ix != nil {
+		if ix := s.reads.get(f.Path); ix != nil {
 			return ix, nil
 		}
 	}

@@ -120,13 +120,8 @@ type Store struct {
 		lock *flock.Flock // held from the first use
 	}
 
-	// releases are the releases that were read from local files and folders without a digest,
-	// by path, with Config.Once.
-	once     bool
-	releases struct {
-		sync.Mutex
-		read map[string]*index
-	}
+	once  bool // Config.Once
+	reads localReleases
 }
 
 // Open returns the store in cfg.Dir; folders are created when they are needed.
