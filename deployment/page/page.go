@@ -34,6 +34,14 @@ type Row struct {
 	Cells  []string
 }
 
+// part is a list below the table of a plan.
+type part struct {
+	ID, Title string
+	Lines     []string
+}
+
+func newPart(id, title string, lines []string) part { return part{id, title, lines} }
+
 // Nothing reports whether the plan changes nothing.
 func (p Plan) Nothing() bool { return p.Create+p.Change+p.Delete == 0 && !p.Scripts }
 
@@ -41,6 +49,6 @@ func (p Plan) Nothing() bool { return p.Create+p.Change+p.Delete == 0 && !p.Scri
 // clean replaces secrets in a text.
 func Write(path string, p Plan, clean func(string) string) error {
 	return page.Save(path, func() ([]byte, error) {
-		return webpage.Render(files, template.FuncMap{"show": clean}, p)
+		return webpage.Render(files, template.FuncMap{"show": clean, "part": newPart}, p)
 	})
 }
