@@ -64,7 +64,7 @@ func (r *run) verifies() bool {
 	return len(r.plan.Steps) > 0 && !r.plan.NoWait && !includes(r.plan.Steps, plan.RecordStopped, plan.RecordDetached, plan.Uninstall, plan.UninstallRest)
 }
 
-// Ran is when another process has seen that the jobs of an instance run.
+// Ran is when another run has seen that the jobs of an instance run.
 type Ran struct {
 	Begun time.Time // before it started them
 	At    time.Time

@@ -19,9 +19,9 @@ const mostAwaited = 2 * time.Hour
 // awaitEvery is the pause between two checks.
 const awaitEvery = 200 * time.Millisecond
 
-// Await waits until no other process changes an instance of the record, and copies the states
-// of the instances from their store. If a deploy of all instances is killed, its commands about
-// single instances continue. Await calls notify once for each instance that it waits for.
+// Await waits until no other process changes an instance of the record, as a command with
+// --instance does, and copies the states of the instances from their store. It calls notify
+// once for each instance that it waits for.
 func Await(ctx context.Context, t *team.Copy, r *record.Record, notify func(instance string, by error)) error {
 	if err := awaitHere(ctx, r, notify); err != nil {
 		return err

@@ -106,47 +106,43 @@ func (r *runner) release(row *Row) {
 // instance has failed and the run continues.
 func (r *runner) ended(ctx context.Context, row *Row, err error, well Status) error {
 	defer r.release(row) // after a failure is recorded: whoever waits for the release sees it
+	e, failed := r.judge(ctx, row, err, well)
+	r.report(row, e)
+	return failed
+}
+
+// judge records how a command about an instance ended, and returns the event that reports it.
+func (r *runner) judge(ctx context.Context, row *Row, err error, well Status) (e Event, failed error) {
+	_, interrupted := errors.AsType[*report.InterruptedError](err)
 	r.mu.Lock()
-	took := time.Since(r.begun[row.Name])
-	r.mu.Unlock()
-	e := Event{Status: well, Seconds: took.Seconds(), Log: r.logOf(row)}
-	if err == nil {
-		r.mu.Lock()
+	defer r.mu.Unlock()
+	e = Event{Status: well, Seconds: time.Since(r.begun[row.Name]).Seconds(), Log: r.logOf(row)}
+	switch {
+	case err == nil:
 		r.ran[row.Name] = well == Done && !row.stopped
 		if r.ran[row.Name] {
 			r.started[row.Name] = deployer.Ran{Begun: r.begun[row.Name], At: time.Now()}
 		}
 		r.see(row.in)
-		r.mu.Unlock()
-		r.report(row, e)
-		return nil
-	}
-	failed := errStopped
-	if _, interrupted := errors.AsType[*report.InterruptedError](err); interrupted && ctx.Err() != nil {
+		return e, nil
+	case interrupted && ctx.Err() != nil:
 		e.Status = Interrupted
 		if well != Created { // that one counts as not started
-			r.mu.Lock()
 			r.halted++
-			r.mu.Unlock()
 		}
-	} else {
-		e.Status, e.Error, e.Hint = Failed, err.Error(), r.Advice(err)
-		over := !r.continuesAfter(row, well)
-		r.mu.Lock()
-		r.failure, r.over = append(r.failure, fmt.Sprintf("%s: %v", row.Name, err)), r.over || over
-		if !over {
-			r.failed[row.Name], r.ran[row.Name] = true, false
-			failed = errGivenUp
-		}
-		r.mu.Unlock()
-		if well == Created { // its failure is reported
-			r.mu.Lock()
-			r.left--
-			r.mu.Unlock()
-		}
+		return e, errStopped
 	}
-	r.report(row, e)
-	return failed
+	e.Status, e.Error, e.Hint = Failed, err.Error(), r.Advice(err)
+	r.failure = append(r.failure, fmt.Sprintf("%s: %v", row.Name, err))
+	if well == Created { // its failure is reported
+		r.left--
+	}
+	if r.continuesAfter(row, well) {
+		r.failed[row.Name], r.ran[row.Name] = true, false
+		return e, errGivenUp
+	}
+	r.over = true
+	return e, errStopped
 }
 
 // continuesAfter reports whether the run continues after the failure of an instance.

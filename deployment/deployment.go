@@ -1,7 +1,6 @@
 // Package deployment deploys a manifest with many instances. It decides which instances
 // there are, which addresses they have and in which order they change. It deploys each of
-// them in a process of its own, with the command that a person would use: `bootstrap
-// deploy MANIFEST --instance GROUP/INDEX`.
+// them as package deployer deploys the VM of a manifest with one, from what was read once.
 package deployment
 
 import (

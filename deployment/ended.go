@@ -46,7 +46,8 @@ func (e *EndedError) Error() string {
 	return text + "the same command does what is left"
 }
 
-// list returns the failures as text after a colon; with a line for each, if the run continued after some.
+// list returns the failures as text after a colon; with a line for each, if the run continued
+// after some.
 func (e *EndedError) list(separator string) string {
 	if e.Continued && len(e.Failures) > 1 {
 		return "\n- " + strings.Join(e.Failures, "\n- ")

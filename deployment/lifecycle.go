@@ -27,7 +27,8 @@ const (
 // of the groups, start in their order, in both all instances of a group at the same time; and
 // restart as a deploy changes them, by the rules of the last deploy. selected are the names
 // of the instances; empty: all. If the last command was the same and did not end well, it
-// is continued. do runs the command about one instance. The error is an *EndedError if an instance fails.
+// is continued. do runs the command about one instance. The error is an *EndedError if an
+// instance fails.
 func RunLifecycle(ctx context.Context, o Options, does Lifecycle, do func(context.Context, deployer.Options) error, all *record.Record, selected string, list []*record.Instance) error {
 	if err := os.MkdirAll(o.Logs, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of the logs: %w", err)

@@ -382,8 +382,8 @@ func creates(v *plan.View) bool {
 	return slices.ContainsFunc(v.Changes, func(c plan.Line) bool { return c.Action == plan.Create && c.What == plan.VM })
 }
 
-// settle makes a deploy start the process of an unchanged instance if results of an
-// interrupted run are unknown: the process finds them out.
+// settle makes a deploy work on an unchanged instance if results of an interrupted run are
+// unknown: the command about the instance finds them out.
 func (row *Row) settle(of plan.Plan) {
 	if why, unsettled := of.Unsettled(); unsettled {
 		row.Action, row.Changes = Change, []plan.Line{{What: plan.State, Action: plan.Note, Why: []string{why.String()}}}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bootstrap/cmd/cli"
+	"bootstrap/cmd/instances"
 	"bootstrap/cmd/ui"
 	"bootstrap/cmd/values"
 	"bootstrap/deployer"
@@ -79,7 +80,7 @@ func (s *several) compile() error {
 			return err
 		}
 		defer unlock()
-		defer s.shareRuby(ctx, &opts)()
+		defer instances.ShareRuby(ctx, s.c, &opts)()
 		old, err := deployment.Load(s.dir, opts)
 		var gone []string
 		if err == nil {

@@ -87,13 +87,6 @@ func (s *several) command() *instances.Command {
 	return s.changes
 }
 
-// shareRuby makes this process and those of instances share one embedded Ruby. The caller
-// must call end.
-func (s *several) shareRuby(ctx context.Context, opts *deployer.Options) (end func()) {
-	_, end = instances.ShareRuby(ctx, s.c, opts)
-	return end
-}
-
 // options returns the options of a run.
 func (s *several) options(opts deployer.Options) deployment.Options {
 	o := s.command().Options(opts)
@@ -103,7 +96,7 @@ func (s *several) options(opts deployer.Options) deployment.Options {
 
 // plan plans the deployment, and prints the plan.
 func (s *several) plan(ctx context.Context, opts deployer.Options, old *record.Record) (*deployment.Plan, *deployment.Draft, error) {
-	defer s.shareRuby(ctx, &opts)()
+	defer instances.ShareRuby(ctx, s.c, &opts)()
 	var p *deployment.Plan
 	var draft *deployment.Draft
 	if err := s.saved.CheckInputs(ctx, opts, old); err != nil {
@@ -329,7 +322,7 @@ func (s *several) share(ctx context.Context, opts deployer.Options, all *record.
 
 // run carries out a plan.
 func (s *several) run(ctx context.Context, opts deployer.Options, draft *deployment.Draft, p *deployment.Plan) error {
-	defer s.shareRuby(ctx, &opts)()
+	defer instances.ShareRuby(ctx, s.c, &opts)()
 	o := s.options(opts)
 	_ = os.RemoveAll(o.Logs) // from an earlier run
 	s.c.Changes.Several(opts.Home, s.dir, "")

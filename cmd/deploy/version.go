@@ -75,10 +75,7 @@ const previousRun = "deploy --previous"
 // flags ask for it. A deploy of the previous version that did not end well is continued.
 func (s *several) useEarlier(ctx context.Context, opts *deployer.Options, old *record.Record) error {
 	if !opts.Previous {
-		if err := s.earlier.use(ctx, opts); err != nil {
-			return err
-		}
-		return nil
+		return s.earlier.use(ctx, opts)
 	}
 	opts.Previous = false // The instances are deployed from the inputs, and not from what they had.
 	var err error

@@ -46,8 +46,7 @@ const renderers = 8
 // nothing.
 func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names string, do func(*Selection, *manifest.Deployment, deployer.Options) error) error {
 	opts.Inputs.Generate = document.Plan
-	_, end := ShareRuby(ctx, c, &opts)
-	defer end()
+	defer ShareRuby(ctx, c, &opts)()
 	dir := opts.RecordFolder()
 	old, err := deployment.Load(dir, opts)
 	if err != nil {
@@ -76,13 +75,12 @@ func OnDraft(ctx context.Context, c *cli.Console, opts deployer.Options, names s
 	})
 }
 
-// ShareRuby makes this process and those that it starts share one embedded Ruby. entry is
-// the environment variable by which they find it, as NAME=VALUE; empty: they share none.
-// The caller must call end.
-func ShareRuby(ctx context.Context, c *cli.Console, opts *deployer.Options) (entry string, end func()) {
+// ShareRuby makes the runs with the options share one embedded Ruby. The caller must call end.
+func ShareRuby(ctx context.Context, c *cli.Console, opts *deployer.Options) (end func()) {
 	shared := templates.Share(ctx, templates.Config{Self: opts.Self, Cache: instance.RubyCache(opts.Home), Env: c.Env}, os.TempDir(), "/tmp")
-	if entry = shared.Entry(); entry == "" {
-		return "", shared.Close
+	entry := shared.Entry()
+	if entry == "" {
+		return shared.Close
 	}
 	getenv, path := opts.Getenv, strings.TrimPrefix(entry, templates.SharedVariable+"=")
 	opts.Getenv = func(name string) string {
@@ -91,5 +89,5 @@ func ShareRuby(ctx context.Context, c *cli.Console, opts *deployer.Options) (ent
 		}
 		return getenv(name)
 	}
-	return entry, shared.Close
+	return shared.Close
 }

@@ -21,8 +21,7 @@ import (
 // onGroups runs the errand of instance groups with lifecycle errand: of the group with the
 // name, or of those that have a job with it. Each gets a VM for it. The caller has the lock.
 func (e *errand) onGroups(ctx context.Context, all *instances.Command, opts deployer.Options, none error) error {
-	_, end := instances.ShareRuby(ctx, e.c, &opts)
-	defer end()
+	defer instances.ShareRuby(ctx, e.c, &opts)()
 	opts.Inputs.Generate = document.Write
 	old, err := deployment.Load(all.Dir, opts)
 	if err == nil {

@@ -89,7 +89,8 @@ type Config struct {
 	OpenLog func(path string) (io.WriteCloser, error)
 }
 
-// Env has what the deploys of a process share. The caller must call Close.
+// Env has what a run uses of its surroundings: Ruby, the route, the cache, ledgers and sources
+// of values. The caller must call Close.
 type Env struct {
 	Config
 	Root  *report.Stage   // parent of all stages
