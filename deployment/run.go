@@ -331,12 +331,16 @@ func (r *runner) turn(ctx context.Context, turn order.Turn) error {
 	return nil
 }
 
+// mostAtOnce is how many instances are changed at the same time, whatever max_in_flight says:
+// each needs about eight open files, and a process may have only 1,024.
+const mostAtOnce = 100
+
 // each calls do for the named instances, at most width at the same time. After a failure
 // it starts no other one.
 func (r *runner) each(ctx context.Context, names []string, width int, do func(context.Context, *Row) error) error {
 	errs := make([]error, len(names))
 	var failed atomic.Bool
-	err := guard.Each(ctx, width, len(names), func(i int) {
+	err := guard.Each(ctx, min(width, mostAtOnce), len(names), func(i int) {
 		if failed.Load() {
 			return
 		}
