@@ -16,11 +16,15 @@ import (
 // process. All runs have the same links, except a run that knows an address which the
 // cloud has chosen.
 type Connections struct {
-	mu   sync.Mutex
-	made map[string]made // by the address that only the run knows; empty: there is none
+	mu     sync.Mutex
+	made   map[string]made // by the address that only the run knows; empty: there is none
+	others *others
+}
 
-	reading sync.Mutex       // protects others
-	others  map[string]other // by the name of the deployment
+// others are the entries of other deployments. Each is read once.
+type others struct {
+	mu   sync.Mutex
+	read map[string]other // by the name of the deployment
 }
 
 // other is the entry of another deployment, or why it is unknown.
@@ -37,24 +41,30 @@ type made struct {
 
 // NewConnections returns the connections of a deployment, without any link yet.
 func NewConnections() *Connections {
-	return &Connections{made: map[string]made{}, others: map[string]other{}}
+	return &Connections{made: map[string]made{}, others: &others{read: map[string]other{}}}
+}
+
+// Again returns connections without any link yet that have the same entries of other
+// deployments: after the plan, addresses of this deployment may change, and nothing else.
+func (c *Connections) Again() *Connections {
+	return &Connections{made: map[string]made{}, others: c.others}
 }
 
 // read keeps the entry of another deployment. It calls do for it, only once.
 func (c *Connections) read(deployment string, do func() (*shared.Entry, error)) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	if _, known := c.others[deployment]; !known {
+	c.others.mu.Lock()
+	defer c.others.mu.Unlock()
+	if _, known := c.others.read[deployment]; !known {
 		entry, err := do()
-		c.others[deployment] = other{entry, err}
+		c.others.read[deployment] = other{entry, err}
 	}
 }
 
 // other returns the entry of another deployment that read has kept.
 func (c *Connections) other(deployment string) (*shared.Entry, error) {
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	o, known := c.others[deployment]
+	c.others.mu.Lock()
+	defer c.others.mu.Unlock()
+	o, known := c.others.read[deployment]
 	if !known {
 		return nil, fmt.Errorf("the links of the deployment %q were not read", deployment)
 	}

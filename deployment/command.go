@@ -55,6 +55,9 @@ func (r *runner) begins(ctx context.Context, row *Row, begins Event) (one deploy
 		in = row.in
 	}
 	one, err = r.about(all, in)
+	if r.links != nil {
+		one.Connections = r.links.Again()
+	}
 	one.OfAll, one.LockWait, one.SkipPostDeploy = true, longestWait, false
 	return one, err
 }

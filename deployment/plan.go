@@ -125,6 +125,8 @@ type Plan struct {
 
 	plans map[string]deployer.PlanFile // of instances that are not deleted, by id
 	rules map[string]manifest.Rules    // by group
+	// connections has the links of other deployments that were read; nil: the plan needs none.
+	connections *deployer.Connections
 }
 
 // Compile is a part of a plan: packages that are compiled apart from the instances.
@@ -237,8 +239,8 @@ func MakePlan(ctx context.Context, o Options, d *manifest.Deployment, draft *Dra
 	if len(draft.Lost) > 0 {
 		return nil, lostError(draft.Lost, groupOf(d, draft.Lost[0].Into))
 	}
-	o.Base.Deployment, o.Base.Connections = d, deployer.NewConnections()
-	p := &Plan{Deployment: d.Name, Canaries: o.Base.Canaries, MaxInFlight: o.Base.MaxInFlight}
+	p := &Plan{Deployment: d.Name, Canaries: o.Base.Canaries, MaxInFlight: o.Base.MaxInFlight, connections: deployer.NewConnections()}
+	o.Base.Deployment, o.Base.Connections = d, p.connections
 	chosen, unknown := draft.Record.Select(o.Only)
 	if len(chosen) == 0 && o.Only != "" {
 		return nil, &instance.UnknownInstanceError{Instance: unknown, Known: record.Names(draft.Record.Instances), Dir: draft.Record.Dir()}

@@ -67,6 +67,7 @@ type runner struct {
 	all    *record.Record  // as it was when the run began
 	rows   map[string]*Row // by the name of the instance
 	rules  map[string]manifest.Rules
+	links  *deployer.Connections // of the plan; nil: it needs none
 
 	does Lifecycle // empty: a deploy or delete
 
@@ -101,7 +102,7 @@ type runner struct {
 func newRunner(o Options, all *record.Record, p *Plan, dir string) *runner {
 	r := &runner{
 		naming:  naming{silent: map[string]string{}},
-		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, rows: map[string]*Row{},
+		Options: o, dir: dir, record: all, all: all.Copy(), rules: p.rules, links: p.connections, rows: map[string]*Row{},
 		begun: map[string]time.Time{}, seen: map[string]seen{}, ran: map[string]bool{}, busy: map[string]bool{}, started: map[string]deployer.Ran{},
 		someEnded: make(chan struct{}), claims: map[string]*sync.Mutex{}, canaries: p.canaries(), failed: map[string]bool{},
 	}
@@ -232,7 +233,7 @@ func (p *Plan) checkGenerated(ctx context.Context, o Options, draft *Draft) erro
 	if len(again.Rows) == 0 {
 		return nil
 	}
-	o.Base.Connections = deployer.NewConnections()
+	o.Base.Connections = p.connections.Again()
 	return again.planEach(ctx, o, draft)
 }
 
